@@ -1,0 +1,1 @@
+"""Clients that gather evidence for feasibility."""

@@ -1,0 +1,1 @@
+"""The two reasoners: a chat model, and rules without one."""

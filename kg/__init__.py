@@ -1,0 +1,1 @@
+"""Literature to knowledge graph to scored paths."""

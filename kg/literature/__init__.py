@@ -1,0 +1,1 @@
+"""Clients for literature services, one file each behind one protocol."""

@@ -1,0 +1,1 @@
+"""What every web-service client shares: rate limits, retries, cache, circuit breaker."""

@@ -1,0 +1,187 @@
+"""The words of the knowledge graph: documents, evidence, triples, scored paths.
+
+Everything here is plain data that crosses a border: store, file, agent, server. Hot paths work on
+arrays (`kg.graph.Graph`), not on these.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EntityType(StrEnum):
+    """Ontology type of an entity (SAGE, A.3)."""
+
+    GENE = "Gene"
+    PROTEIN = "Protein"
+    PATHWAY = "Pathway"
+    BIOLOGICAL_PROCESS = "BiologicalProcess"
+    DISEASE = "Disease"
+    CELL_TYPE = "CellType"
+    TISSUE_REGION = "TissueRegion"
+    IMAGING_FEATURE = "ImagingFeature"
+    STAINING_METHOD = "StainingMethod"
+    TREATMENT = "Treatment"
+    CHEMICAL = "Chemical"
+    CLINICAL_ENDPOINT = "ClinicalEndpoint"
+    CLINICAL_FACTOR = "ClinicalFactor"
+    SIGNATURE = "Signature"
+    MUTATION = "Mutation"
+    ALGORITHM = "Algorithm"
+    COHORT = "Cohort"
+    ORGANISM = "Organism"
+    OTHER = "Other"
+
+
+class Polarity(StrEnum):
+    """What a relation says of its tail as the head goes up."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    NEUTRAL = "neutral"
+
+
+class Frozen(BaseModel):
+    """Immutable value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Section(Frozen):
+    """One section of a document; `start` is its character offset in the document's text."""
+
+    title: str
+    start: int
+    end: int
+
+
+class Document(Frozen):
+    """A source text with its identifiers. `id` is the SHA-256 of the file's content."""
+
+    id: str
+    path: str
+    title: str
+    text: str
+    sections: tuple[Section, ...] = ()
+    year: int | None = None
+    venue: str | None = None
+    doi: str | None = None
+    pmid: str | None = None
+    pmcid: str | None = None
+    retracted: bool = False
+    pages: int | None = None
+    tier: str | None = None
+
+
+class Evidence(Frozen):
+    """Where a triple was read: `start:end` are character offsets in the document's text."""
+
+    doc_id: str
+    chunk_id: str
+    section: str
+    start: int
+    end: int
+    text: str
+    title: str = ""
+    year: int | None = None
+    doi: str | None = None
+    pmid: str | None = None
+    retracted: bool = False
+
+
+class Triple(Frozen):
+    """One extracted statement (h, t_h, r_text, r_norm, t, t_t, c, e) (SAGE, 3.1)."""
+
+    head: str
+    head_type: EntityType
+    relation_text: str
+    relation: str
+    tail: str
+    tail_type: EntityType
+    confidence: float = Field(ge=0.0, le=1.0)
+    evidence: Evidence
+    polarity: Polarity = Polarity.NEUTRAL
+    negated: bool = False
+    speculative: bool = False
+    extractor: str = "rules"
+
+
+class PathNode(Frozen):
+    """An entity on a path, with what the ontology knows of it."""
+
+    id: str
+    name: str
+    type: EntityType
+    degree: int
+    definition: str | None = None
+    identifiers: dict[str, str] = Field(default_factory=dict)
+
+
+class PathEdge(Frozen):
+    """A step of a path. `forward` is False where the step runs against the edge's direction."""
+
+    head: str
+    relation: str
+    tail: str
+    forward: bool = True
+    weight: float
+    belief: float = Field(ge=0.0, le=1.0)
+    polarity: Polarity = Polarity.NEUTRAL
+    contradicted: bool = False
+    evidence: tuple[Evidence, ...] = ()
+    contradicting: tuple[Evidence, ...] = ()
+
+
+class PathScores(Frozen):
+    """The four scores of a path, raw and normalized to [0, 1] (SAGE, B.1)."""
+
+    logic_raw: float
+    relevance_raw: float
+    novelty_raw: float
+    surprise_raw: float
+    logic: float
+    relevance: float
+    novelty: float
+    surprise: float
+    total: float
+
+
+class ScoredPath(Frozen):
+    """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`."""
+
+    nodes: tuple[PathNode, ...]
+    edges: tuple[PathEdge, ...]
+    scores: PathScores
+
+    def sentence(self) -> str:
+        """The path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
+        words = [self.nodes[0].name]
+        for node, edge in zip(self.nodes[1:], self.edges, strict=True):
+            phrase = edge.relation.replace("_", " ")
+            words.append(phrase if edge.forward else f"(inverse of {phrase})")
+            words.append(node.name)
+        return " ".join(words)
+
+
+class ConceptMatch(Frozen):
+    """A concept of the prompt and the graph node that it was matched to."""
+
+    phrase: str
+    node_id: str
+    name: str
+    type: EntityType
+    how: str
+    score: float
+
+
+class PathSearch(Frozen):
+    """What a path search returns: the concepts it understood, and the ranked paths."""
+
+    prompt: str
+    concepts: tuple[ConceptMatch, ...]
+    unmatched: tuple[str, ...]
+    paths: tuple[ScoredPath, ...]
+    candidates: int
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""The SAGE application: command line, settings, state machine, run folders, report."""

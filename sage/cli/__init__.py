@@ -1,0 +1,1 @@
+"""Command-line groups, one module each, loaded when they are called."""

@@ -1,0 +1,1 @@
+"""Where analysis code runs: Docker first."""

@@ -1,0 +1,119 @@
+"""What a sandbox is asked and what it answers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Limits(BaseModel):
+    """Bounds of one run. Wall time in seconds, memory and output in MiB, logs in KiB."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: float = 600
+    memory_mb: int = 4096
+    cpus: float = 2
+    pids: int = 128
+    output_mb: int = 256
+    log_kb: int = 256
+
+
+class Job(BaseModel):
+    """Code to run. `files` are written into the work folder; `inputs` are mounted read-only.
+
+    `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a limited
+    subprocess accepts nothing else.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: dict[str, str]
+    command: tuple[str, ...] = ("python", "-I", "analysis.py")
+    inputs: dict[str, Path] = Field(default_factory=dict)
+    output: Path
+    limits: Limits = Limits()
+    compiled_by_sage: bool = False
+    label: str = ""
+
+
+class Reason(StrEnum):
+    """Why a run ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    OUTPUT_LIMIT = "output_limit"
+    KILLED = "killed"
+    POLICY = "policy"
+    UNAVAILABLE = "unavailable"
+
+
+class Artifact(BaseModel):
+    """A regular file that the run left in its output folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Usage(BaseModel):
+    """What the run used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float | None = None
+    peak_memory_mb: float | None = None
+
+
+class SandboxResult(BaseModel):
+    """How a run ended, whatever it tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sandbox: str
+    exit_code: int | None
+    reason: Reason
+    message: str = ""
+    stdout_tail: str = ""
+    stderr_tail: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    dropped: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+    @property
+    def ok(self) -> bool:
+        """True when the code ran to its end and returned 0."""
+        return self.reason is Reason.OK
+
+
+class Availability(BaseModel):
+    """Whether a sandbox can run here, and what to do when it cannot."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+class Sandbox(Protocol):
+    """Somewhere code can run under limits."""
+
+    name: str
+
+    def available(self) -> Availability:
+        """Say whether this sandbox works on this machine; never raises."""
+        ...
+
+    def run(self, job: Job) -> SandboxResult:
+        """Run `job` and return how it ended; never raises for what the code did."""
+        ...

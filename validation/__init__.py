@@ -1,0 +1,1 @@
+"""Contracts, cohorts, statistics, controls, verdicts."""

@@ -1,0 +1,85 @@
+"""The data dictionary: what a cohort holds, without a single patient's row.
+
+This is the only thing of a cohort that a reasoner sees before results exist.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from validation.hypothesis import Strict
+
+Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
+
+
+class Variable(Strict):
+    """One variable at the patient level. `levels` counts categories, those under five pooled."""
+
+    key: str
+    label: str
+    modality: Modality
+    kind: Literal["continuous", "binary", "categorical", "ordinal"]
+    unit: str | None = None
+    source: str = ""
+    n: int
+    missing: float = Field(ge=0.0, le=1.0)
+    levels: dict[str, int] = Field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Endpoint(Strict):
+    """One outcome. `n` patients have it, `events` of them had the event."""
+
+    key: str
+    label: str
+    kind: Literal["survival", "binary", "continuous", "competing"]
+    unit: str | None = None
+    n: int
+    events: int | None = None
+    median_follow_up: float | None = None
+    coding: str = ""
+    note: str = ""
+
+
+class JoinReport(Strict):
+    """How many patients or samples a step kept, and why the others were lost."""
+
+    step: str
+    before: int
+    after: int
+    reason: str
+
+
+class DataDictionary(Strict):
+    """A cohort as its analysts may see it before the outcome is read.
+
+    `genes` counts expression variables; `variables` holds all others. Expression variables are
+    looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols.
+    """
+
+    cohort: str
+    title: str
+    simulated: bool
+    n_patients: int
+    variables: tuple[Variable, ...]
+    expression: tuple[str, ...] = ()
+    expression_unit: str | None = None
+    expression_n: int = 0
+    endpoints: tuple[Endpoint, ...]
+    joins: tuple[JoinReport, ...] = ()
+    slides: int = 0
+    license: str = ""
+    notes: tuple[str, ...] = ()
+
+    def has(self, key: str) -> bool:
+        """True when `key` names a variable of this cohort."""
+        if key.startswith("expression:"):
+            return key.removeprefix("expression:") in set(self.expression)
+        return any(variable.key == key for variable in self.variables)
+
+    def endpoint(self, key: str) -> Endpoint | None:
+        """The endpoint named `key`, or None."""
+        return next((one for one in self.endpoints if one.key == key), None)

@@ -1,0 +1,116 @@
+"""A hypothesis in testable form: the five fields of the template, tied to a data dictionary.
+
+Source: SAGE, 3.2.3 (population, variables, outcome, expected directionality, validation
+feasibility).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Strict(BaseModel):
+    """Immutable value that refuses unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Filter(Strict):
+    """One condition on a variable of the data dictionary, e.g. `clinical:gender == MALE`."""
+
+    variable: str
+    op: Literal["eq", "ne", "in", "lt", "le", "gt", "ge", "present"]
+    value: str | float | tuple[str | float, ...] | None = None
+
+
+class Population(Strict):
+    """Who the claim is about."""
+
+    description: str
+    filters: tuple[Filter, ...] = ()
+
+
+class CutRule(StrEnum):
+    """How a continuous variable becomes groups. None of them looks at the outcome."""
+
+    MEDIAN = "median"
+    TERTILE = "tertile"
+    FIXED = "fixed"
+    CONTINUOUS = "continuous"
+    SPLINE = "spline"
+
+
+class Exposure(Strict):
+    """A predictor. `level` is the side that the hypothesis calls exposed ("high" or "low").
+
+    `variable` is a key of the data dictionary ("expression:FABP5", "imaging:tls_density",
+    "clinical:age"). `threshold` belongs to `CutRule.FIXED` alone, in the variable's unit.
+    """
+
+    variable: str
+    label: str
+    level: Literal["high", "low"] = "high"
+    cut: CutRule = CutRule.MEDIAN
+    threshold: float | None = None
+
+    @model_validator(mode="after")
+    def _threshold_belongs_to_fixed(self) -> Exposure:
+        if (self.cut is CutRule.FIXED) != (self.threshold is not None):
+            raise ValueError(
+                f'exposure "{self.label}": give `threshold` exactly when `cut` is "fixed"'
+            )
+        return self
+
+
+class Comparison(StrEnum):
+    """What is compared with what."""
+
+    EXPOSED_VS_REST = "exposed_vs_rest"
+    """All exposures at their exposed level, against everybody else."""
+    EXTREMES = "extremes"
+    """All exposures at their exposed level, against none of them."""
+    INTERACTION = "interaction"
+    """The product term of the two exposures in a model that holds both."""
+    PER_SD = "per_sd"
+    """One continuous exposure, per standard deviation."""
+
+
+class Direction(StrEnum):
+    """What the hypothesis expects of the exposed group."""
+
+    HIGHER_RISK = "higher_risk"
+    """Shorter survival, more events, or a higher value of a continuous outcome."""
+    LOWER_RISK = "lower_risk"
+
+
+class Hypothesis(Strict):
+    """A claim that a cohort can refute.
+
+    `untested` lists the parts of the statement that the cohort cannot test; the report repeats
+    them beside the verdict.
+    """
+
+    id: str
+    statement: str
+    population: Population
+    exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=3)
+    comparison: Comparison
+    endpoint: str
+    secondary_endpoints: tuple[str, ...] = ()
+    direction: Direction
+    covariates: tuple[str, ...] = ()
+    rationale: str = ""
+    feasibility: str = ""
+    untested: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _comparison_fits(self) -> Hypothesis:
+        count = len(self.exposures)
+        if self.comparison is Comparison.INTERACTION and count != 2:
+            raise ValueError(f"comparison `interaction` needs two exposures, not {count}")
+        if self.comparison is Comparison.PER_SD and count != 1:
+            raise ValueError(f"comparison `per_sd` needs one exposure, not {count}")
+        return self
