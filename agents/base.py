@@ -1,0 +1,116 @@
+"""What an agent is, and what a reasoner owes it.
+
+An agent is data: what it reads, what it returns, its prompt file, its rule. It holds no model
+client, touches no file and knows no other agent. A reasoner turns an agent and its input into the
+output schema, with a model (`agents.reasoners.chat`) or without one (`agents.reasoners.rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from kg.ontology import Ontology
+
+
+class Role(StrEnum):
+    """How much model an agent needs; settings map roles to model names (SAGE, Table 5)."""
+
+    NANO = "nano"
+    MINI = "mini"
+    HIGH = "high"
+
+
+class View(BaseModel):
+    """An agent's input or output: frozen, and closed to fields that it does not list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a rule may consult beside its input. None of it depends on the run's earlier agents."""
+
+    ontology: Ontology
+    seed: int = 0
+
+
+I = TypeVar("I", bound=BaseModel)  # noqa: E741
+O = TypeVar("O", bound=BaseModel)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class PromptFile:
+    """A versioned prompt beside its agent.
+
+    The file starts with `version: N`, then `## system` and `## user` sections; `{{ name }}` in the
+    user section takes the input's fields (jinja2, sandboxed; strict about undefined names).
+    """
+
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        """The file's content, read once."""
+        return self.path.read_text(encoding="utf-8")
+
+
+def prompt_file(module_file: str, name: str) -> PromptFile:
+    """The prompt `name` that lies in `prompts/` beside the module."""
+    return PromptFile(Path(module_file).parent / "prompts" / name)
+
+
+@dataclass(frozen=True)
+class Agent(Generic[I, O]):
+    """One agent: what it reads, what it returns, its prompt, its rule.
+
+    `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
+    citation that was not retrieved); a chat reasoner sends them back to the model.
+    """
+
+    name: str
+    role: Role
+    reads: type[I]
+    returns: type[O]
+    prompt: PromptFile
+    rule: Callable[[I, Resources], O]
+    check: Callable[[I, O], list[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one answer cost. Tokens and USD are zero for rules."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+    cached: int = 0
+    repairs: int = 0
+
+
+@dataclass(frozen=True)
+class Reply(Generic[O]):
+    """An agent's output, and what it cost."""
+
+    output: O
+    reasoner: str
+    model: str | None
+    spent: Spent
+
+
+class Reasoner(Protocol):
+    """Something that can fill an agent's output schema from its input."""
+
+    name: str
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Return the agent's output for `given`."""
+        ...
