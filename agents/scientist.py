@@ -22,7 +22,8 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
         *hypothesis.covariates,
     ]
     problems = [
-        f'variable "{key}" is not in the data dictionary; use one of its keys' for key in named
+        f'variable "{key}" is not in the data dictionary; use one of its keys'
+        for key in named
         if key not in keys
     ]
     endpoints = {one.key for one in dictionary.endpoints}
