@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from agents.base import Agent, Role, prompt_file
 from agents.scientist_rule import propose
 from agents.types import Citation, DictionaryView, Draft, OntologyBrief
