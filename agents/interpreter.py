@@ -95,7 +95,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
 
 
 def _quotable(key: str) -> bool:
-    return key.startswith("primary.") or key.startswith("adjusted.")
+    return key.startswith(("primary.", "adjusted."))
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:

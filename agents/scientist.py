@@ -1,4 +1,4 @@
-"""The scientist: one testable, dataset-aware hypothesis from the ontologist's brief (SAGE, 3.2.3)."""
+"""The scientist: one testable, dataset-aware hypothesis from the brief (SAGE, 3.2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary: hypothesis, rationale, novelty, feasibility and outcome in a page (SAGE, Table 5)."""
+"""The summary: claim, rationale, novelty, feasibility and outcome in a page (Table 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies kept by content, so that no call is paid twice; and the meter that counts what is paid."""
+"""Replies kept by content, so that no call is paid twice, and a meter of what is paid."""
 
 from __future__ import annotations
 
