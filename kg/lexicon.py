@@ -9,6 +9,7 @@ terms, loading is a memory map, and the file holds plain arrays only.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -16,7 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,14 @@ class Lexicon:
     def terms(self) -> int:
         """How many distinct spellings are indexed."""
         return len(self._keys)
+
+    @cached_property
+    def digest(self) -> str:
+        """Content hash of names, types and identifiers."""
+        digest = hashlib.sha256()
+        for field in ("keys", "owner", "types", "name_bytes", "id_bytes"):
+            digest.update(np.ascontiguousarray(self._a[field]).tobytes())
+        return digest.hexdigest()
 
     @classmethod
     def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
