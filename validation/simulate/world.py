@@ -114,11 +114,13 @@ def _people(n: int, true: Effects, rng: np.random.Generator) -> _Patients:
     c = true.confounding
     basal = FACTORS.index("basal")
     latent[:, basal] = c * stage_factor + np.sqrt(1.0 - c * c) * latent[:, basal]
-    stage = 2.0 + (stage_factor > -0.45) + (stage_factor > 0.45)
+    stage = np.asarray(2.0 + (stage_factor > -0.45) + (stage_factor > 0.45), dtype=np.float64)
     symbols, values = expression(gene_table(rng), latent, male, rng)
     tls = latent[:, FACTORS.index("tls")]
     seen = 0.8 * tls + 0.6 * rng.standard_normal(n)
-    density = np.where(seen < -0.9, 0.0, np.exp(0.1 + 0.75 * seen)).round(3)
+    density = np.asarray(
+        np.where(seen < -0.9, 0.0, np.exp(0.1 + 0.75 * seen)).round(3), dtype=np.float64
+    )
     til = np.exp(6.4 + 0.7 * (0.8 * latent[:, 1] + 0.6 * rng.standard_normal(n))).round(1)
     stroma = 1.0 / (1.0 + np.exp(-(-0.4 + 0.8 * latent[:, 3] + 0.4 * rng.standard_normal(n))))
     margin = np.exp(0.3 * (0.7 * latent[:, 1] + 0.7 * rng.standard_normal(n))).round(3)
