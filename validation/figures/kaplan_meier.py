@@ -46,10 +46,12 @@ def kaplan_meier_figure(
     if len(curves) > len(OKABE_ITO):
         raise InputError(f"kaplan_meier_figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
     end = until if until is not None else _supported(curves)
-    marks = np.asarray(ticks if ticks is not None else _round_ticks(end), dtype=np.float64)
+    marks = np.asarray(
+        ticks if ticks is not None else _round_ticks(end, time_unit), dtype=np.float64
+    )
     rows = len(curves)
     widest = max(len(name) for name in curves)
-    left = min(0.40, max(0.11, 0.018 + 0.0115 * widest))
+    left = min(0.40, max(0.12, 0.033 + 0.0115 * widest))
     height = 3.9 + 0.19 * rows
     with canvas(6.4, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
@@ -108,7 +110,7 @@ def kaplan_meier_figure(
         for number, (name, curve) in enumerate(curves.items()):
             y = first - (number + 1) * 0.19 / height
             color = OKABE_ITO[number]
-            figure.text(left - 0.02, y, name, color=color, fontsize=8, ha="right", va="center")
+            figure.text(left - 0.035, y, name, color=color, fontsize=8, ha="right", va="center")
             for mark, count in zip(marks, at_risk(curve, marks), strict=True):
                 x = left + (0.97 - left) * float(mark) / (end * 1.005)
                 figure.text(x, y, str(int(count)), fontsize=8, ha="center", va="center", color=INK)
@@ -139,9 +141,11 @@ def _supported(curves: Mapping[str, KaplanMeier]) -> float:
     return max([0.5 * longest, *held]) if held else longest
 
 
-def _round_ticks(end: float) -> FloatArray:
-    """Between four and eight steps of 1, 2, 2.5, 3, 5, 6 or 12 times a power of ten."""
-    power = 10.0 ** np.floor(np.log10(end))
-    sizes = sorted(b * s for b in (1, 2, 2.5, 3, 5, 6, 12) for s in (power / 10, power))
-    step = next(s for s in sizes if end / s <= 7.0)
+def _round_ticks(end: float, time_unit: str) -> FloatArray:
+    """Four to eight steps: whole years for months, else 1, 2, 2.5 or 5 times a power of ten."""
+    sizes: list[float] = [1, 3, 6, 12, 24, 36, 60, 120]
+    if time_unit != "months" or end > 840:
+        power = 10.0 ** np.floor(np.log10(end))
+        sizes = [b * s for s in (power / 10, power) for b in (1, 2, 2.5, 5)]
+    step = next((s for s in sizes if end / s <= 8.5), sizes[-1])
     return np.asarray(np.arange(0.0, end + 1e-9, step), dtype=np.float64)

@@ -37,7 +37,7 @@ def volcano(
     y = -np.log10(p)
     with canvas(6.2, 4.6) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
-        axes = figure.add_axes((0.10, 0.115, 0.87, 0.73 if subtitle else 0.77))
+        axes = figure.add_axes((0.10, 0.115, 0.87, 0.72 if subtitle else 0.765))
         up, down = (q < alpha) & (hr > 1), (q < alpha) & (hr <= 1)
         rest = ~(up | down)
         axes.plot(
@@ -65,7 +65,7 @@ def volcano(
             f"{int(up.sum())} features with higher and {int(down.sum())} with lower risk"
             f" of {len(result.names)}; n = {result.n}, {result.events} events"
         )
-        axes.text(0.01, 0.99, note, transform=axes.transAxes, fontsize=7.5, va="top")
+        axes.text(0.0, 1.015, note, transform=axes.transAxes, fontsize=7.5, va="bottom")
         wanted = list(np.argsort(p, kind="stable")[:labels])
         wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
         _name(axes, hr, y, [int(i) for i in wanted], names, set(highlight))
