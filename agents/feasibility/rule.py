@@ -61,9 +61,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
         conditions = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
     wanted = tuple(
         dict.fromkeys(
-            one.remedy
-            for one in sorted(failed, key=lambda one: not one.blocking)
-            if one.remedy
+            one.remedy for one in sorted(failed, key=lambda one: not one.blocking) if one.remedy
         )
     )
     if verdict == "infeasible" and not wanted:
@@ -111,9 +109,7 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
     return Step(name=name, weight=weight, score=score, checks=tuple(checks))
 
 
-def _summary(
-    verdict: Verdict, score: float, steps: Sequence[Step], blockers: Sequence[str]
-) -> str:
+def _summary(verdict: Verdict, score: float, steps: Sequence[Step], blockers: Sequence[str]) -> str:
     parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in steps)
     text = f"{verdict.replace('_', ' ').capitalize()}: {score:.0f} of 100 ({parts})."
     return f"{text} Blocked: {blockers[0]}" if blockers else text

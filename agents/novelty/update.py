@@ -82,7 +82,8 @@ def update(
     own = own_weight * c
     moved = (own * s + (c * p).sum()) / (own + c.sum())
     # The convex combination holds up to rounding; keep the promise exactly.
-    return np.clip(moved, min(s.min(), p.min()), max(s.max(), p.max()))
+    moved = np.clip(moved, min(s.min(), p.min()), max(s.max(), p.max()))
+    return np.asarray(moved, dtype=np.float64)
 
 
 def penalize(scores: Sequence[float] | FloatArray, penalty: float) -> FloatArray:
