@@ -31,7 +31,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.errors import Cancelled, FaultError, InputError
 
 if TYPE_CHECKING:
-    from mcp_servers.results_cache import ResultsCache
+    from mcp_servers.results_cache import HashIndex, ResultsCache
 
 ATTRIBUTE = "__sage_tool__"
 
@@ -132,6 +132,7 @@ class ToolSpec:
     validity: Validity | None = None
     license: str | None = None
     cacheable: bool = True
+    fingerprint: Callable[[Any], str] | None = None
     source: str = ""
 
     @property
@@ -198,11 +199,13 @@ def tool(
     validity: Validity | None = None,
     license: str | None = None,
     cacheable: bool = True,
+    fingerprint: Callable[[Any], str] | None = None,
 ) -> Callable[[F], F]:
     """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
     `license` is the license of any weights. `cacheable=False` is for tools whose answer depends
-    on more than their version, arguments and input files.
+    on more than their version, arguments and input files. `fingerprint(given)` is a string that
+    must change when the same arguments would be answered differently, say which weights are here.
 
     Raises
     ------
@@ -231,6 +234,7 @@ def tool(
             validity=validity,
             license=license,
             cacheable=cacheable,
+            fingerprint=fingerprint,
             source=f"{function.__module__}:{function.__qualname__}",
         )
         setattr(function, ATTRIBUTE, spec)
@@ -301,13 +305,15 @@ class Registry:
             found = self.cache.find(spec, given, context)
             if found is not None:
                 return found
-        run = execute(spec, given, context)
+        run = execute(spec, given, context, self.cache.index if self.cache else None)
         if self.cache is not None and spec.cacheable:
             self.cache.store(spec, given, context, run)
         return run
 
 
-def execute(spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun:
+def execute(
+    spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
+) -> ToolRun:
     """Run a tool's function and gather result, outputs and provenance."""
     from mcp_servers.results_cache import describe_output, hash_input
 
@@ -339,7 +345,7 @@ def execute(spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun:
             tool=spec.name,
             version=spec.version,
             arguments=given.model_dump(mode="json"),
-            inputs={str(path): hash_input(path) for path in context.read},
+            inputs={str(path): hash_input(path, index) for path in context.read},
             seconds=round(seconds, 4),
             device=context.device,
         ),
