@@ -19,6 +19,7 @@ tools of the modules that `mcp_servers.catalog` names.
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -331,7 +332,7 @@ def execute(
             raise FaultError(str(error)) from error
         raise FaultError(f"{spec.name} failed: {kind}: {error}") from error
     seconds = time.monotonic() - started
-    result = answer.model_dump(mode="json")
+    result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:
         spec.returns.model_validate(result)
     except ValidationError as error:

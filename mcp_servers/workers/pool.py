@@ -134,6 +134,8 @@ class LocalPool(Workers):
         with suppress(EOFError, OSError):
             while worker.connection.poll():
                 self._heard(worker, json.loads(worker.connection.recv_bytes()))
+        if worker not in self._workers:
+            return  # retired after its last message
         job = worker.job
         if not alive:
             self._bury(worker)
