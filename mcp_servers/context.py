@@ -72,7 +72,7 @@ class ToolContext:
     """What a tool may touch. One per call.
 
     `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
-    "cpu" or "cuda". `read` and `written` record the files that went through the context.
+    "cpu" or "cuda:N". `read` and `written` record the files that went through the context.
     """
 
     roots: Roots
@@ -134,6 +134,18 @@ class ToolContext:
         """Raise `Cancelled` if the caller cancelled; cheap, to be called in every long loop."""
         if self.cancelled():
             raise Cancelled("cancelled by the caller")
+
+    def batch_size(self, mb_per_item: float, most: int = 256) -> int:
+        """How many items of `mb_per_item` MiB fit into half of the memory to plan for, 1 to `most`.
+
+        On a GPU the free memory of the device counts instead.
+        """
+        budget = float(self.memory_mb)
+        if self.device.startswith("cuda"):
+            import torch
+
+            budget = torch.cuda.mem_get_info(self.device)[0] / 2**20
+        return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
 
     def shared(self, key: Any, make: Callable[[], T]) -> T:
         """A handle kept open between the calls of one worker, say an open slide or a model."""
