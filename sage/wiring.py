@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from kg.embed import Embedder
     from kg.literature.search import Literature
-    from validation.cohort import Cohort
-
     from sage.machine.services import Services
     from sandbox.types import Sandbox
+    from validation.cohort import Cohort
 
 
 def make_reasoner(services: Services) -> Reasoner:
@@ -95,7 +94,6 @@ def corpus_key(folder: Path) -> str:
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built live and kept in the cache by content."""
     from kg.build import BuildOptions, build
-
     from kg.ontology import Ontology
 
     corpus = data_root() / "corpus"

@@ -199,7 +199,6 @@ def interpreter(services: Services, state: CodingIn) -> dict[str, Any]:
 def summary(services: Services, state: CloseIn) -> dict[str, Any]:
     """Summarize from the interpretation, the hypothesis and the two verdicts."""
     from agents.feasibility.types import FeasibilityVerdict
-
     from agents.interpreter import Interpretation
 
     expanded = state["expanded"]

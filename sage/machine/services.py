@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kg.graph import Graph
     from kg.literature.search import Literature
     from validation.cohort import Cohort
-
     from validation.dictionary import DataDictionary
 
 Listener = Callable[[str, str, dict[str, Any]], None]

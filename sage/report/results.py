@@ -130,9 +130,8 @@ def _svg(path: Path, prefix: str) -> str:
 
 def read_contract(home: Path) -> ContractPage | None:
     """Read the frozen contract."""
-    from validation.contract import FrozenContract
-
     from sage.machine.contracts import statements
+    from validation.contract import FrozenContract
 
     path = home / "contract.json"
     if not path.exists():
