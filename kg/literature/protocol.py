@@ -42,3 +42,16 @@ class LiteratureSource(Protocol):
         Raises a `ServiceError` when the service gives no usable answer.
         """
         ...
+
+
+class RetractionSource(Protocol):
+    """A second opinion on which records are retracted."""
+
+    name: str
+    limit: Limit
+
+    async def mark(
+        self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
+    ) -> list[Record]:
+        """The same records in the same order, with its flags joined to what is known."""
+        ...

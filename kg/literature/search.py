@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 
 from kg.literature.local import LocalIndex
 from kg.literature.merge import merge
-from kg.literature.protocol import LiteratureSource, Wanted
+from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
 from kg.literature.rank import Embed, rank
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
 from kg.services.cache import DiskCache
@@ -34,6 +35,7 @@ class Literature:
     policy : how patient the client is
     expand : adds synonyms to every query
     embed : texts to unit vectors; with it the ranking is lexical and embedding
+    retractions : a second opinion on retractions, asked about what was found
     max_age : seconds a cached answer stays good
     """
 
@@ -46,12 +48,14 @@ class Literature:
         policy: Policy | None = None,
         expand: Expand | None = None,
         embed: Embed | None = None,
+        retractions: RetractionSource | None = None,
         max_age: float = 7 * 86400.0,
     ) -> None:
         self.sources = tuple(sources)
         self.local = local
         self._expand = expand
         self._embed = embed
+        self._retractions = retractions
         cache = DiskCache(cache_dir, max_age=max_age) if cache_dir is not None else None
         self._client = ServiceClient(cache, policy)
         self._runner = Runner()
@@ -106,7 +110,9 @@ class Literature:
         as_of : nothing that may have appeared later is returned
         """
         named = {name: [self._query(one) for one in asked] for name, asked in wanted.items()}
-        everything = tuple(dict.fromkeys(one for asked in named.values() for one in asked))
+        # In turns, so that a source that takes a few queries serves every caller.
+        turns = zip_longest(*named.values())
+        everything = tuple(dict.fromkeys(one for turn in turns for one in turn if one is not None))
         started = time.perf_counter()
         found: list[Record] = []
         missing: list[MissingSource] = []
@@ -114,13 +120,13 @@ class Literature:
         usage = Usage()
         if self.sources and everything:
             found, missing, served, usage = self._runner.run(
-                self._gather(Wanted(everything, k, as_of), patience)
+                self._remote(Wanted(everything, k, as_of), patience)
             )
         if self.local is not None:
             for query in everything:
                 found.extend(self.local.search(query, k, as_of))
             served.append(self.local.name)
-        pool = merge(record for record in found if record.known_by(as_of))
+        pool = [one.as_known(as_of) for one in merge(found) if one.known_by(as_of)]
         notes = self._notes(served, found, pool)
         answers = {}
         for name, asked in named.items():
@@ -154,13 +160,27 @@ class Literature:
             notes.append(f"{retracted} of {len(pool)} records are retracted.")
         return tuple(notes)
 
-    async def _gather(
+    async def _remote(
         self, wanted: Wanted, patience: float | None
     ) -> tuple[list[Record], list[MissingSource], list[str], Usage]:
+        """Every source at once, merged; then the second opinion on what may be retracted."""
         with metered() as usage:
-            answers = await asyncio.gather(
-                *(self._one(source, wanted, patience) for source in self.sources)
-            )
+            found, missing, served = await self._gather(wanted, patience)
+            pool = merge(record for record in found if record.known_by(wanted.as_of))
+            if self._retractions is not None and pool:
+                try:
+                    pool = await self._retractions.mark(self._client, pool, patience)
+                except ServiceError as problem:
+                    name = f"{self._retractions.name} (retractions)"
+                    missing.append(MissingSource(name=name, reason=problem.reason))
+        return pool, missing, served, usage
+
+    async def _gather(
+        self, wanted: Wanted, patience: float | None
+    ) -> tuple[list[Record], list[MissingSource], list[str]]:
+        answers = await asyncio.gather(
+            *(self._one(source, wanted, patience) for source in self.sources)
+        )
         found: list[Record] = []
         missing: list[MissingSource] = []
         served: list[str] = []
@@ -170,7 +190,7 @@ class Literature:
             else:
                 found.extend(answer)
                 served.append(source.name)
-        return found, missing, served, usage
+        return found, missing, served
 
     async def _one(
         self, source: LiteratureSource, wanted: Wanted, patience: float | None

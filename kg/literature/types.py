@@ -115,6 +115,16 @@ class Record(Frozen):
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
 
+    def as_known(self, as_of: date | None) -> Record:
+        """The record as it stood at `as_of`: a retraction known to be later is not yet one."""
+        later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
+        if not (self.retracted and later):
+            return self
+        return self.model_copy(
+            update={"retracted": False, "retracted_on": None, "retraction_sources": ()}
+        )
+
+
 class MissingSource(Frozen):
     """A source that did not contribute, and why."""
 
