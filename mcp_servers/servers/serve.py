@@ -106,6 +106,7 @@ def serve_http(
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((options.host, options.port))
+        bound.listen(128)  # so that a client may call as soon as it is told the address
     except OSError as error:
         bound.close()
         raise InputError(

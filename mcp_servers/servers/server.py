@@ -291,4 +291,3 @@ def installed_version() -> str:
         return version("sage-pathology")
     except PackageNotFoundError:
         return "0.0.0"
-

@@ -128,7 +128,7 @@ class RayWorkers(Workers):
             ray.init(**options)
         except Exception as error:
             raise FaultError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
-        self._board = ray.remote(num_cpus=0)(Board).remote()
+        self._board: Any = ray.remote(num_cpus=0)(Board).remote()
         self._remote = ray.remote(max_retries=0)(run_on_ray)
         self._recipe = json.dumps(self.recipe.to_dict())
         self._running: dict[Any, Job] = {}

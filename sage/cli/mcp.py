@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    name="mcp", help="Serve the tools to any agent over MCP.", no_args_is_help=True
-)
+app = typer.Typer(name="mcp", help="Serve the tools to any agent over MCP.", no_args_is_help=True)
 
 
 class Transport(StrEnum):
@@ -33,9 +31,9 @@ def serve(
         list[Path] | None,
         typer.Option(help="Folder that tools may read; repeatable. Default: here"),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="The one folder that tools may write")
-    ] = Path("sage-output"),
+    out: Annotated[Path, typer.Option(help="The one folder that tools may write")] = Path(
+        "sage-output"
+    ),
     workers: Annotated[
         str | None, typer.Option(help='Number of processes, "ray", or "ray://host:port"')
     ] = None,
