@@ -1,0 +1,3 @@
+"""Clinical oncology tools over the statistics of `validation`."""
+
+TOOL_MODULES: tuple[str, ...] = ()
