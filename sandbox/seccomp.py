@@ -24,7 +24,7 @@ _X86 = {
     "personality": 135, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
     "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442, "vhangup": 153, "lookup_dcookie": 212,
-    "move_pages": 279, "mbind": 237, "mknod": 133, "mknodat": 259,
+    "move_pages": 279, "mbind": 237,
 }  # fmt: skip
 _ARM = {
     "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "mount": 40,
@@ -38,7 +38,6 @@ _ARM = {
     "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438,
     "mount_setattr": 442, "vhangup": 58, "lookup_dcookie": 18, "move_pages": 239, "mbind": 235,
-    "mknodat": 33,
 }  # fmt: skip
 # machine: (audit architecture, refused calls, socket, clone, clone3, ioctl)
 _MACHINES = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sandbox.types import Limits, Reason
 
-_DISK = ("No space left on device", "Errno 28", "File too large", "Errno 27")
-_PROCESSES = ("Resource temporarily unavailable", "can't start new thread", "Errno 11")
+_DISK = ("No space left on device", "[Errno 28]", "File too large", "[Errno 27]")
+_PROCESSES = ("Resource temporarily unavailable", "can't start new thread", "[Errno 11]")
 
 
 @dataclass(frozen=True)
