@@ -175,7 +175,6 @@ def minilm_folder() -> Path:
 
 
 def _load_minilm(precision: str) -> tuple[object, object]:
-    import torch
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel

@@ -52,7 +52,11 @@ class RulesExtractor:
 
     name = "rules"
 
-    def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
+    def __init__(
+        self, ontology: Ontology, lexicons: Sequence[Lexicon] = (), workers: int = 1
+    ) -> None:
+        self._workers = workers
+        self._lexicons = tuple(lexicons)
         self._ontology = ontology
         self._mentions = MentionFinder(ontology, lexicons)
         self._triggers = TriggerFinder(ontology)

@@ -54,7 +54,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
             if not path.is_file():
                 continue
             name = path.name.lower()
-            if name in _ASIDE or name.startswith("source") and name.endswith(".txt"):
+            if name in _ASIDE or (name.startswith("source") and name.endswith(".txt")):
                 reports.append(
                     SourceReport(path=str(path), status="skipped", reason="about the folder")
                 )
