@@ -344,7 +344,7 @@ def _kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
 
 def _schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Proportional hazards of the exposure, in the adjusted model where there is one."""
-    from validation.statistics.cox import schoenfeld
+    from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = _matrix(study, plan)
     time, event = study.outcome(plan.endpoint)
@@ -396,7 +396,7 @@ def _periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     """Hazard ratios before and after the median event time: how the effect changes."""
     import numpy as np
 
-    from validation.statistics.cox import cox_by_period
+    from validation.statistics.proportional import cox_by_period
 
     keep = study.complete(plan.endpoint)
     time, event = study.outcome(plan.endpoint)

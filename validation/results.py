@@ -87,12 +87,14 @@ class Verdict(Strict):
     """Supported, not supported, or inconclusive; why; and what it does not say."""
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
-    because: Literal["evidence", "power", "assumption", "data", "control", "replication"]
+    because: Literal[
+        "evidence", "power", "assumption", "data", "control", "replication", "multiplicity"
+    ]
     reasons: tuple[Reason, ...]
     limits: tuple[str, ...] = ()
 
 
-class Analysis(Strict):
+class AnalysisResult(Strict):
     """What the analysis itself returns, before ledger and verdict (`analysis.json`)."""
 
     contract_sha256: str

@@ -91,7 +91,7 @@ class Study:
     def design(
         self, covariates: tuple[str, ...], keep: Mask, *, missing: bool = False
     ) -> tuple[Floats, tuple[str, ...]]:
-        """Covariate columns of the kept patients: z-scores, or indicators against the largest level.
+        """Covariates of the kept patients: z-scores, or indicators against the largest level.
 
         With `missing`, unknown values stay NaN (for imputation). Constant columns are left out.
         """
