@@ -242,10 +242,10 @@ def _claim(
     hypothesis = Hypothesis(
         id="draft",
         statement=(
-            f"In {dictionary.title}, {words} identifies patients with {outcome},"
+            f"In {dictionary.cohort}, {words} identifies patients with {outcome},"
             f" compared with {opposite}."
         ),
-        population=Population(description=f"all patients of {dictionary.title}"),
+        population=Population(description=f"all patients of {dictionary.cohort}"),
         exposures=exposures,
         comparison=comparison,
         endpoint=endpoint.key,

@@ -33,7 +33,7 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
         options = PathOptions(
             k=settings.paths,
             max_hops=settings.max_hops,
-            weights=settings.weights.model_dump(),
+            **settings.weights.model_dump(),
             seed=services.manifest.seed,
         )
         search = generate(

@@ -150,15 +150,22 @@ def read_contract(home: Path) -> ContractPage | None:
 def read_ledger(path: Path, facts: Facts) -> Ledger:
     """Read the run's ledger, with its error control over all tests."""
     from validation.ledger import Ledger as Book
+    from validation.results import p_text
 
     if not path.exists():
         return Ledger()
+    book = Book(path)
+    adjusted = {(one.contract, one.test, one.part): one for one in book.adjust("primary")}
     rows = []
-    for number, one in enumerate(Book(path).summary(), 1):
+    for number, one in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
-        for name in ("p", "q", "e"):
-            value = getattr(one, name)
-            if value is not None:
-                facts.put(f"{key}.{name}", value)
-        rows.append(LedgerRow(one.hypothesis, one.test, one.role, one.state, key))
+        if one.p is not None:
+            facts.put(f"{key}.p", one.p, p_text(one.p))
+        controlled = adjusted.get(one.key)
+        if controlled:
+            facts.put(f"{key}.q", controlled.q, p_text(controlled.q))
+            facts.put(f"{key}.e", controlled.e)
+        state = one.status if one.status == "ok" else f"{one.status}: {one.reason or one.code}"
+        part = "" if one.part == "all" else f" ({one.part})"
+        rows.append(LedgerRow(one.hypothesis, f"{one.test}{part}", one.role, state, key))
     return Ledger(rows)
