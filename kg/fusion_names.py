@@ -46,10 +46,10 @@ fetal neonatal congenital acquired hereditary sporadic dominant recessive active
 closed invasive noninvasive responder nonresponder sensitive resistant sensitivity resistance
 short long large small major minor light heavy soluble insoluble type deficiency excess like
 therapy disease cancer carcinoma sarcoma adenoma lymphoma leukemia cell cells tissue gene
-protein kinase phosphatase synthase one two three four five single
-double triple dual multi plus minus anterograde retrograde biosynthetic catabolic metabolic binding
-activity complex regulation atrial ventricular typical atypical canonical noncanonical ferric ferrous synthetase oxidase reductase hydrolase ligase transferase
-dehydrogenase
+protein kinase phosphatase synthase one two three four five single double triple dual multi plus
+minus anterograde retrograde biosynthetic catabolic metabolic binding activity complex
+regulation atrial ventricular typical atypical canonical noncanonical ferric ferrous synthetase
+oxidase reductase hydrolase ligase transferase dehydrogenase
 """
 _POLARITY = frozenset(_POLARITY_WORDS.split())
 _PREFIXES = (
