@@ -54,7 +54,9 @@ def test_adjusting_never_lowers_a_p_value_nor_changes_the_order(p):
     assert (np.diff(q[order]) >= -1e-12).all()
 
 
-@pytest.mark.parametrize(("calibrator", "kappa"), [("mixture", 0.5), ("kappa", 0.5), ("kappa", 0.2)])
+@pytest.mark.parametrize(
+    ("calibrator", "kappa"), [("mixture", 0.5), ("kappa", 0.5), ("kappa", 0.2)]
+)
 def test_calibrated_e_values_have_expectation_one_under_uniform_p(calibrator, kappa):
     # With p = exp(-x) the integral runs over x, where it has no singularity.
     expected, _ = quad(

@@ -111,9 +111,9 @@ def brute_force_penalized(time, event, X, beta):
                 weight[i] *= 1 - step / len(dead)
             total = sum(weight.values())
             mean = sum(w * X[i] for i, w in weight.items()) / total
-            information += sum(
-                w * np.outer(X[i] - mean, X[i] - mean) for i, w in weight.items()
-            ) / total
+            information += (
+                sum(w * np.outer(X[i] - mean, X[i] - mean) for i, w in weight.items()) / total
+            )
             value += X[dead[step]] @ beta - np.log(total)
     return value + 0.5 * np.linalg.slogdet(information)[1]
 
@@ -180,7 +180,11 @@ def test_firth_stays_close_to_the_plain_fit_where_events_abound():
         (lambda d: d.update(event=np.zeros(60)), NoEventsError, "no events"),
         (lambda d: d["X"].__setitem__((slice(None), 1), 4.0), ConstantFeatureError, '"b" is const'),
         (lambda d: d["X"].__setitem__((3, 0), np.nan), MissingValuesError, '"a": 1 of 60'),
-        (lambda d: d["X"].__setitem__((slice(None), 1), 2 * d["X"][:, 0]), CollinearError, "linear"),
+        (
+            lambda d: d["X"].__setitem__((slice(None), 1), 2 * d["X"][:, 0]),
+            CollinearError,
+            "linear",
+        ),
         (lambda d: d["time"].__setitem__(0, -1.0), BadTimesError, "negative"),
         (lambda d: d.update(names=["a"]), ShapeError, "1 names for 2"),
         (lambda d: d.update(X=d["X"][:30]), ShapeError, "30"),

@@ -19,6 +19,7 @@ from validation.figures import (
     volcano,
 )
 from validation.figures.kaplan_meier import at_risk
+from validation.figures.style import DASHES
 from validation.screen import screen
 from validation.simulate import survival_sample
 from validation.specification import specification_curve as curve_of
@@ -119,14 +120,14 @@ def test_numbers_under_the_curve_are_the_patients_still_followed():
     np.testing.assert_array_equal(at_risk(both["high"], when), numbers_at_risk(time[group], when))
 
 
-def test_colors_stay_apart_for_the_color_blind_and_in_gray():
-    # Relative luminance of the first three, which most figures use, differs by at least 0.05.
+def test_lines_stay_apart_for_the_color_blind_and_without_color():
+    # Two groups differ in luminance; up to four differ in their dashes, whatever the color.
     def luminance(color):
         r, g, b = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
         return 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
 
-    levels = sorted(luminance(c) for c in OKABE_ITO[:3])
-    assert min(np.diff(levels)) > 0.04
+    assert abs(luminance(OKABE_ITO[0]) - luminance(OKABE_ITO[1])) > 0.05
+    assert len({str(d) for d in DASHES}) == 4
     assert len(set(OKABE_ITO)) == 8
 
 

@@ -26,7 +26,9 @@ def world(tmp_path_factory):
 
 
 def tables(world):
-    read = {n: pd.read_csv(world.folder / f"{n}.csv") for n in ("clinical", "imaging", "expression")}
+    read = {
+        n: pd.read_csv(world.folder / f"{n}.csv") for n in ("clinical", "imaging", "expression")
+    }
     return read["clinical"].merge(read["imaging"]).merge(read["expression"], on="patient")
 
 
@@ -34,9 +36,7 @@ def planted(table):
     def scaled(name):
         return (table[name] - table[name].mean()) / table[name].std()
 
-    joint = (table.FABP5 > table.FABP5.median()) & (
-        table.tls_density <= table.tls_density.median()
-    )
+    joint = (table.FABP5.median() < table.FABP5) & (table.tls_density <= table.tls_density.median())
     X = np.column_stack(
         (
             joint, scaled("CXCL13"), scaled("ADRM1") * (table.gender == "MALE"),
