@@ -148,8 +148,9 @@ def random_features(
     key = f"control.random.{exposure + 1}"
     book.put(f"{key}.percentile", share, "share")
     book.put(f"{key}.draws", len(null), kind)
-    book.put(f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))),
-             "p-value")  # fmt: skip
+    book.put(
+        f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))), "p-value"
+    )
     return control_outcome(
         f"random.{exposure + 1}",
         "random_features",

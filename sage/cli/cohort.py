@@ -126,9 +126,13 @@ def show(name: Name, root: Root = None, as_json: AsJson = False) -> None:
         )
     if dictionary.expression:
         table.add_row(
-            "expression:GENE", "continuous", dictionary.expression_unit or "",
-            str(dictionary.expression_n), "", f"{len(dictionary.expression)} genes",
-        )  # fmt: skip
+            "expression:GENE",
+            "continuous",
+            dictionary.expression_unit or "",
+            str(dictionary.expression_n),
+            "",
+            f"{len(dictionary.expression)} genes",
+        )
     out.print(table)
     ends = Table(box=None, pad_edge=False)
     for heading in ("endpoint", "kind", "n", "events", "median follow-up", "coding"):

@@ -84,9 +84,11 @@ def run(
     claims = [read_hypothesis(path) for path in hypotheses]
     if len({one.id for one in claims}) != len(claims):
         raise InputError("two hypotheses have the same id; give each its own")
-    rule = SplitRule() if split is None else SplitRule(
-        policy="discovery_confirmation", confirmation=split
-    )  # fmt: skip
+    rule = (
+        SplitRule()
+        if split is None
+        else SplitRule(policy="discovery_confirmation", confirmation=split)
+    )
     missing = MissingRule(policy="multiple_imputation" if impute else "complete_case")
     with err.status(f"reading {cohort}") as status:
         data = load_named(cohort, root)
