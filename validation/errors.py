@@ -8,4 +8,4 @@ class InputError(ValueError):
 
 
 class FaultError(RuntimeError):
-    """A failure outside the user's input: disk, network, a dependency (exit code 1)."""
+    """Disk, network or a dependency failed, not the user's input (exit code 1)."""
