@@ -54,6 +54,7 @@ def test_a_killed_ray_worker_costs_its_job_only_time(workers: Workers, roots: Ro
     job = workers.submit("crash", {"marker": "m"}, roots)
     assert job.result(120).result["attempts"] == 2
     assert job.attempts == 2
+    assert sorted(one.name for one in roots.output.iterdir()) == ["half.txt", "m"]
     hopeless = workers.submit("crash", {"marker": "n", "times": 99}, roots)
     with pytest.raises(FaultError, match="its worker died 3 times"):
         hopeless.result(120)
