@@ -8,4 +8,4 @@ class InputError(ValueError):
 
 
 class FaultError(RuntimeError):
-    """Disk, network or a dependency failed, not the user's input (exit code 1)."""
+    """Not the user's fault: disk, network, a broken dependency (exit code 1)."""

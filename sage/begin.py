@@ -66,7 +66,9 @@ def begin(
         load_cohort(request.replicate, settings)
     kg = request.kg.resolve() if request.kg else demo_graph(settings, progress)
     if not kg.exists():
-        raise InputError(f"--kg: there is no {kg}; build one with `sage kg build SOURCES --out DIR`")
+        raise InputError(
+            f"--kg: there is no {kg}; build one with `sage kg build SOURCES --out DIR`"
+        )
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():
         raise InputError(f"--corpus: {corpus} is no folder")

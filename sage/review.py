@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     """The drafts that wait, from the run folder."""
-    return [
-        Draft.model_validate(read_json(services.folder.output(f"draft-{one}"))) for one in ids
-    ]
+    return [Draft.model_validate(read_json(services.folder.output(f"draft-{one}"))) for one in ids]
 
 
 def show_draft(draft: Draft) -> None:

@@ -387,6 +387,7 @@ def _of_endpoint(
     primary: bool,
 ) -> list[TestPlan]:
     """The registered tests of one endpoint; the first carries the claim."""
+    covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     main: dict[tuple[str, bool], Method] = {
         ("survival", True): "logrank",
         ("survival", False): "cox",

@@ -30,9 +30,7 @@ def doctor(
         removed = sandbox.sweep()
     checks = diagnose(settings, probe=probe)
     if as_json:
-        print_json(
-            {"checks": [one.model_dump(mode="json") for one in checks], "removed": removed}
-        )
+        print_json({"checks": [one.model_dump(mode="json") for one in checks], "removed": removed})
     else:
         from rich.table import Table
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from sage.machine.drive import Pause
     from sage.machine.services import Services
 
-RunName = typer.Argument(..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".')
+RunName = typer.Argument(
+    ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
+)
 AsJson = typer.Option(False, "--json", help="Print JSON on stdout, for machines.")
 
 
@@ -58,9 +60,7 @@ def run(
     from sage.console import counting, err
     from sage.settings import load
 
-    settings = load(
-        reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url
-    )
+    settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
     request = Request(
         prompt=prompt,
         kg=kg,

@@ -32,9 +32,7 @@ def runs(
     table = Table("run", "status", "reasoner", "cohort", "prompt")
     for folder, manifest in found:
         cohort = manifest.cohort_title or manifest.cohort
-        table.add_row(
-            folder.id, manifest.status, manifest.reasoner, cohort, manifest.prompt[:60]
-        )
+        table.add_row(folder.id, manifest.status, manifest.reasoner, cohort, manifest.prompt[:60])
     out.print(table)
 
 

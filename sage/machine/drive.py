@@ -131,7 +131,9 @@ def _pause(snapshot: Any) -> Pause | None:
             detail=str(first.get("detail", "")),
         )
     return Pause(
-        kind="review", waiting=tuple(first["waiting"]), interrupts=tuple(one.id for one in interrupts)
+        kind="review",
+        waiting=tuple(first["waiting"]),
+        interrupts=tuple(one.id for one in interrupts),
     )
 
 

@@ -68,11 +68,7 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
         brief = state["brief"]
         drafts: list[Draft] = list(state.get("drafts", []))
         wishes = list(state.get("wishes", []))
-        terms = [
-            name
-            for one in brief.relationships
-            for name in (one.head, one.tail)
-        ]
+        terms = [name for one in brief.relationships for name in (one.head, one.tail)]
         terms += [
             synonym
             for name in terms

@@ -91,9 +91,10 @@ class ReviewIn(TypedDict):
 
 
 class RankIn(TypedDict):
-    """Ranking reads how the evaluations ended."""
+    """Ranking reads how the evaluations ended, and what was decided at review."""
 
     evaluations: list[Evaluation]
+    decided: list[Decision]
 
 
 class HypothesisState(TypedDict, total=False):

@@ -140,6 +140,13 @@ class Cohort:
         """Every variable key except single genes."""
         return [*self._variables, *self._derived, *self._signatures]
 
+    def signature_genes(self, key: str) -> tuple[str, ...]:
+        """The genes of a signature variable ("signature:NAME") that the matrix holds."""
+        if key not in self._signatures or self.expression is None:
+            raise InputError(self._unknown(key))
+        matrix = self.expression
+        return tuple(gene for gene in self._signatures[key].genes if gene in matrix)
+
     def column(self, key: str) -> pd.Series:
         """One variable for all patients, indexed by patient identifier; missing values are NaN.
 
@@ -394,6 +401,7 @@ class Cohort:
             events=events,
             median_follow_up=_reverse_median(outcome) if in_time else None,
             coding=coding_text(spec),
+            contained_in=getattr(spec, "contained_in", ()),
             note=spec.note,
         )
 

@@ -152,7 +152,11 @@ class CompetingSpec(Strict):
 
 
 class BinarySpec(Strict):
-    """Yes or no. Codes on neither side and not missing are refused."""
+    """Yes or no. Codes on neither side and not missing are refused.
+
+    `contained_in` names variables that hold this outcome (stage holds pN): models of it leave them
+    out.
+    """
 
     kind: Literal["binary"]
     table: str
@@ -160,6 +164,7 @@ class BinarySpec(Strict):
     positive_values: tuple[Cell, ...] = Field(min_length=1)
     negative_values: tuple[Cell, ...] = Field(min_length=1)
     missing_values: tuple[Cell, ...] = ()
+    contained_in: tuple[str, ...] = ()
     label: str = ""
     note: str = ""
 
