@@ -143,7 +143,11 @@ def tools(settings: Settings) -> list[ToolSpec]:
     """Every registered tool, the user's own included."""
     from mcp_servers import registry
 
-    return list(registry.load("all", tool_folders=[settings.user_tools] if settings.user_tools else ()).all())
+    return list(
+        registry.load(
+            "all", tool_folders=[settings.user_tools] if settings.user_tools else ()
+        ).all()
+    )
 
 
 def make_evidence(services: Services) -> EvidenceClients | None:
