@@ -85,14 +85,14 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
         _effect("Adjusted for the registered covariates: ", "adjusted", keys),
         *(_effect(words, prefix, keys) for words, prefix in secondary),
         _effect("In the second cohort: ", "replicate.primary", keys),
-        _line("Controls: with the outcome permuted {} times the result had p = {}; the known"
-              " positive gave a hazard ratio of {} (p = {}).", keys, "control.permuted.draws",
+        _line("Controls: with the outcome permuted {} times the result had p {}; the known"
+              " positive gave a hazard ratio of {} (p {}).", keys, "control.permuted.draws",
               "control.permuted.p", "control.known_positive.hr", "control.known_positive.p"),
         _line("Over {} defensible specifications the sign was as expected in {}.", keys,
               "specification.n", "specification.expected_sign"),
     ]  # fmt: skip
     assumptions = [
-        _line("Proportional hazards: global test p = {}.", keys, "schoenfeld.global_p"),
+        _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
         "Censoring is independent of the exposure; the data cannot show it.",
     ]
     limits = list(results.limits) or ["One cohort; no external validation was run."]
@@ -118,10 +118,10 @@ def _line(template: str, known: set[str], *keys: str) -> str:
 
 
 def _effect(words: str, prefix: str, known: set[str]) -> str:
-    sentence = _line(words + "{}, p = {}", known, f"{prefix}.summary", f"{prefix}.p")
+    sentence = _line(words + "{} (p {})", known, f"{prefix}.summary", f"{prefix}.p")
     if not sentence:
         return ""
-    sentence += _line(", q = {} after error control over the ledger", known, f"{prefix}.q")
+    sentence += _line("; q {} after error control over the ledger", known, f"{prefix}.q")
     sentence += _line("; {} patients, {} events", known, f"{prefix}.n", f"{prefix}.events")
     return sentence + "."
 

@@ -68,10 +68,30 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                     if one.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
-                return Proposal(hypothesis=hypothesis, chains=(chain,), refinements=unique)
+                return Proposal(
+                    hypothesis=hypothesis,
+                    chains=(chain,),
+                    refinements=unique,
+                    concepts=_concepts(chosen, endpoint, given.brief.relationships),
+                )
     raise ValueError(
         "no further hypothesis: the cohort measures none of the remaining entities of the paths"
     )
+
+
+def _concepts(
+    chosen: tuple[Measured, ...], endpoint: Endpoint, edges: tuple[Relationship, ...]
+) -> tuple[str, ...]:
+    """The graph's names of the exposures, the endpoint, and the disease most often on the paths."""
+    diseases = [
+        name
+        for one in edges
+        for name, kind in ((one.head, one.head_type), (one.tail, one.tail_type))
+        if kind is EntityType.DISEASE
+    ]
+    most = max(sorted(set(diseases)), key=diseases.count) if diseases else ""
+    names = [*(one.name for one in chosen), endpoint.label.lower(), most]
+    return tuple(dict.fromkeys(one for one in names if one))
 
 
 def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
