@@ -80,7 +80,7 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
 
 
 def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
-    """No new variable, no moved endpoint, no unsupported number; a revision must change something."""
+    """No new variable, no moved endpoint, no unsupported number."""
     before, after = given.reviewed.hypothesis, answer.hypothesis
     allowed = {
         *(one.variable for one in before.exposures),

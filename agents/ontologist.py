@@ -133,7 +133,9 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
                     relation=edge.relation,
                     tail=tail.name,
                     tail_type=tail.type,
-                    process=processes.get((chain, step), f"{head.name} {edge.relation} {tail.name}"),
+                    process=processes.get(
+                        (chain, step), f"{head.name} {edge.relation} {tail.name}"
+                    ),
                     polarity=edge.polarity,
                     forward=edge.forward,
                     belief=round(edge.belief, 4),

@@ -36,7 +36,8 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
     found = [
         entry
         for entry in resources.ontology.entries()
-        if entry.type is EntityType.DISEASE and _mentions(given.prompt, (entry.name, *entry.synonyms))
+        if entry.type is EntityType.DISEASE
+        and _mentions(given.prompt, (entry.name, *entry.synonyms))
     ]
     domain = max(found, key=lambda entry: len(entry.name)).name if found else given.prompt
     return PathQuery(sources=(), targets=(), domain=domain)

@@ -1,7 +1,6 @@
-"""The scientist: one testable, dataset-aware hypothesis from the ontologist's brief (SAGE, 3.2.3)."""
+"""The scientist: one testable, dataset-aware hypothesis from the brief (SAGE, 3.2.3)."""
 
 from __future__ import annotations
-
 
 from agents.base import Agent, Role, prompt_file
 from agents.scientist_rule import propose
@@ -22,7 +21,8 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
         *hypothesis.covariates,
     ]
     problems = [
-        f'variable "{key}" is not in the data dictionary; use one of its keys' for key in named
+        f'variable "{key}" is not in the data dictionary; use one of its keys'
+        for key in named
         if key not in keys
     ]
     endpoints = {one.key for one in dictionary.endpoints}
@@ -49,8 +49,9 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
     strange = sorted(set(proposal.chains) - chains)
     if strange:
         problems.append(f"there is no chain {strange[0]} in the brief")
-    problems += unsupported_numbers("statement", proposal.hypothesis.statement)
-    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale)
+    names = (given.dictionary.title, given.dictionary.cohort)
+    problems += unsupported_numbers("statement", proposal.hypothesis.statement, *names)
+    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if proposal.hypothesis.statement in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")
     return problems

@@ -142,7 +142,9 @@ def _variable(
 
 
 def _names(variable: Variable) -> set[str]:
-    return {_plain(one) for one in (variable.label, variable.key.split(":")[-1], *variable.synonyms)}
+    return {
+        _plain(one) for one in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
+    }
 
 
 def _plain(text: str) -> str:
@@ -183,7 +185,9 @@ def _endpoint(steps: list[Relationship], dictionary: DictionaryView) -> Endpoint
     """The endpoint that the chain names, else the survival endpoint with the most events."""
     if not dictionary.endpoints:
         raise ValueError(f"cohort {dictionary.cohort} has no endpoint; add one to cohort.toml")
-    named = {_plain(name) for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT}
+    named = {
+        _plain(name) for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT
+    }
     for endpoint in dictionary.endpoints:
         if {_plain(endpoint.key), _plain(endpoint.label)} & named:
             return endpoint
@@ -238,10 +242,10 @@ def _claim(
     hypothesis = Hypothesis(
         id="draft",
         statement=(
-            f"In {dictionary.title}, {words} identifies patients with {outcome},"
+            f"In {dictionary.cohort}, {words} identifies patients with {outcome},"
             f" compared with {opposite}."
         ),
-        population=Population(description=f"all patients of {dictionary.title}"),
+        population=Population(description=f"all patients of {dictionary.cohort}"),
         exposures=exposures,
         comparison=comparison,
         endpoint=endpoint.key,

@@ -127,8 +127,8 @@ def _words(term: str) -> list[str]:
 class Draft(View):
     """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
 
-    `refinements` are further exposures of the data dictionary that belong to the mechanism; expansion
-    may bring them in when the critics ask for a sharper claim.
+    `refinements` are further exposures that belong to the mechanism; expansion may bring them in
+    when the critics ask for a sharper claim.
     """
 
     hypothesis: Hypothesis
