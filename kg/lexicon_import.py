@@ -58,7 +58,7 @@ class ImportReport:
 def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     """Compile the vocabularies in `paths` into the lexicon file `out`.
 
-    Earlier files outrank later ones where two claim one name.
+    Genes outrank other kinds, and earlier files later ones, where two claim one name.
 
     Raises
     ------
@@ -78,12 +78,12 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])
     )
     entries: list[LexiconEntry] = []
-    names: list[Term] = []
-    synonyms: list[Term] = []
+    tiers: list[list[Term]] = [[], [], [], []]  # gene names, gene aliases, names, synonyms
     for identity, name, kind, others in rows:
         index = len(entries)
         entries.append(LexiconEntry(identity, name, kind))
         gene = kind == EntityType.GENE
+        names, synonyms = tiers[:2] if gene else tiers[2:]
         if _usable(name, gene):
             names.append(Term(name, index, gene))
         else:
@@ -99,7 +99,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
                 synonyms.append(Term(synonym, index, gene and " " not in synonym))
     if not entries:
         raise InputError("nothing to import: the files hold no usable entry")
-    lexicon = Lexicon.compile(entries, [*names, *synonyms])
+    lexicon = Lexicon.compile(entries, [term for tier in tiers for term in tier])
     lexicon.save(out)
     report.entries, report.terms = len(entries), lexicon.terms
     return report
@@ -212,7 +212,7 @@ _TREE_LINE = re.compile(r"^[A-Z]\d\d(?:\.\d+)*\t")
 _TREE_TYPES = (
     ("A11", EntityType.CELL_TYPE), ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM),
     ("C", EntityType.DISEASE), ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
-    ("D", EntityType.CHEMICAL), ("G", EntityType.BIOLOGICAL_PROCESS),
+    ("D12.644", EntityType.PROTEIN), ("D08.811", EntityType.PROTEIN), ("D", EntityType.CHEMICAL), ("G", EntityType.BIOLOGICAL_PROCESS),
 )  # fmt: skip
 
 
@@ -224,9 +224,17 @@ def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
             for line in text.splitlines():
                 number, _, name = line.partition("\t")
                 # A disease branch outranks others: `Seizures` is C10 and C23.
-                if name not in trees or (number[0] == "C" and trees[name][0] != "C"):
-                    trees[name.strip()] = number
+                name = name.strip()
+                if name not in trees or _branch(number) < _branch(trees[name]):
+                    trees[name] = number
     return trees
+
+
+def _branch(number: str) -> int:
+    """Diseases before proteins before all else: `Seizures` is C10 and C23, insulin D06 and D12."""
+    if number.startswith(("C", "F03")):
+        return 0
+    return 1 if number.startswith(("D12.776", "D12.644", "D08.811")) else 2
 
 
 def _mesh(text: str, trees: dict[str, str], path: Path) -> Iterator[Row]:

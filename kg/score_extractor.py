@@ -190,9 +190,7 @@ def _count_pairs(
     )
 
 
-def _tally(
-    predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score
-) -> None:
+def _tally(predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score) -> None:
     pairs = set(predicted)
     score.found += len(pairs)
     score.expected += len(document.relations)

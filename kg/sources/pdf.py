@@ -253,7 +253,11 @@ def _title(metadata: str, first: str) -> str:
     block: list[str] = []
     for line in lines:
         wordy = len(re.findall(r"[A-Za-z]{3,}", line)) >= 3
-        masthead = re.search(r"doi|http|www\.|©|vol\.|issn|open access|received|journal|publishing|additional information|declarations", line, re.I)
+        masthead = re.search(
+            r"doi|http|www\.|©|vol\.|issn|open access|received|journal|publishing|additional information|declarations",
+            line,
+            re.I,
+        )
         if wordy and not masthead:
             block.append(line)
             if sum(map(len, block)) > 160 or line.endswith("."):

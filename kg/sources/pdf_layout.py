@@ -21,7 +21,9 @@ _HEADING = re.compile(
     r"|references|bibliography|literature cited|works cited)\s*[:.]?$",
     re.IGNORECASE,
 )
-_REFERENCES = re.compile(r"^(?:references|bibliography|literature cited|works cited)$", re.IGNORECASE)
+_REFERENCES = re.compile(
+    r"^(?:references|bibliography|literature cited|works cited)$", re.IGNORECASE
+)
 _BACK = re.compile(
     r"^(?:acknowledge?ments?|funding|conflicts? of interests?|competing interests?|author contrib\w+"
     r"|data availability(?: statement)?|ethics.*)$",
@@ -61,9 +63,7 @@ def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
     """Text and sections of a document from the raw text of its pages."""
-    lines = [
-        [line.strip() for line in clean(page).split("\n") if line.strip()] for page in pages
-    ]
+    lines = [[line.strip() for line in clean(page).split("\n") if line.strip()] for page in pages]
     flat = [line for page in strip_running(lines) for line in page]
     flat = _without_references(flat)
     widths = sorted(len(line) for line in flat) or [0]

@@ -264,7 +264,8 @@ def _pubmed(root: Any, path: Path) -> Iterator[Document]:
         date = _first(article, "Journal", "JournalIssue", "PubDate")
         types = {_flat(t).lower() for t in _descendants(article, "PublicationType")}
         retracted = "retracted publication" in types or any(
-            c.get("RefType") == "RetractionIn" for c in _descendants(citation, "CommentsCorrections")
+            c.get("RefType") == "RetractionIn"
+            for c in _descendants(citation, "CommentsCorrections")
         )
         yield Document(
             id=sha256_bytes(f"pubmed\x1f{pmid}\x1f{title}\x1f{builder.text}".encode()),
