@@ -29,6 +29,9 @@ def run(
     cohort: str = typer.Option(
         "demo", help='A cohort folder or built-in name; "demo" is the simulated cohort.'
     ),
+    cohort_root: Path | None = typer.Option(
+        None, help="Where the files of the cohort's cohort.toml lie, when not beside it."
+    ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
@@ -65,6 +68,7 @@ def run(
         prompt=prompt,
         kg=kg,
         cohort=cohort,
+        cohort_root=cohort_root,
         replicate=replicate,
         hypotheses=hypotheses,
         auto_approve=auto_approve,
