@@ -7,10 +7,18 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from kg.embed import Embedder
 from kg.fusion_mentions import Mention, Mentions
 from kg.fusion_model import Entry, FusionOptions, Merge, MergeTier, OntologyLike
-from kg.fusion_names import compatible, guard_allows, lexical_key
+from kg.fusion_names import (
+    Signature,
+    compatible,
+    guard_allows,
+    guard_signature,
+    lexical_key,
+)
 from kg.fusion_pairs import similar_pairs
 from kg.types import EntityType
 
@@ -172,11 +180,20 @@ def _leaders(
     # Names are compared, not clusters' content: the pair cache then serves every later fusion.
     names = [c.leader[0] for c in ordered]
     pairs = similar_pairs(names, options.tau, embedder, pair_cache)
+    # Most pairs differ in their guard signature; sorting those out on arrays leaves few.
+    number: dict[Signature, int] = {}
+    signature = np.full(len(names), -1, dtype=np.int64)
+    for n in np.unique(np.concatenate([pairs.left, pairs.right])).tolist():
+        signature[n] = number.setdefault(guard_signature(names[n]), len(number))
+    keep = signature[pairs.left] == signature[pairs.right]
     similar: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for i, j, cosine in zip(
-        pairs.left.tolist(), pairs.right.tolist(), pairs.cosine.tolist(), strict=True
+        pairs.left[keep].tolist(),
+        pairs.right[keep].tolist(),
+        pairs.cosine[keep].tolist(),
+        strict=True,
     ):
-        similar[max(i, j)].append((-cosine, min(i, j)))
+        similar[j].append((-cosine, i))
     leads = [True] * len(ordered)
     for position, cluster in enumerate(ordered):
         for negative, other in sorted(similar.get(position, ())):

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-TOOL_MODULES = ("properties", "tissue", "tiles", "nuclei")
+TOOL_MODULES = ("properties", "tissue", "tiles", "nuclei", "tls", "tumor", "regions", "til")

@@ -90,6 +90,20 @@ class Services:
 
         return make_literature(self)
 
+    @cached_property
+    def tool_cards(self) -> list[Any]:
+        """The registered tools, as agents may know them."""
+        from sage.wiring import tools
+
+        return tools(self.settings)
+
+    @cached_property
+    def evidence_clients(self) -> Any:
+        """Outside registries for feasibility when the run is online, else None."""
+        from sage.wiring import make_evidence
+
+        return make_evidence(self)
+
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""
         reply = self.reasoner.ask(agent, given)

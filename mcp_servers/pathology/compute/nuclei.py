@@ -189,20 +189,18 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
     return table, part[:, 0] > 0
 
 
-def lymphocyte_like(table: F64) -> BoolArray:
+def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and at least as dark as the median nucleus or 0.35.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: the table's median or
+    0.35, whichever is less, when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
-    area, eccentricity = table[:, 2], table[:, 6]
-    dark = table[:, 8]
+    if dark is None:
+        dark = min(float(np.median(table[:, 8])), 0.35)
     low, high = LYMPHOCYTE_AREA_UM2
-    small = (area >= low) & (area <= high)
-    return np.asarray(
-        small
-        & (eccentricity <= LYMPHOCYTE_MAX_ECCENTRICITY)
-        & (dark >= min(float(np.median(dark)), 0.35))
-    )
+    small = (table[:, 2] >= low) & (table[:, 2] <= high)
+    round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
+    return np.asarray(small & round_ & (table[:, 8] >= dark), dtype=bool)

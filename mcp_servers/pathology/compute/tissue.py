@@ -117,7 +117,9 @@ def find_tissue(
     mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel)
     mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
     pixel = mpp * mpp
-    mask = _keep_large(mask, min_area_um2 / pixel)
+    # an image of a small field has no large piece to show
+    least = min(min_area_um2 / pixel, 0.05 * mask.size)
+    mask = _keep_large(mask, least)
     holes = _keep_large(1 - mask, fill_holes_um2 / pixel)
     filled = (holes == 0) & ~pen
     filled |= mask.astype(bool)
