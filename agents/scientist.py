@@ -67,6 +67,7 @@ def compose_draft(brief: OntologyBrief, proposal: Proposal, hypothesis_id: str) 
         citations=_unique([c for one in used for c in one.evidence]),
         contradicting=_unique([c for one in used for c in one.contradicting]),
         refinements=proposal.refinements,
+        concepts=proposal.concepts,
     )
 
 

@@ -8,6 +8,7 @@ program or the contract itself already says it.
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Collection, Iterable
 
@@ -22,6 +23,18 @@ _ERROR = re.compile(
     r"^(?:[a-z_]\w{0,30}\.){0,6}(?P<name>[A-Z]\w{2,50}(?:Error|Exception|Warning|Exit|Interrupt))"
     r"(?::\s*(?P<message>.*))?$"
 )
+_LIBRARIES = """
+    ArrowInvalid ArrowKeyError ConvergenceError ConvergenceWarning DataError EmptyDataError
+    InputError IntCastingNaNError InvalidIndexError LinAlgError MergeError MissingDataError
+    NotFittedError OutOfBoundsDatetime ParserError PerfectSeparationError SettingWithCopyWarning
+    SpecificationError StatError UFuncTypeError UndefinedVariableError ValidationError
+"""
+ERROR_NAMES = frozenset(_LIBRARIES.split()) | {
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, BaseException)
+}
+"""Errors of Python and of the libraries. Other names could be made to carry values."""
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
 _TOKEN = re.compile(r"[^\s,;:()\[\]{}<>=!?|/\\'\"`]+")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
@@ -77,7 +90,7 @@ def describe_failure(
 
 
 def _message(name: str, text: str, words: frozenset[str], secret: frozenset[str]) -> str:
-    shown = name if len(name) <= 60 else MASK
+    shown = name if name in ERROR_NAMES or name in words else "an error"
     said = mask(text, words, secret)
     return f"{shown}: {said}" if said else shown
 
@@ -124,8 +137,7 @@ def _may_say(value: str, words: Collection[str], secret: Collection[str]) -> boo
     return bare.casefold() not in secret and (bare in words or bare == "")
 
 
-COMMON = frozenset(
-    """
+_COMMON = """
     a an and any are argument arguments array arrays as at attribute axis be been before between
     bool both boundary bounds but by call called can cannot check column columns conversion convert
     converge converged could data dataframe day days decode defined delta dictionary did different
@@ -145,8 +157,8 @@ COMMON = frozenset(
     variables was were when where which while with within without wrong you zero contract
     ambiguous operands broadcast together import imported such directory denied permission memory
     allocate recursion depth
-    """.split()  # noqa: SIM905 - a list of two hundred strings is harder to read
-)
+"""
+COMMON = frozenset(_COMMON.split())
 """Words of the error messages of Python and of the scientific libraries."""
 
 

@@ -138,6 +138,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
         citations=draft.citations,
         contradicting=draft.contradicting,
         refinements=draft.refinements,
+        concepts=draft.concepts,
         review="edited" if edited else "auto-approved" if decision.automatic else "approved",
         comment=decision.comment,
     )

@@ -257,7 +257,9 @@ def _verdict_texts(
     debate: dict[str, Any], feasibility: FeasibilityVerdict | None
 ) -> tuple[str, ...]:
     """What judge and feasibility said, which the summary may repeat word for word."""
-    judged = [one["position"]["summary"] for one in debate["transcript"] if one["critic"] == "judge"]
+    judged = [
+        one["position"]["summary"] for one in debate["transcript"] if one["critic"] == "judge"
+    ]
     return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
 
 

@@ -382,7 +382,8 @@ def _expression(cohort: Cohort) -> list[Finding]:
 
 def _variables(cohort: Cohort) -> list[Finding]:
     found = []
-    for key in cohort.keys():
+    keys = cohort.keys()
+    for key in keys:
         where = f"variables.{key}"
         try:
             values = cohort.column(key)
