@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from kg.chunks import Chunk
 from kg.extract import cues, syntax
@@ -22,7 +24,8 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "7"
+VERSION = "8"
+PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
     "promotes": "inhibits",
@@ -51,6 +54,19 @@ _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+
+
+_worker: RulesExtractor | None = None
+
+
+def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...]) -> None:
+    global _worker
+    _worker = RulesExtractor(ontology, lexicons)
+
+
+def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
+    assert _worker is not None
+    return [_worker.read(chunk) for chunk in chunks]
 
 
 _ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
@@ -94,9 +110,22 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit one extraction per chunk."""
-        for chunk in chunks:
-            emit(chunk, self.read(chunk))
+        """Emit one extraction per chunk; long corpora are shared between worker processes."""
+        if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
+            for chunk in chunks:
+                emit(chunk, self.read(chunk))
+            return
+        size = 64
+        batches = [chunks[at : at + size] for at in range(0, len(chunks), size)]
+        with ProcessPoolExecutor(
+            self._workers,
+            mp_context=get_context("forkserver"),
+            initializer=_start_worker,
+            initargs=(self._ontology, self._lexicons),
+        ) as pool:
+            for batch, results in zip(batches, pool.map(_read_batch, batches), strict=True):
+                for chunk, result in zip(batch, results, strict=True):
+                    emit(chunk, result)
 
     def read(self, chunk: Chunk) -> Extraction:
         """Statements and mentions of one chunk."""
