@@ -192,6 +192,11 @@ INQUIRY = re.compile(
     r"evaluated|assessed|studied|discussed)|inconsistent)\b",
     re.IGNORECASE,
 )
+INDIRECT = re.compile(
+    r"\b(?:determin|assess|test|investigat|ask|examin|explor|evaluat|clarif|stud|know|unclear)\w*\s+"
+    r"(?:if|whether)\b",
+    re.IGNORECASE,
+)
 # A mention after these is the setting of a statement, not its argument.
 SETTING = re.compile(
     r"\b(?:in|within|among|from|under|during|after|before|across|throughout|at|on|versus|vs\.?"
@@ -210,7 +215,7 @@ EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 COORDINATION = re.compile(
-    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|and/or|but|with|with or without)\b)?"
+    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|but not|and/or|but|with|with or without)\b)?"
     r"[\s,]*(?:(?:the|a|an|of|both|by|with|its|their|to|also|most) )*"
     r"(?:[\w'+-]+ ){0,4}?(?:[\w'-]+-)?\s*$",
     re.IGNORECASE,

@@ -79,7 +79,8 @@ def _prose(sentence: str) -> bool:
     """Whether this is a sentence, not a table row or a run of labels from a page."""
     if len(sentence) > 900:
         return False
-    return len(_PLAIN_WORD.findall(sentence)) >= 3
+    plain = len(_PLAIN_WORD.findall(sentence))
+    return plain >= 3 or plain >= 0.25 * len(sentence.split())
 
 
 class RulesExtractor:
@@ -221,7 +222,8 @@ class RulesExtractor:
         before = sentence[span_start : trigger.start]
         low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
-        if cues.INQUIRY.search(sentence[low : trigger.end]):
+        asked = cues.INDIRECT.search(sentence[: trigger.start])
+        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(

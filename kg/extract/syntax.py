@@ -147,7 +147,7 @@ class TriggerFinder:
 
 
 _NEW_CLAUSE = re.compile(
-    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|not)\b",
+    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|(?<!but )not)\b",
     re.I,
 )
 _PREDICATE = re.compile(
@@ -191,7 +191,7 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
         # `of`, `in` and the like subordinate, except `with X and with Y` forms.
         if not re.match(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s", between):
             return False
-    if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as)\b|^-$", between):
+    if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
         return False
     return bool(cues.COORDINATION.match(between))
 
