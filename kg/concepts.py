@@ -175,12 +175,17 @@ def _code(phrase: str) -> bool:
 def _spelled(graph: Graph, phrase: str) -> int | None:
     """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
     node = graph.exact(phrase)
-    if node is None or _code(phrase) or " " in phrase or len(phrase) > 5:
+    if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
         return node
-    if TYPES[graph.types[node]] in (EntityType.GENE, EntityType.PROTEIN):
-        view = graph.node(node)
-        return node if phrase in (view.name, *view.aliases) else None
-    return node
+    view = graph.node(node)
+    return node if phrase in (view.name, *view.aliases) else None
+
+
+_SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
+
+
+def _may_be_a_word(phrase: str) -> bool:
+    return not _code(phrase) and " " not in phrase and len(phrase) <= 5
 
 
 def _after_setting(words: list[_Word], at: int) -> bool:
@@ -220,7 +225,7 @@ def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch 
         return None
     cosine = vectors @ embedder.embed([phrase])[0]
     best = int(np.argmax(cosine))
-    if cosine[best] < NEAR:
+    if cosine[best] < NEAR or (_may_be_a_word(phrase) and TYPES[graph.types[best]] in _SYMBOLS):
         return None
     return ConceptMatch(
         phrase=phrase,

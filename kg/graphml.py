@@ -300,7 +300,7 @@ class _Reader:
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
-            "meta": self.meta, "foreign": dict(sorted(self.foreign.items())),
+            "meta": self.meta,
         }  # fmt: skip
         made: list[tuple[FusedEdge, tuple[Any, ...]]] = []
         names = ("weight", "belief", "documents", "first_year", "last_year")
@@ -341,6 +341,7 @@ class _Reader:
         for values in (row for _, row in made):
             for name, value in zip(names, values, strict=True):
                 extra[name].append(value)
+        extra["foreign"] = dict(sorted(self.foreign.items()))
         try:
             options = FusionOptions.model_validate(
                 self.meta.get("options") or {"similarity": False, "prune_below": 1}
