@@ -352,9 +352,7 @@ def test_diversity_brings_in_another_route() -> None:
     g = graph(shared)
 
     def second(diversity: float) -> bool:
-        options = PathOptions(
-            k=2, diversity=diversity, logic=0, relevance=0, novelty=1, surprise=0
-        )
+        options = PathOptions(k=2, diversity=diversity, logic=0, relevance=0, novelty=1, surprise=0)
         paths = between(g, "start", "goal", options, EMBEDDER).paths
         return any(n.name == "route" for p in paths for n in p.nodes)
 
