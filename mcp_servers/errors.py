@@ -8,4 +8,8 @@ class InputError(ValueError):
 
 
 class FaultError(RuntimeError):
-    """Something outside the user's input failed: disk, network, a broken dependency (exit code 1)."""
+    """Something outside the input failed: disk, network, a dependency (exit code 1)."""
+
+
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """The caller cancelled the job; raised by `ToolContext.check_cancelled`."""

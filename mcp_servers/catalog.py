@@ -1,0 +1,74 @@
+"""Which modules hold tools. A suite is a package that lists its tool modules in `TOOL_MODULES`.
+
+Tool modules keep heavy imports (torch, cv2, pandas) inside functions, so that listing is quick.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from mcp_servers.errors import InputError
+
+SUITES = {
+    "pathology": "mcp_servers.pathology",
+    "oncology": "mcp_servers.oncology",
+    "knowledge": "mcp_servers.knowledge",
+}
+
+
+def modules(suite: str = "all") -> Iterator[ModuleType]:
+    """Import and yield the tool modules of a suite, or of all.
+
+    Raises `InputError` when the suite is unknown.
+    """
+    if suite != "all" and suite not in SUITES:
+        raise InputError(f'no suite is called "{suite}"; choose {", ".join(SUITES)} or all')
+    for name, package_name in SUITES.items():
+        if suite not in ("all", name):
+            continue
+        if importlib.util.find_spec(package_name) is None:
+            continue
+        package = importlib.import_module(package_name)
+        for module_name in getattr(package, "TOOL_MODULES", ()):
+            yield importlib.import_module(f"{package_name}.{module_name}")
+
+
+def user_modules(folder: str | Path) -> Iterator[ModuleType]:
+    """Import and yield the Python files of a folder of the user's own tools, by name.
+
+    Raises `InputError` when the folder does not exist or a file cannot be imported.
+    """
+    root = Path(folder).expanduser().resolve()
+    if not root.is_dir():
+        raise InputError(f'tool folder "{folder}" does not exist')
+    for path in sorted(root.glob("*.py")):
+        if path.name.startswith(("_", ".")):
+            continue
+        yield user_module(path)
+
+
+def user_module(path: Path) -> ModuleType:
+    """Import one file of the user's own tools under a name of its own; once per content."""
+    content = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    name = f"sage_user_tools.{path.stem}_{content}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f'tool file "{path}" cannot be imported')
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pydantic looks annotations up here
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(
+            f'tool file "{path}" cannot be imported: {type(error).__name__}: {error}'
+        ) from error
+    return module

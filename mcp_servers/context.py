@@ -1,0 +1,154 @@
+"""What a tool gets beside its input: files under roots, progress, cancellation, shared handles."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from mcp_servers.errors import Cancelled
+from mcp_servers.roots import Kind, Roots
+
+T = TypeVar("T")
+
+Progress = Callable[[float, str], None]
+
+
+class Closable(Protocol):
+    """Something the handle cache can let go of."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+class Handles:
+    """A small least-recently-used cache of open things (slides, models), one per worker."""
+
+    def __init__(self, capacity: int = 8) -> None:
+        """Hold at most `capacity` handles; the oldest is closed first."""
+        self.capacity = max(1, capacity)
+        self._held: OrderedDict[Any, Any] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        """The handle under `key`, made by `make` when it is not held."""
+        if key in self._held:
+            self._held.move_to_end(key)
+            held: T = self._held[key]
+            return held
+        made = make()
+        self._held[key] = made
+        while len(self._held) > self.capacity:
+            self._close(self._held.popitem(last=False)[1])
+        return made
+
+    def clear(self) -> None:
+        """Close everything."""
+        while self._held:
+            self._close(self._held.popitem()[1])
+
+    @staticmethod
+    def _close(handle: Any) -> None:
+        close = getattr(handle, "close", None)
+        if callable(close):
+            close()
+
+
+def _silent(fraction: float, message: str) -> None:
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass
+class ToolContext:
+    """What a tool may touch. One per call.
+
+    `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
+    "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
+    found. `read` and `written` record the files that went through the context.
+    """
+
+    roots: Roots
+    on_progress: Progress = _silent
+    cancelled: Callable[[], bool] = _never
+    memory_mb: int = 1024
+    threads: int = 1
+    device: str = "cpu"
+    tag: str = field(default_factory=lambda: str(os.getpid()))
+    handles: Handles = field(default_factory=Handles)
+    read: list[Path] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+    def input(self, path: str | Path, kind: Kind = "any") -> Path:
+        """The resolved path of an input under the roots; it is recorded in the provenance.
+
+        Raises `InputError` when it is outside the roots, absent, or not of the asked kind.
+        """
+        resolved = self.roots.input(path, kind)
+        if resolved not in self.read:
+            self.read.append(resolved)
+        return resolved
+
+    def output(self, name: str | Path) -> Path:
+        """The path for an output called `name`, below the output root; it is recorded.
+
+        For a folder, or a library that insists on its own writing. Prefer `writing` for files.
+        """
+        target = self.roots.write_path(name)
+        relative = target.relative_to(self.roots.output).as_posix()
+        if relative not in self.written:
+            self.written.append(relative)
+        return target
+
+    @contextlib.contextmanager
+    def writing(self, name: str | Path) -> Iterator[Path]:
+        """A temporary path with the name's suffix, renamed to `name` when the block ends well.
+
+        On an error or a kill nothing is found under `name` but what was there before. Two writers
+        of one name do not mix: the last to finish wins, whole.
+        """
+        target = self.roots.write_path(name)
+        unique = f".{self.tag}-{secrets.token_hex(4)}"
+        temporary = target.with_name(f".{target.stem[:80]}{unique}.part{target.suffix}")
+        try:
+            yield temporary
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self.output(name)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Report how far the tool is, 0 to 1; raises `Cancelled` if the caller gave up."""
+        self.on_progress(min(1.0, max(0.0, float(fraction))), message)
+        self.check_cancelled()
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` if the caller cancelled; cheap, to be called in every long loop."""
+        if self.cancelled():
+            raise Cancelled("cancelled by the caller")
+
+    def batch_size(self, mb_per_item: float, most: int = 256) -> int:
+        """How many items of `mb_per_item` MiB fit into half of the memory to plan for, 1 to `most`.
+
+        On a GPU the free memory of the device counts instead.
+        """
+        budget = float(self.memory_mb)
+        if self.device.startswith("cuda"):
+            import torch
+
+            budget = torch.cuda.mem_get_info(self.device)[0] / 2**20
+        return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
+
+    def shared(self, key: Any, make: Callable[[], T]) -> T:
+        """A handle kept open between the calls of one worker, say an open slide or a model."""
+        return self.handles.get(key, make)

@@ -1,0 +1,79 @@
+"""A tool in words: for prompts, for MCP descriptions, for `sage tools show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcp_servers.registry import ToolSpec
+
+
+def describe_tool(spec: ToolSpec) -> str:
+    """One tool as text for a prompt: what it takes and returns, units, limits, known failures."""
+    lines = [f"{spec.name} ({spec.suite}, version {spec.version}): {spec.summary}"]
+    lines.append("  takes: " + (_fields(spec.input_schema) or "nothing"))
+    lines.append("  returns: " + (_fields(spec.output_schema) or "nothing"))
+    lines.append("  " + limits(spec))
+    lines.extend(f"  {line}" for line in validity_lines(spec))
+    return "\n".join(lines)
+
+
+def limits(spec: ToolSpec) -> str:
+    """Resources in one line."""
+    need = spec.resources
+    text = f"needs {need.cpu} CPU, {need.memory_mb} MiB, GPU {need.gpu}"
+    if need.seconds_per_item is not None:
+        text += f", about {need.seconds_per_item:g} s per item"
+    return text
+
+
+def validity_lines(spec: ToolSpec) -> list[str]:
+    """The validity card, one line per statement."""
+    lines = []
+    card = spec.validity
+    if card is not None:
+        scope = [part for part in (card.stain, card.organ) if part]
+        if card.mpp is not None:
+            scope.append(f"{card.mpp[0]:g}-{card.mpp[1]:g} µm per pixel")
+        if scope:
+            lines.append("valid for: " + ", ".join(scope))
+        if card.training_data:
+            lines.append(f"trained on: {card.training_data}")
+        if card.tcga_overlap:
+            lines.append(f"overlap with TCGA: {card.tcga_overlap}")
+        if card.accuracy:
+            lines.append(f"accuracy: {card.accuracy}")
+        lines.extend(f"known failure: {one}" for one in card.known_failures)
+    if spec.license:
+        lines.append(f"license of weights: {spec.license}")
+    return lines
+
+
+def _fields(schema: dict[str, Any]) -> str:
+    required = set(schema.get("required", ()))
+    parts = []
+    for name, one in schema.get("properties", {}).items():
+        text = f"{name}: {type_word(one)}"
+        if "default" in one and name not in required:
+            text += f" = {one['default']!r}"
+        if one.get("description"):
+            text += f" ({one['description']})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def type_word(schema: dict[str, Any]) -> str:
+    """A JSON schema's type in a word or two."""
+    if "enum" in schema:
+        return " | ".join(str(one) for one in schema["enum"])
+    if "const" in schema:
+        return repr(schema["const"])
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in schema:
+        return " | ".join(type_word(one) for one in schema["anyOf"])
+    kind = schema.get("type", "any")
+    if kind == "array":
+        inner = schema.get("items")
+        return f"list of {type_word(inner)}" if isinstance(inner, dict) else "list"
+    return str(kind)

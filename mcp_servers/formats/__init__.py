@@ -1,0 +1,3 @@
+"""Formats that other pathology software reads: QuPath GeoJSON, Trident/CLAM HDF5, PNG, CSV."""
+
+from __future__ import annotations

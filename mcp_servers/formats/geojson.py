@@ -1,0 +1,156 @@
+"""GeoJSON as QuPath reads and writes it: a FeatureCollection in level-0 pixels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F64
+from mcp_servers.slides.geometry import Polygon
+
+ObjectType = Literal["annotation", "detection", "cell", "tile"]
+Color = tuple[int, int, int]
+COLORS: Mapping[str, Color] = {
+    "Tissue": (0, 150, 60),
+    "Tumor": (200, 0, 0),
+    "Peritumoral": (0, 170, 0),
+    "Rest": (235, 200, 0),
+    "Stroma": (150, 200, 150),
+    "Lymphoid aggregate": (160, 90, 160),
+    "Immune cells": (160, 90, 160),
+    "Nucleus": (90, 120, 220),
+    "Positive": (250, 62, 62),
+    "Negative": (112, 112, 225),
+    "Pen": (40, 40, 40),
+}
+MAX_BYTES = 512 * 2**20
+MAX_FEATURES = 200_000
+
+
+def feature(
+    polygon: Polygon,
+    *,
+    kind: ObjectType = "annotation",
+    name: str | None = None,
+    classification: str | None = None,
+    color: Color | None = None,
+    measurements: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """One QuPath object; rings are closed, coordinates rounded to 0.01 px."""
+    label = classification or polygon.label or None
+    properties: dict[str, Any] = {"objectType": kind}
+    if name:
+        properties["name"] = name
+    if label:
+        shade = color or COLORS.get(label, (128, 128, 128))
+        properties["classification"] = {"name": label, "color": list(shade)}
+    if measurements:
+        properties["measurements"] = {k: _number(v) for k, v in measurements.items()}
+    rings = [_closed(polygon.exterior), *(_closed(hole) for hole in polygon.holes)]
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": rings},
+        "properties": properties,
+    }
+
+
+def square(x: float, y: float, size: float, label: str = "") -> Polygon:
+    """A square with its corner at x, y."""
+    ring = np.array([[x, y], [x + size, y], [x + size, y + size], [x, y + size]], dtype=np.float64)
+    return Polygon(ring, (), label)
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _closed(ring: F64) -> list[list[float]]:
+    points = np.round(ring, 2)
+    closed = np.concatenate([points, points[:1]]) if len(points) else points
+    return [[float(x), float(y)] for x, y in closed]
+
+
+def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
+    """Write a FeatureCollection one feature a line, so that millions fit; returns their count."""
+    count = 0
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write('{"type":"FeatureCollection","features":[')
+        for one in features:
+            stream.write(",\n" if count else "\n")
+            json.dump(one, stream, separators=(",", ":"), allow_nan=False)
+            count += 1
+        stream.write("\n]}\n")
+    return count
+
+
+def read_polygons(path: Path) -> list[Polygon]:
+    """Polygons of a GeoJSON file: FeatureCollection, Feature, geometry, or a list of features.
+
+    MultiPolygons are split; the classification's name becomes the label. Points and lines are
+    refused, as they enclose nothing.
+
+    Raises
+    ------
+    InputError
+        If the file is not GeoJSON, a ring is broken, or a feature has no area.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    out: list[Polygon] = []
+    for number, (geometry, label) in enumerate(_geometries(data, path)):
+        if number >= MAX_FEATURES:
+            raise InputError(f"{path}: more than {MAX_FEATURES} features")
+        kind = geometry.get("type")
+        parts = geometry.get("coordinates")
+        if kind == "Polygon":
+            out.append(_polygon(parts, label, path, number))
+        elif kind == "MultiPolygon" and isinstance(parts, list):
+            out.extend(_polygon(one, label, path, number) for one in parts)
+        else:
+            raise InputError(
+                f"{path}: feature {number} is a {kind}; only Polygon and MultiPolygon have an area"
+            )
+    if not out:
+        raise InputError(f"{path}: holds no polygon")
+    return out
+
+
+def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    if isinstance(data, list):
+        items = data
+    elif isinstance(data, dict) and data.get("type") == "FeatureCollection":
+        items = data.get("features", [])
+    elif isinstance(data, dict):
+        items = [data]
+    else:
+        raise InputError(f"{path}: not GeoJSON")
+    for item in items:
+        if not isinstance(item, dict):
+            raise InputError(f"{path}: a feature is not an object")
+        geometry = item.get("geometry", item if "coordinates" in item else None)
+        if not isinstance(geometry, dict):
+            raise InputError(f"{path}: a feature has no geometry")
+        properties = item.get("properties") or {}
+        class_ = properties.get("classification") if isinstance(properties, dict) else None
+        label = str(class_.get("name", "")) if isinstance(class_, dict) else ""
+        yield geometry, label
+
+
+def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
+    try:
+        rings = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in parts]
+    except (TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{path}: feature {number} has a broken ring") from error
+    if not rings or any(len(r) < 4 or not np.isfinite(r).all() for r in rings):
+        raise InputError(f"{path}: feature {number} needs rings of at least 4 finite points")
+    opened = [r[:-1] if np.allclose(r[0], r[-1]) else r for r in rings]
+    return Polygon(opened[0], tuple(opened[1:]), label)

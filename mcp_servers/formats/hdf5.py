@@ -1,0 +1,142 @@
+"""Patch coordinates and features as Trident and CLAM read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F32, I64, AnyArray
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How patches were cut. `patch_size` is in pixels at the target resolution."""
+
+    name: str
+    patch_size: int
+    patch_size_level0: int
+    mpp: float
+    level0_mpp: float
+    overlap: int
+    width: int
+    height: int
+    patch_level: int = 0
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of `coords`, those of Trident and those of CLAM."""
+        ratio = self.patch_size_level0 / self.patch_size
+        return {
+            "patch_size": self.patch_size,
+            "patch_size_level0": self.patch_size_level0,
+            "level0_magnification": round(10 / self.level0_mpp, 3),
+            "target_magnification": round(10 / self.mpp, 3),
+            "overlap": self.overlap,
+            "name": self.name,
+            "savetodir": "",
+            "level0_width": self.width,
+            "level0_height": self.height,
+            "mpp": self.mpp,
+            "level0_mpp": self.level0_mpp,
+            # CLAM
+            "patch_level": self.patch_level,
+            "downsample": [ratio, ratio],
+            "downsampled_level_dim": [round(self.width / ratio), round(self.height / ratio)],
+            "level_dim": [self.width, self.height],
+            "save_path": "",
+        }
+
+
+def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> None:
+    """Write (n, 2) level-0 corners, with further columns of n values each beside them."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("coords", data=coords.astype(np.int64), maxshape=(None, 2))
+        data.attrs.update(grid.attributes())
+        for name, values in columns.items():
+            stored = values.astype("S") if values.dtype.kind == "U" else values
+            file.create_dataset(name, data=stored)
+
+
+def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: str) -> None:
+    """Write (n, d) features beside their coordinates; the encoder stands in the attributes."""
+    import h5py
+
+    if len(coords) != len(features):
+        raise InputError(f"{len(coords)} coordinates but {len(features)} feature rows")
+    with h5py.File(path, "w") as file:
+        chunks = (min(len(features), 1024) or 1, features.shape[1])
+        data = file.create_dataset(
+            "features", data=features, maxshape=(None, features.shape[1]), chunks=chunks
+        )
+        data.attrs["encoder"] = encoder
+        data.attrs["name"] = grid.name
+        where = file.create_dataset("coords", data=coords.astype(np.int64), maxshape=(None, 2))
+        where.attrs.update(grid.attributes())
+
+
+def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
+    """(n, 2) corners and their attributes; raises `InputError` for other files."""
+    with _open(path) as file:
+        coords = _dataset(file, "coords", path)
+        if coords.ndim != 2 or coords.shape[1] < 2:
+            raise InputError(f"{path}: coords must be (n, 2), not {coords.shape}")
+        attributes = {key: _plain(value) for key, value in coords.attrs.items()}
+        return np.asarray(coords[:, :2], dtype=np.int64), attributes
+
+
+def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
+    """(n, d) features, their corners when present, and the attributes of both.
+
+    A leading axis of length 1, as Trident writes for some encoders, is dropped.
+    """
+    with _open(path) as file:
+        stored = _dataset(file, "features", path)
+        if stored.ndim == 3 and stored.shape[0] == 1:
+            features = np.asarray(stored[0], dtype=np.float32)
+        else:
+            features = np.asarray(stored[()], dtype=np.float32)
+        if features.ndim != 2 or not len(features):
+            raise InputError(f"{path}: features must be (n, d) with n > 0, not {features.shape}")
+        if not np.isfinite(features).all():
+            raise InputError(f"{path}: features hold NaN or infinity; extract them again")
+        attributes = {key: _plain(value) for key, value in stored.attrs.items()}
+        coords = None
+        if "coords" in file:
+            where = file["coords"]
+            coords = np.asarray(where[()], dtype=np.int64).reshape(-1, where.shape[-1])[:, :2]
+            attributes |= {key: _plain(value) for key, value in where.attrs.items()}
+            if len(coords) != len(features):
+                raise InputError(
+                    f"{path}: {len(features)} feature rows but {len(coords)} coordinates"
+                )
+        return features, coords, attributes
+
+
+def _open(path: Path) -> Any:
+    import h5py
+
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise InputError(f"{path}: not a readable HDF5 file") from error
+
+
+def _dataset(file: Any, name: str, path: Path) -> Any:
+    import h5py
+
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        held = ", ".join(file.keys()) or "nothing"
+        raise InputError(f'{path}: has no dataset "{name}" (it holds: {held})')
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

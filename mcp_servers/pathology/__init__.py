@@ -1,0 +1,17 @@
+"""The pathology suite: tools that read slides."""
+
+from __future__ import annotations
+
+TOOL_MODULES = (
+    "properties",
+    "tissue",
+    "tiles",
+    "nuclei",
+    "tls",
+    "tumor",
+    "regions",
+    "til",
+    "stroma",
+    "ihc",
+    "stain",
+)

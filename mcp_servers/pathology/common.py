@@ -1,0 +1,56 @@
+"""What the pathology tools share: the slide argument, the result's header, opening a slide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.registry import InputPath
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
+
+Method = Literal["classical", "learned"]
+SUITE = "pathology"
+
+
+class Given(BaseModel):
+    """Arguments of a tool; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SlideInput(Given):
+    """A slide, and how to read it."""
+
+    slide: InputPath = Field(description="Slide or image file: SVS, TIFF, OME-TIFF, PNG, JPEG ...")
+    mpp: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="µm per level-0 pixel, to override what the file says; recorded as an override",
+    )
+
+
+class SlideResult(BaseModel):
+    """Which slide was read, at which pixel size, and how."""
+
+    slide: str = Field(description="Name of the slide, without its ending")
+    mpp: float | None = Field(description="µm per level-0 pixel")
+    mpp_source: Literal["file", "override", "none"]
+    method: Method = Field(default="classical", description="classical: no learned weights")
+    warnings: list[str] = Field(default_factory=list)
+
+
+def open_slide(given: SlideInput, context: ToolContext) -> Slide:
+    """The slide of the arguments, kept open between calls of one worker."""
+    from mcp_servers.slides.slide import Slide
+
+    path = context.input(given.slide, "file")
+    stat = path.stat()
+    key = ("slide", str(path), stat.st_mtime_ns, stat.st_size, given.mpp)
+    return context.shared(
+        key, lambda: Slide.open(path, mpp=given.mpp, threads=max(2, context.threads))
+    )

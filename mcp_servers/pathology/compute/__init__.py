@@ -1,0 +1,3 @@
+"""The arithmetic of the pathology tools: arrays in, arrays out, nothing read or written."""
+
+from __future__ import annotations

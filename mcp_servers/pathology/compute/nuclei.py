@@ -1,0 +1,208 @@
+"""Nuclei of a bright-field image: detection, segmentation, shape and stain of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.pathology.compute.tissue import otsu
+from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray
+
+WORKING_MPP = 0.5
+"""µm per pixel at which nuclei are looked for; finer images are averaged down to it."""
+
+MIN_AREA_UM2, MAX_AREA_UM2 = 10.0, 450.0
+LYMPHOCYTE_AREA_UM2 = (12.0, 62.0)
+LYMPHOCYTE_MAX_ECCENTRICITY = 0.84
+DENSITY_CAP = 0.6
+"""Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
+lift the threshold above the pale ones."""
+THRESHOLD_RADIUS_UM = 6.0
+SEED_SMOOTHING_UM = 0.65
+MIN_CIRCULARITY = 0.35
+COLUMNS = (
+    "x", "y", "area_um2", "perimeter_um", "major_um", "minor_um", "eccentricity", "circularity",
+    "density_mean", "density_sd", "second_mean",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Nuclei:
+    """`labels` (H, W) at the working resolution, 0 outside nuclei; `table` (n, len(COLUMNS)).
+
+    Row k - 1 of the table describes label k. x and y are pixels of the working image.
+    `contrast` is how far the nuclei stand out of their surroundings, in optical density.
+    """
+
+    labels: I32
+    table: F64
+    contrast: float
+
+    def column(self, name: str) -> F64:
+        """One column of the table."""
+        return np.asarray(self.table[:, COLUMNS.index(name)])
+
+
+_LOG = (-np.log10(np.maximum(np.arange(256), 1) / 245.0)).clip(0).astype(np.float32)
+
+
+def nuclear_density(image: U8) -> F32:
+    """Optical density of the nuclear dye: red density less the little that eosin adds.
+
+    Hematoxylin absorbs red (0.65 of its density), eosin almost none (0.07), so red alone serves
+    slides of any balance of the two dyes, without fitting stain vectors.
+    """
+    import cv2
+
+    red = cv2.LUT(np.ascontiguousarray(image[:, :, 0]), _LOG)
+    green = cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG)
+    return np.asarray(np.maximum(red - np.float32(0.12) * green, 0.0), dtype=np.float32)
+
+
+def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
+    """Half way between the local means of what lies above and below Otsu's global threshold."""
+    import cv2
+
+    density = np.minimum(density, np.float32(cap))
+    start = max(otsu(density[::2, ::2], 0.0, cap), floor)
+    above = (density > start).astype(np.float32)
+    size = (2 * radius + 1, 2 * radius + 1)
+    n_above = cv2.blur(above, size)
+    mean_above = cv2.blur(density * above, size)
+    mean_all = cv2.blur(density, size)
+    below = (mean_all - mean_above) / np.maximum(1.0 - n_above, 0.02)
+    top = mean_above / np.maximum(n_above, 1e-6)
+    top = np.where(n_above > 0.01, top, start * 1.5)
+    threshold = (top + below) / 2
+    return np.asarray(np.clip(threshold, 0.75 * start, 1.6 * start), dtype=np.float32)
+
+
+def segment(
+    image: U8,
+    mpp: float,
+    *,
+    floor: float = 0.10,
+    cap: float = DENSITY_CAP,
+    within: BoolArray | None = None,
+    density: F32 | None = None,
+    second: F32 | None = None,
+) -> Nuclei:
+    """Find nuclei in an image whose pixels are `mpp` µm wide (0.15 to 1.0).
+
+    Local threshold on the nuclear dye's density; touching nuclei are parted by flooding from the
+    maxima of the smoothed distance to the background.
+
+    Parameters
+    ----------
+    image : (H, W, 3) RGB
+    floor : least optical density of a nucleus above nothing
+    cap : densities above count as this when thresholds are set
+    within : (H, W) mask; nuclei whose center lies outside are dropped
+    density, second : maps to use for the nuclei and to measure beside, computed when None
+
+    Returns
+    -------
+    Nuclei at the pixel size of the image.
+    """
+    import cv2
+
+    from mcp_servers.pathology.compute.kernels import grow, label_sums
+
+    raw = nuclear_density(image) if density is None else density
+    um = 1.0 / mpp
+    smooth = cv2.GaussianBlur(raw, (0, 0), max(0.4, 0.5 * um))
+    threshold = local_threshold(smooth, max(4, round(THRESHOLD_RADIUS_UM * um)), floor, cap)
+    foreground = (smooth > threshold).astype(np.uint8)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
+    opened = cv2.morphologyEx(foreground, cv2.MORPH_OPEN, kernel)
+    foreground = _without_holes(opened, 12.0 * um * um)
+    distance = cv2.distanceTransform(foreground, cv2.DIST_L2, 3)
+    peaks = cv2.GaussianBlur(distance, (0, 0), max(0.5, SEED_SMOOTHING_UM * um))
+    reach = max(3, 2 * round(1.25 * um) + 1)
+    window = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach))
+    top = (peaks >= cv2.dilate(peaks, window) - 1e-6) & (peaks > 0.9 * um) & (foreground > 0)
+    count, labels = cv2.connectedComponents(top.astype(np.uint8), connectivity=8)
+    order = np.minimum(peaks * (12.0 / um), 255).astype(np.uint8)
+    labels = np.ascontiguousarray(labels, dtype=np.int32)
+    grow(labels, foreground, order, 0)
+    beside = raw if second is None else second
+    sums = label_sums(labels, raw, beside, count - 1)
+    table, keep = _describe(sums, mpp)
+    area = table[:, 2]
+    keep &= (area >= MIN_AREA_UM2) & (area <= MAX_AREA_UM2) & (table[:, 7] > MIN_CIRCULARITY)
+    if within is not None and len(table):
+        column = np.clip(table[:, 0].round().astype(int), 0, within.shape[1] - 1)
+        row = np.clip(table[:, 1].round().astype(int), 0, within.shape[0] - 1)
+        keep &= within[row, column]
+    number = np.zeros(count, dtype=np.int32)
+    number[1:][keep] = np.arange(1, int(keep.sum()) + 1)
+    labels = number[labels]
+    inside = labels > 0
+    contrast = 0.0
+    if inside.any():
+        contrast = float(smooth[inside].mean() - smooth[~inside].mean()) if (~inside).any() else 0.0
+    return Nuclei(labels, table[keep], contrast)
+
+
+def _without_holes(mask: AnyArray, largest: float) -> U8:
+    import cv2
+
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(
+        (1 - mask).astype(np.uint8), connectivity=4
+    )
+    fill = stats[:count, cv2.CC_STAT_AREA] <= largest
+    fill[0] = False
+    return np.asarray(mask | fill[labels], dtype=np.uint8)
+
+
+def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
+    """Shape and stain from the sums of `label_sums`; empty labels are marked False."""
+    part = sums[1:]
+    n = np.maximum(part[:, 0], 1.0)
+    x, y = part[:, 1] / n, part[:, 2] / n
+    # 1/12 is the variance of a pixel's own width
+    vx = part[:, 3] / n - x * x + 1 / 12
+    vy = part[:, 4] / n - y * y + 1 / 12
+    vxy = part[:, 5] / n - x * y
+    mean = (vx + vy) / 2
+    spread = np.sqrt(((vx - vy) / 2) ** 2 + vxy**2)
+    major, minor = mean + spread, np.maximum(mean - spread, 1e-9)
+    area = part[:, 0] * mpp * mpp
+    # sides of pixels overstate the length of a smooth outline by 4 / pi on average
+    perimeter = part[:, 8] * mpp * np.pi / 4
+    value = part[:, 6] / n
+    table = np.stack(
+        [
+            x,
+            y,
+            area,
+            perimeter,
+            4 * np.sqrt(major) * mpp,
+            4 * np.sqrt(minor) * mpp,
+            np.sqrt(np.maximum(0.0, 1 - minor / major)),
+            np.minimum(1.0, 4 * np.pi * area / np.maximum(perimeter, 1e-9) ** 2),
+            value,
+            np.sqrt(np.maximum(0.0, part[:, 7] / n - value**2)),
+            part[:, 9] / n,
+        ],
+        axis=1,
+    )
+    return table, part[:, 0] > 0
+
+
+def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
+    """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
+
+    Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: the table's median or
+    0.35, whichever is less, when None.
+    """
+    if not len(table):
+        return np.zeros(0, dtype=bool)
+    if dark is None:
+        dark = min(float(np.median(table[:, 8])), 0.35)
+    low, high = LYMPHOCYTE_AREA_UM2
+    small = (table[:, 2] >= low) & (table[:, 2] <= high)
+    round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
+    return np.asarray(small & round_ & (table[:, 8] >= dark), dtype=bool)

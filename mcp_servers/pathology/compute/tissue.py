@@ -1,0 +1,156 @@
+"""Tissue, pen marks and focus on an overview image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+
+OD_BOUNDS = (0.06, 0.16)
+"""Optical density of the green channel that the automatic threshold is kept within: below the
+first glass and dust begin, above the second pale stroma and fat are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tissue:
+    """Masks of one overview image, all of its shape."""
+
+    mask: BoolArray
+    pen: BoolArray
+    threshold: float
+    background: tuple[int, int, int]
+    pieces: int
+
+
+def background_color(image: U8) -> tuple[int, int, int]:
+    """Color of empty glass: the median of bright, colorless pixels; white when there are none."""
+    sample = image[:: max(1, image.shape[0] // 512), :: max(1, image.shape[1] // 512)]
+    red, green, blue = sample[:, :, 0], sample[:, :, 1], sample[:, :, 2]
+    low = np.minimum(np.minimum(red, green), blue)
+    high = np.maximum(np.maximum(red, green), blue)
+    bright = (low >= 205) & (high - low <= 24)
+    if int(bright.sum()) < max(16, bright.size // 500):
+        return (255, 255, 255)
+    color = np.median(sample[bright], axis=0)
+    return int(color[0]), int(color[1]), int(color[2])
+
+
+def optical_density(image: U8, background: tuple[int, int, int] = (255, 255, 255)) -> F32:
+    """-log10(I / I0) per channel, clipped at 0; I below 1 counts as 1."""
+    planes = [_density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)]
+    return np.stack(planes, axis=2)
+
+
+def _density_plane(channel: U8, background: int) -> F32:
+    import cv2
+
+    values = np.maximum(np.arange(256, dtype=np.float64), 1)
+    table = np.maximum(-np.log10(values / max(1, background)), 0).astype(np.float32)
+    return np.asarray(cv2.LUT(channel, table), dtype=np.float32)
+
+
+def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
+    """Ink by the ratios of the channels' optical densities.
+
+    Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
+    (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
+    green and blue alike and hardly any red; black ink absorbs all alike and strongly.
+    """
+    strong = np.maximum(np.maximum(red, green), blue) > 0.15
+    green_ink = (red > 1.25 * green) & (red > 0.2)
+    blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.25)
+    red_ink = (blue > 0.8 * green) & (blue < 1.25 * green) & (red < 0.18 * green) & (green > 0.35)
+    low = np.minimum(np.minimum(red, green), blue)
+    high = np.maximum(np.maximum(red, green), blue)
+    black = (low > 0.75) & (high < 1.2 * low)
+    return np.asarray(strong & (green_ink | blue_ink | red_ink | black), dtype=bool)
+
+
+def otsu(values: AnyArray, low: float = 0.0, high: float = 1.5) -> float:
+    """Threshold that best separates a histogram into two classes (Otsu 1979)."""
+    counts, edges = np.histogram(values, bins=256, range=(low, high))
+    weights = counts.astype(np.float64)
+    centers = (edges[:-1] + edges[1:]) / 2
+    below = np.cumsum(weights)
+    above = weights.sum() - below
+    total = np.cumsum(weights * centers)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = below * above * (total / below - (total[-1] - total) / above) ** 2
+    between[~np.isfinite(between)] = 0
+    return float(edges[int(np.argmax(between)) + 1])
+
+
+def find_tissue(
+    image: U8,
+    mpp: float,
+    *,
+    min_area_um2: float = 20_000.0,
+    fill_holes_um2: float = 10_000.0,
+    keep_pen: bool = False,
+) -> Tissue:
+    """Tissue of an overview image.
+
+    Optical density of the green channel, which both dyes of an H&E stain absorb, smoothed over
+    ~2 pixels, above Otsu's threshold kept within `OD_BOUNDS`; colorless pixels (dust, shadows of
+    the cover slip) and ink taken off; small pieces dropped and small holes filled.
+
+    Parameters
+    ----------
+    image : (H, W, 3) RGB
+    mpp : µm per pixel of the image; about 8 serves best
+    min_area_um2, fill_holes_um2 : areas in µm²
+    """
+    import cv2
+
+    background = background_color(image)
+    density = [
+        _density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)
+    ]
+    pen = np.zeros(image.shape[:2], dtype=bool) if keep_pen else find_pen(*density)
+    red, green, blue = (cv2.GaussianBlur(plane, (0, 0), 1.0) for plane in density)
+    threshold = float(np.clip(otsu(green[~pen]), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
+    strongest = np.maximum(np.maximum(red, green), blue)
+    weakest = np.minimum(np.minimum(red, green), blue)
+    colored = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
+    mask = ((green > threshold) & colored & ~pen).astype(np.uint8)
+    if pen.any():
+        pen8 = cv2.morphologyEx(pen.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+        pen = cv2.dilate(pen8, np.ones((3, 3), np.uint8)).astype(bool)
+        mask[pen] = 0
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
+    mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel)
+    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
+    pixel = mpp * mpp
+    # an image of a small field has no large piece to show
+    least = min(min_area_um2 / pixel, 0.05 * mask.size)
+    mask = _keep_large(mask, least)
+    holes = _keep_large(1 - mask, fill_holes_um2 / pixel)
+    filled = (holes == 0) & ~pen
+    filled |= mask.astype(bool)
+    pieces = int(cv2.connectedComponents(filled.astype(np.uint8), connectivity=8)[0]) - 1
+    return Tissue(filled, pen, threshold, background, pieces)
+
+
+def _keep_large(mask: AnyArray, min_pixels: float) -> U8:
+    import cv2
+
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    keep = stats[:, cv2.CC_STAT_AREA] >= min_pixels
+    keep[0] = False
+    return np.asarray(keep[labels], dtype=np.uint8)
+
+
+def sharpness(image: U8) -> float:
+    """Focus of a patch: energy of the Laplacian over the variance of the gray values.
+
+    Both scale with contrast, so pale and dark tissue compare; near 0 when out of focus.
+    """
+    import cv2
+
+    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    spread = float(gray.var())
+    if spread < 4.0:
+        return 0.0
+    return float(cv2.Laplacian(gray, cv2.CV_32F).var()) / spread

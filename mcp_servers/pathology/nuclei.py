@@ -1,0 +1,240 @@
+"""Nuclei: positions, outlines, shape and stain of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.compute.nuclei import Nuclei
+    from mcp_servers.pathology.walk import Piece
+    from mcp_servers.slides.arrays import F64, AnyArray, BoolArray
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.slide import Slide
+
+MAX_OUTLINES = 60_000
+COARSEST_MPP = 1.05
+
+
+class NucleiInput(SlideInput):
+    """Where nuclei are looked for."""
+
+    regions: InputPath | None = Field(
+        default=None, description="GeoJSON of regions of interest; all tissue when absent"
+    )
+    outlines: bool = Field(
+        default=True, description=f"Write outlines for QuPath, for up to {MAX_OUTLINES} nuclei"
+    )
+
+
+class NucleiResult(SlideResult):
+    """Counts and median shape; the table holds one row per nucleus."""
+
+    nuclei: int
+    lymphocyte_like: int = Field(description="Small, round, dark nuclei")
+    area_mm2: float = Field(description="Tissue that was searched")
+    nuclei_per_mm2: float | None
+    median_area_um2: float | None
+    median_eccentricity: float | None
+    contrast: float = Field(description="Optical density of nuclei above their surroundings")
+    table: OutputName = Field(description="CSV, one row per nucleus, x and y in level-0 pixels")
+    geojson: OutputName | None
+    overlay: OutputName
+
+
+NUCLEI_VALIDITY = Validity(
+    stain="H&E; H-DAB by the same route",
+    mpp=(0.15, 1.05),
+    organ="any",
+    training_data="none; classical method",
+    tcga_overlap="none",
+    known_failures=(
+        "pale, vesicular or strongly overlapping nuclei are missed or merged",
+        "keratin, ink, pigment and folds can be taken for nuclei",
+        "coarser than 0.6 µm per pixel only the larger nuclei keep their shape",
+        "necrotic debris is counted",
+    ),
+)
+
+
+@tool(
+    "nuclei",
+    SUITE,
+    "1.0.0",
+    "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",
+    resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=20.0),
+    validity=NUCLEI_VALIDITY,
+)
+def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
+    """Nuclei of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.formats.images import draw_points, write_png
+    from mcp_servers.formats.tables import write_columns
+    from mcp_servers.pathology.compute.nuclei import COLUMNS, lymphocyte_like
+
+    slide = open_slide(given, context)
+    mask, scale, warnings = search_area(slide, given.regions, context)
+    found = find_nuclei(slide, mask, scale, context, outlines=given.outlines)
+    table = found.table
+    lymphoid = lymphocyte_like(table)
+    names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
+    with context.writing(names["csv"]) as path:
+        columns = {name: table[:, i] for i, name in enumerate(COLUMNS)}
+        write_columns(path, columns | {"lymphocyte_like": lymphoid})
+    geojson = None
+    if given.outlines and len(found.outlines) == len(table):
+        geojson = names["geojson"]
+        kinds = np.where(lymphoid, "Immune cells", "Nucleus")
+        with context.writing(geojson) as path:
+            write_geojson(
+                path,
+                (
+                    feature(
+                        polygon,
+                        kind="detection",
+                        classification=str(kind),
+                        measurements={"Area µm^2": row[2], "Eccentricity": row[6]},
+                    )
+                    for polygon, kind, row in zip(found.outlines, kinds, table, strict=True)
+                ),
+            )
+    elif given.outlines:
+        warnings.append(f"more than {MAX_OUTLINES} nuclei: positions only, no outlines")
+    if found.contrast < 0.08 and len(table):
+        warnings.append("nuclei stand out little from their surroundings; counts are unsure")
+    picture = slide.thumbnail(3000)
+    ratio = slide.width / picture.shape[1]
+    picture = draw_points(picture, table[~lymphoid, :2], ratio, (0, 90, 255), 1)
+    picture = draw_points(picture, table[lymphoid, :2], ratio, (255, 220, 0), 1)
+    with context.writing(names["overlay.png"]) as path:
+        write_png(path, picture)
+    area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
+    return NucleiResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=warnings,
+        nuclei=len(table),
+        lymphocyte_like=int(lymphoid.sum()),
+        area_mm2=area,
+        nuclei_per_mm2=len(table) / area if area else None,
+        median_area_um2=float(np.median(table[:, 2])) if len(table) else None,
+        median_eccentricity=float(np.median(table[:, 6])) if len(table) else None,
+        contrast=found.contrast,
+        table=names["csv"],
+        geojson=geojson,
+        overlay=names["overlay.png"],
+    )
+
+
+def search_area(
+    slide: Slide, regions: str | None, context: ToolContext
+) -> tuple[BoolArray, float, list[str]]:
+    """Tissue, within regions of interest when given; its scale and warnings."""
+    from mcp_servers.formats.geojson import read_polygons
+    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+    from mcp_servers.slides.geometry import rasterize
+
+    found, view = slide_tissue(slide)
+    mask = found.mask
+    warnings = [*slide.warnings, *tissue_warnings(found)]
+    if regions is not None:
+        polygons = read_polygons(context.input(regions, "file"))
+        mask = mask & rasterize(polygons, view.scale, mask.shape)
+        if not mask.any():
+            warnings.append("the regions hold no tissue")
+    return mask, view.scale, warnings
+
+
+class SlideNuclei:
+    """Nuclei of a slide: `table` as `compute.nuclei.COLUMNS` with x, y in level-0 pixels."""
+
+    def __init__(self, table: F64, outlines: list[Polygon], contrast: float) -> None:
+        self.table = table
+        self.outlines = outlines
+        self.contrast = contrast
+
+
+def find_nuclei(
+    slide: Slide,
+    mask: BoolArray,
+    mask_scale: float,
+    context: ToolContext,
+    *,
+    outlines: bool = False,
+    span: tuple[float, float] = (0.05, 0.9),
+) -> SlideNuclei:
+    """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
+
+    Raises
+    ------
+    InputError
+        If the scan is coarser than 1.05 µm per pixel.
+    """
+    import numpy as np
+
+    from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP, segment
+    from mcp_servers.pathology.walk import walk
+
+    base = slide.need_mpp()
+    if base > COARSEST_MPP:
+        raise InputError(
+            f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
+            f"{COARSEST_MPP:g} or finer is needed"
+        )
+    view = slide.view(max(WORKING_MPP, base))
+    tables: list[F64] = []
+    polygons: list[Polygon] = []
+    contrasts: list[tuple[float, int]] = []
+    total = 0
+    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=span):
+        nuclei = segment(piece.image, view.mpp, within=piece.tissue)
+        own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
+        table = nuclei.table[own]
+        total += len(table)
+        contrasts.append((nuclei.contrast, len(table)))
+        if outlines and total <= MAX_OUTLINES:
+            polygons.extend(_outlines(nuclei, own, piece, view.scale))
+        table = table.copy()
+        table[:, 0] = (table[:, 0] + piece.x + 0.5) * view.scale
+        table[:, 1] = (table[:, 1] + piece.y + 0.5) * view.scale
+        tables.append(table)
+    whole = np.concatenate(tables) if tables else np.zeros((0, len(COLUMNS)))
+    weight = sum(n for _, n in contrasts)
+    contrast = sum(c * n for c, n in contrasts) / weight if weight else 0.0
+    return SlideNuclei(whole, polygons if total <= MAX_OUTLINES else [], contrast)
+
+
+def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> list[Polygon]:
+    """Outline of each nucleus that the block owns, in the order of the table."""
+    import cv2
+    import numpy as np
+
+    from mcp_servers.slides.geometry import Polygon
+
+    out = []
+    boxes = _boxes(nuclei.labels, len(own))
+    for index in np.flatnonzero(own):
+        top, bottom, left, right = boxes[index]
+        part = (nuclei.labels[top:bottom, left:right] == index + 1).astype(np.uint8)
+        big = np.pad(np.repeat(np.repeat(part, 2, 0), 2, 1), 1)
+        rings, _ = cv2.findContours(big, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        ring = max(rings, key=len)[:, 0, :].astype(np.float64)
+        points = (ring - 0.5) / 2 + [left + piece.x, top + piece.y]
+        out.append(Polygon(points * scale))
+    return out
+
+
+def _boxes(labels: AnyArray, count: int) -> list[tuple[int, int, int, int]]:
+    from scipy import ndimage
+
+    slices = ndimage.find_objects(labels, max_label=count)
+    return [(s[0].start, s[0].stop, s[1].start, s[1].stop) if s else (0, 1, 0, 1) for s in slices]

@@ -1,0 +1,172 @@
+"""Slide properties, thumbnail, and a region in µm."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import OutputName, Resources, tool
+
+
+class LevelSize(BaseModel):
+    """One stored resolution."""
+
+    width_px: int
+    height_px: int
+    downsample: float
+
+
+class PropertiesResult(SlideResult):
+    """What a slide says of itself."""
+
+    format: str
+    backend: str = Field(description="direct: own decoding; openslide; image: whole in memory")
+    width_px: int
+    height_px: int
+    width_um: float | None
+    height_um: float | None
+    objective_power: float | None
+    levels: list[LevelSize]
+    associated_images: list[str]
+    size_bytes: int
+
+
+@tool(
+    "slide_properties",
+    SUITE,
+    "1.0.0",
+    "Read a slide's metadata: size, pixel size in µm, levels, format.",
+    resources=Resources(memory_mb=128, seconds_per_item=0.05),
+)
+def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
+    """Metadata of one slide."""
+    slide = open_slide(given, context)
+    has = slide.properties()
+    warnings = list(has.warnings)
+    if has.mpp is None:
+        warnings.append("the file does not state its pixel size; pass mpp to tools that measure")
+    return PropertiesResult(
+        slide=slide.name,
+        mpp=has.mpp,
+        mpp_source=has.mpp_source,
+        warnings=warnings,
+        format=has.format,
+        backend=has.backend,
+        width_px=has.width,
+        height_px=has.height,
+        width_um=None if has.mpp is None else has.width * has.mpp,
+        height_um=None if has.mpp is None else has.height * has.mpp,
+        objective_power=has.objective_power,
+        levels=[
+            LevelSize(width_px=one.width, height_px=one.height, downsample=one.downsample)
+            for one in has.levels
+        ],
+        associated_images=list(has.associated),
+        size_bytes=has.size_bytes,
+    )
+
+
+class ThumbnailInput(SlideInput):
+    """How large the thumbnail shall be."""
+
+    max_px: int = Field(default=1024, ge=16, le=8192, description="Longer side in pixels")
+
+
+class ImageResult(SlideResult):
+    """An image that was written."""
+
+    image: OutputName
+    width_px: int
+    height_px: int
+    image_mpp: float | None = Field(description="µm per pixel of the image")
+
+
+@tool(
+    "slide_thumbnail",
+    SUITE,
+    "1.0.0",
+    "Write a PNG overview of a slide.",
+    resources=Resources(memory_mb=512, seconds_per_item=0.2),
+)
+def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
+    """Overview of one slide."""
+    from mcp_servers.formats.images import write_png
+
+    slide = open_slide(given, context)
+    image = slide.thumbnail(given.max_px)
+    name = f"{slide.name}.thumbnail.png"
+    with context.writing(name) as path:
+        write_png(path, image)
+    height, width = image.shape[:2]
+    return ImageResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=list(slide.warnings),
+        image=name,
+        width_px=width,
+        height_px=height,
+        image_mpp=None if slide.mpp is None else slide.mpp * slide.width / width,
+    )
+
+
+class RegionInput(SlideInput):
+    """A rectangle: its corner in level-0 pixels, its sides in µm or level-0 pixels."""
+
+    x: int = Field(description="Left edge, level-0 pixels")
+    y: int = Field(description="Top edge, level-0 pixels")
+    width: float = Field(gt=0, description="Width in the given unit")
+    height: float = Field(gt=0, description="Height in the given unit")
+    unit: Literal["um", "px"] = Field(default="um", description="Unit of width and height")
+    at_mpp: float | None = Field(
+        default=None, gt=0, description="µm per pixel of the image; level 0 when absent"
+    )
+
+
+@tool(
+    "read_region",
+    SUITE,
+    "1.0.0",
+    "Write a rectangle of a slide, given in level-0 pixels and µm, as PNG.",
+    resources=Resources(memory_mb=512, seconds_per_item=0.1),
+)
+def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
+    """One rectangle at one resolution."""
+    from mcp_servers.formats.images import write_png
+
+    slide = open_slide(given, context)
+    per_unit = 1 / slide.need_mpp() if given.unit == "um" else 1.0
+    width, height = given.width * per_unit, given.height * per_unit
+    scale = 1.0 if given.at_mpp is None else given.at_mpp / slide.need_mpp()
+    view = slide.scaled(scale)
+    out_width, out_height = round(width / view.scale), round(height / view.scale)
+    if out_width < 1 or out_height < 1:
+        raise InputError(f"the region is smaller than one pixel at {given.at_mpp} µm per pixel")
+    if out_width * out_height > 64_000_000:
+        raise InputError(
+            f"the region would be {out_width} x {out_height} px; ask for a larger at_mpp"
+        )
+    if given.x >= slide.width or given.y >= slide.height or given.x + width <= 0:
+        raise InputError(
+            f"the region at ({given.x}, {given.y}) lies outside the slide of "
+            f"{slide.width} x {slide.height} px"
+        )
+    left, top = round(given.x / view.scale), round(given.y / view.scale)
+    image = view.read(left, top, out_width, out_height)
+    name = f"{slide.name}.region_{given.x}_{given.y}_{out_width}x{out_height}.png"
+    with context.writing(name) as path:
+        write_png(path, image)
+    return ImageResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=list(slide.warnings),
+        image=name,
+        width_px=out_width,
+        height_px=out_height,
+        image_mpp=None if slide.mpp is None else slide.mpp * view.scale,
+    )

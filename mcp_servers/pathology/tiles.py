@@ -1,0 +1,142 @@
+"""Tile coordinates over the tissue or within regions of interest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.slides.arrays import F64, I64, BoolArray
+    from mcp_servers.slides.slide import Slide
+
+
+class TilesInput(SlideInput):
+    """How the slide is cut."""
+
+    tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at at_mpp")
+    at_mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
+    overlap_px: int = Field(default=0, ge=0, description="Overlap of neighbors, pixels at at_mpp")
+    min_tissue: float = Field(
+        default=0.5, ge=0, le=1, description="Least share of tissue in a tile"
+    )
+    regions: InputPath | None = Field(
+        default=None, description="GeoJSON of regions of interest; the whole slide when absent"
+    )
+    min_in_region: float = Field(default=0.5, gt=0, le=1, description="Least share in a region")
+
+
+class TilesResult(SlideResult):
+    """How many tiles there are and where their coordinates stand."""
+
+    tiles: int
+    tile_px: int
+    tile_px_level0: int
+    at_mpp: float
+    coords: OutputName = Field(description="HDF5 with coords as Trident and CLAM read them")
+    geojson: OutputName | None = Field(description="The tiles for QuPath, up to 20,000")
+    overlay: OutputName
+
+
+def tile_grid(
+    slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput
+) -> tuple[I64, F64, Grid]:
+    """Corners (level-0 pixels), tissue share of each, and the grid's description."""
+    from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.slides.geometry import covered, grid
+
+    if given.overlap_px >= given.tile_px:
+        raise InputError(f"overlap_px {given.overlap_px} must be below tile_px {given.tile_px}")
+    base = slide.need_mpp()
+    if given.at_mpp < 0.95 * base:
+        raise InputError(
+            f"{slide.path}: tiles at {given.at_mpp:g} µm per pixel are finer than the scan "
+            f"({base:g}); ask for at_mpp {base:g} or more"
+        )
+    scale = slide.view(given.at_mpp).scale  # a stored level within 3% is taken as it is
+    size = round(given.tile_px * scale)
+    step = (given.tile_px - given.overlap_px) * scale
+    corners = grid(slide.width, slide.height, size, step, edges=False)
+    share = covered(tissue, corners, size, mask_scale)
+    keep = share >= max(given.min_tissue, 1e-9)
+    described = Grid(
+        name=slide.name,
+        patch_size=given.tile_px,
+        patch_size_level0=size,
+        mpp=base * scale,
+        level0_mpp=base,
+        overlap=given.overlap_px,
+        width=slide.width,
+        height=slide.height,
+    )
+    return corners[keep], share[keep], described
+
+
+@tool(
+    "tile_slide",
+    SUITE,
+    "1.0.0",
+    "Coordinates of square tiles over the tissue of a slide or within given regions.",
+    resources=Resources(memory_mb=768, seconds_per_item=1.0),
+    validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),
+)
+def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
+    """Tile grid of one slide."""
+    from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
+    from mcp_servers.formats.hdf5 import write_coords
+    from mcp_servers.formats.images import draw_squares, write_png
+    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+    from mcp_servers.slides.geometry import covered, rasterize
+
+    slide = open_slide(given, context)
+    context.progress(0.0, "tissue")
+    found, view = slide_tissue(slide)
+    corners, share, described = tile_grid(slide, found.mask, view.scale, given)
+    if given.regions is not None:
+        polygons = read_polygons(context.input(given.regions, "file"))
+        inside = rasterize(polygons, view.scale, found.mask.shape)
+        within = covered(inside, corners, described.patch_size_level0, view.scale)
+        keep = within >= given.min_in_region
+        corners, share = corners[keep], share[keep]
+    warnings = [*slide.warnings, *tissue_warnings(found)]
+    if len(corners) == 0:
+        warnings.append("no tile has enough tissue")
+    context.progress(0.6, "files")
+    coords = f"{slide.name}.tiles.h5"
+    with context.writing(coords) as path:
+        write_coords(path, corners, described, tissue_fraction=share)
+    size = described.patch_size_level0
+    geojson = None
+    if len(corners) <= 20_000:
+        geojson = f"{slide.name}.tiles.geojson"
+        with context.writing(geojson) as path:
+            write_geojson(
+                path,
+                (feature(square(x, y, size), kind="tile", name="Tile") for x, y in corners),
+            )
+    overlay = f"{slide.name}.tiles.overlay.png"
+    picture = slide.thumbnail(2048)
+    scale = slide.width / picture.shape[1]
+    labels = ["tile"] * len(corners)
+    with context.writing(overlay) as path:
+        drawn = draw_squares(picture, corners, size, scale, {"tile": (0, 150, 60)}, labels, 0.2)
+        write_png(path, drawn)
+    return TilesResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=warnings,
+        tiles=len(corners),
+        tile_px=given.tile_px,
+        tile_px_level0=size,
+        at_mpp=described.mpp,
+        coords=coords,
+        geojson=geojson,
+        overlay=overlay,
+    )

@@ -1,0 +1,78 @@
+"""Going over the tissue of a slide in blocks, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mcp_servers.context import ToolContext
+from mcp_servers.slides.arrays import F64, U8, BoolArray
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import View
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One block: the image with its halo, the tissue in it, and where it lies in the view."""
+
+    image: U8
+    tissue: BoolArray
+    x: int
+    y: int
+    inner: tuple[int, int, int, int]
+
+    def owns(self, column: F64, row: F64) -> BoolArray:
+        """Which points (block pixels) lie in the block proper, not in its halo."""
+        top, bottom, left, right = self.inner
+        return np.asarray(
+            (column >= left) & (column < right) & (row >= top) & (row < bottom), dtype=bool
+        )
+
+
+def walk(
+    view: View,
+    mask: BoolArray,
+    mask_scale: float,
+    context: ToolContext,
+    *,
+    size: int = 1024,
+    halo: int = 32,
+    message: str = "",
+    span: tuple[float, float] = (0.0, 1.0),
+) -> Iterator[Piece]:
+    """Blocks of a view that hold some of `mask`, with progress and cancellation.
+
+    `mask_scale` is level-0 pixels per mask pixel; `span` is the share of progress to report.
+    """
+    import cv2
+
+    ratio = view.scale / mask_scale
+    rows, columns = -(-view.height // size), -(-view.width // size)
+
+    def window(x: int, y: int, width: int, height: int) -> BoolArray:
+        """The mask under a rectangle of the view, at the view's resolution."""
+        x0, y0 = x * ratio, y * ratio
+        move = np.array([[ratio, 0, x0], [0, ratio, y0]], dtype=np.float64)
+        flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
+        out = cv2.warpAffine(pixels, move, (width, height), flags=flags)
+        return np.asarray(out, dtype=bool)
+
+    pixels = mask.astype(np.uint8)
+    keep = []
+    for row in range(rows):
+        for column in range(columns):
+            y0, x0 = int(row * size * ratio), int(column * size * ratio)
+            y1 = max(y0 + 1, int(np.ceil((row + 1) * size * ratio)))
+            x1 = max(x0 + 1, int(np.ceil((column + 1) * size * ratio)))
+            if mask[y0:y1, x0:x1].any():
+                keep.append((row, column))
+    for done, block in enumerate(view.blocks(size, halo, keep)):
+        height, width = block.image.shape[:2]
+        tissue = window(block.x, block.y, width, height)
+        yield Piece(block.image, tissue, block.x, block.y, block.inner)
+        share = span[0] + (span[1] - span[0]) * (done + 1) / len(keep)
+        context.progress(share, message)

@@ -1,0 +1,133 @@
+"""Where tools may read and write: an allow-list of folders, checked after symlinks are resolved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from mcp_servers.errors import InputError
+
+MAX_PATH = 1024
+"""Longest path or output name that a caller may send, in characters."""
+
+Kind = Literal["file", "folder", "any"]
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Folders that tools may read (`inputs`) and the one they may write (`output`).
+
+    The output folder is readable too, so that a tool can go on from what another wrote. All are
+    stored resolved. Build it with `Roots.of`.
+    """
+
+    inputs: tuple[Path, ...]
+    output: Path
+
+    @classmethod
+    def of(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
+        """Resolve the folders, and create the output folder.
+
+        Raises
+        ------
+        InputError
+            If an input root is not a folder, or the output folder cannot be made.
+        """
+        resolved = []
+        for one in inputs:
+            folder = Path(one).expanduser().resolve()
+            if not folder.is_dir():
+                raise InputError(f'root "{one}" is not a folder; give an existing folder')
+            resolved.append(folder)
+        out = Path(output).expanduser()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f'output folder "{output}" cannot be made: {error.strerror}'
+            ) from error
+        return cls(inputs=tuple(resolved), output=out.resolve())
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """Every folder that may be read; a relative path is looked up in this order."""
+        return (*self.inputs, self.output)
+
+    def input(self, path: str | Path, kind: Kind = "any") -> Path:
+        """The resolved path of an input, relative to a root or absolute inside one.
+
+        Raises
+        ------
+        InputError
+            If it does not exist, lies outside every root (also by way of a symlink), or is not of
+            the asked kind. The message never tells whether a path outside the roots exists.
+        """
+        text = _plain(path)
+        given = Path(text)
+        candidates = [given] if given.is_absolute() else [root / given for root in self.readable]
+        outside = False
+        for candidate in candidates:
+            try:
+                resolved = candidate.resolve()
+            except (OSError, RuntimeError) as error:  # a loop of symlinks
+                raise InputError(f'"{text}" cannot be resolved: {error}') from error
+            if not self.allows(resolved):
+                outside = True
+                continue
+            if not resolved.exists():
+                continue
+            if kind == "file" and not resolved.is_file():
+                raise InputError(f'"{text}" is not a file')
+            if kind == "folder" and not resolved.is_dir():
+                raise InputError(f'"{text}" is not a folder')
+            return resolved
+        roots = ", ".join(str(root) for root in self.readable)
+        if outside:
+            raise InputError(f'"{text}" lies outside the allowed folders ({roots}); add a root')
+        raise InputError(f'"{text}" was not found under {roots}')
+
+    def allows(self, resolved: Path) -> bool:
+        """True when the resolved path lies in a readable root."""
+        return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
+
+    def write_path(self, name: str | Path) -> Path:
+        """The resolved path for an output called `name` (relative, below the output root).
+
+        Parents are created. The path itself may exist; it is never a symlink out of the root.
+
+        Raises
+        ------
+        InputError
+            If the name is absolute, empty, climbs out, or passes through a symlink that does.
+        """
+        text = _plain(name)
+        parts = PurePosixPath(text).parts
+        if not parts or PurePosixPath(text).is_absolute() or ".." in parts:
+            raise InputError(f'output name "{text}" must be relative, without ".."')
+        target = self.output.joinpath(*parts)
+        self._inside(target.parent, text)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._inside(target, text)
+        return target
+
+    def _inside(self, path: Path, text: str) -> None:
+        resolved = path.resolve()
+        if resolved != self.output and not resolved.is_relative_to(self.output):
+            raise InputError(f'output name "{text}" leaves the output folder through a symlink')
+
+    def below(self, name: str) -> Roots:
+        """The same inputs, with `output / name` as the output root; the old one stays readable."""
+        folder = self.write_path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        inputs = self.inputs if self.output in self.inputs else (*self.inputs, self.output)
+        return Roots(inputs=inputs, output=folder.resolve())
+
+
+def _plain(path: str | Path) -> str:
+    text = os.fspath(path)
+    if not text or len(text) > MAX_PATH or "\0" in text:
+        raise InputError(f"a path must have 1 to {MAX_PATH} characters and no NUL")
+    return text

@@ -1,0 +1,1 @@
+"""MCP servers over the registry: stdio and streamable HTTP."""

@@ -1,0 +1,160 @@
+"""Rectangles, polygons, masks and grids. Coordinates are level-0 pixels, x then y."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """An outer ring and holes, each (n, 2) of x, y; rings are not closed here."""
+
+    exterior: F64
+    holes: tuple[F64, ...] = ()
+    label: str = ""
+
+    @property
+    def area(self) -> float:
+        """Area in square pixels, holes taken off."""
+        return ring_area(self.exterior) - sum(ring_area(h) for h in self.holes)
+
+    @property
+    def centroid(self) -> tuple[float, float]:
+        """Mean of the outer ring's area."""
+        x, y = self.exterior[:, 0], self.exterior[:, 1]
+        cross = x * np.roll(y, -1) - np.roll(x, -1) * y
+        total = float(cross.sum())
+        if abs(total) < 1e-9:
+            return float(x.mean()), float(y.mean())
+        cx = float(((x + np.roll(x, -1)) * cross).sum() / (3 * total))
+        cy = float(((y + np.roll(y, -1)) * cross).sum() / (3 * total))
+        return cx, cy
+
+
+def ring_area(ring: F64) -> float:
+    """Shoelace area of a ring."""
+    x, y = ring[:, 0], ring[:, 1]
+    return abs(float(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))) / 2
+
+
+def mask_polygons(
+    mask: BoolArray,
+    scale: float,
+    *,
+    origin: tuple[float, float] = (0.0, 0.0),
+    min_area_px: float = 0.0,
+    simplify_px: float = 0.0,
+    label: str = "",
+) -> list[Polygon]:
+    """Outlines of the connected regions of a mask, with their holes, in level-0 pixels.
+
+    The outlines run along pixel edges, so the area of a polygon is the area of its pixels (before
+    `simplify_px`, a tolerance in mask pixels, removes points). `min_area_px` drops smaller ones;
+    `scale` is level-0 pixels per mask pixel.
+    """
+    import cv2
+
+    if not mask.any():
+        return []
+    # tracing at twice the size puts the contour half a mask pixel outside the pixel centers
+    doubled = np.repeat(np.repeat(mask.astype(np.uint8), 2, axis=0), 2, axis=1)
+    padded = np.pad(doubled, 1)
+    rings, tree = cv2.findContours(padded, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    tree = tree[0]
+
+    def place(ring: AnyArray) -> F64 | None:
+        if simplify_px > 0:
+            ring = cv2.approxPolyDP(ring, simplify_px * 2, closed=True)
+        points = np.asarray(ring[:, 0, :], dtype=np.float64)
+        if len(points) < 3:
+            return None
+        return np.asarray((points - 0.5) / 2 * scale + np.asarray(origin))
+
+    out = []
+    for index, ring in enumerate(rings):
+        if tree[index][3] >= 0:
+            continue
+        exterior = place(ring)
+        if exterior is None:
+            continue
+        holes = []
+        child = int(tree[index][2])
+        while child >= 0:
+            hole = place(rings[child])
+            if hole is not None:
+                holes.append(hole)
+            child = int(tree[child][0])
+        polygon = Polygon(exterior, tuple(holes), label)
+        if polygon.area / scale**2 >= min_area_px:
+            out.append(polygon)
+    return out
+
+
+def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:
+    """A (height, width) mask of polygons at `scale` level-0 pixels per mask pixel."""
+    import cv2
+
+    mask = np.zeros(shape, dtype=np.uint8)
+    shift = 4  # 1/16 pixel
+    for polygon in polygons:
+        own = np.zeros(shape, dtype=np.uint8) if polygon.holes else mask
+        ring = np.round((polygon.exterior / scale - 0.5) * 2**shift).astype(np.int32)
+        cv2.fillPoly(own, [ring], 1, shift=shift)
+        for hole in polygon.holes:
+            inner = np.round((hole / scale - 0.5) * 2**shift).astype(np.int32)
+            cv2.fillPoly(own, [inner], 0, shift=shift)
+        if polygon.holes:
+            mask |= own
+    return mask.astype(bool)
+
+
+def grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
+    """(n, 2) corners of a grid of squares, row by row.
+
+    `edges` also keeps squares that reach beyond the right or bottom border.
+    """
+    if size <= 0 or step <= 0:
+        raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")
+
+    def starts(length: int) -> I64:
+        if edges:
+            count = max(1, int(np.ceil(length / step)))
+        else:
+            count = int(np.floor((length - size) / step + 1e-9)) + 1 if length >= size else 0
+        if count > 2_000_000:
+            raise InputError(f"a step of {step:g} px makes {count} tiles a row; take larger tiles")
+        return np.round(np.arange(max(count, 0)) * step).astype(np.int64)
+
+    xs, ys = starts(width), starts(height)
+    if len(xs) * len(ys) > 50_000_000:
+        raise InputError(
+            f"{len(xs)} x {len(ys)} tiles are too many for one slide; take larger tiles"
+        )
+    gx, gy = np.meshgrid(xs, ys)
+    return np.stack([gx.ravel(), gy.ravel()], axis=1)
+
+
+def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
+    """(n,) fraction of each square that a mask covers; outside the mask counts as uncovered."""
+    if len(corners) == 0:
+        return np.zeros(0)
+    height, width = mask.shape
+    sums = np.zeros((height + 1, width + 1), dtype=np.int64)
+    np.cumsum(np.cumsum(mask, axis=0, dtype=np.int64), axis=1, out=sums[1:, 1:])
+    side = max(1, round(size / scale))
+    x0 = np.round(corners[:, 0] / scale).astype(np.int64)
+    y0 = np.round(corners[:, 1] / scale).astype(np.int64)
+    x1, y1 = np.clip(x0 + side, 0, width), np.clip(y0 + side, 0, height)
+    x0, y0 = np.clip(x0, 0, width), np.clip(y0, 0, height)
+    total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
+    return np.asarray(total / float(side * side))
+
+
+def um_to_px(um: float, mpp: float) -> float:
+    """Level-0 pixels of a length in µm."""
+    return um / mpp

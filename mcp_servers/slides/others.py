@@ -1,0 +1,183 @@
+"""The readers for what is not directly decoded: OpenSlide, and images held in memory."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import U8, AnyArray
+from mcp_servers.slides.source import Level, blank, crop_padded, shrink
+
+MAX_IMAGE_PIXELS = 200_000_000
+"""Images without a pyramid are held in memory; larger ones must be converted first."""
+
+
+class OpenSlideSource:
+    """Any format OpenSlide knows."""
+
+    name = "openslide"
+
+    def __init__(self, path: Path) -> None:
+        import openslide
+
+        try:
+            self._slide = openslide.OpenSlide(str(path))
+        except openslide.OpenSlideError as error:
+            raise InputError(f"{path}: OpenSlide cannot open it: {error}") from error
+        self._path = path
+        self.properties: dict[str, str] = dict(self._slide.properties)
+        levels = []
+        for number, (width, height) in enumerate(self._slide.level_dimensions):
+            tile_width = int(self.properties.get(f"openslide.level[{number}].tile-width", 256))
+            tile_height = int(self.properties.get(f"openslide.level[{number}].tile-height", 256))
+            downsample = float(self._slide.level_downsamples[number])
+            levels.append(Level(width, height, downsample, tile_width, tile_height))
+        self.levels = tuple(levels)
+        color = self.properties.get("openslide.background-color", "ffffff")
+        self._background = np.array([int(color[i : i + 2], 16) for i in (0, 2, 4)], dtype=np.uint16)
+
+    @property
+    def associated(self) -> tuple[str, ...]:
+        """Names of the label, macro and thumbnail images."""
+        return tuple(self._slide.associated_images)
+
+    def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
+        """See `Source.read`; transparent pixels take the slide's background color."""
+        import openslide
+
+        one = self.levels[level]
+        at = (math.ceil(x * one.downsample - 1e-6), math.ceil(y * one.downsample - 1e-6))
+        try:
+            image = self._slide.read_region(at, level, (width, height))
+        except openslide.OpenSlideError as error:
+            raise InputError(
+                f"{self._path}: pixels at {at} of level {level} cannot be read: {error}. "
+                "The file is damaged or truncated; copy it again."
+            ) from error
+        rgba = np.asarray(image)
+        rgb = rgba[:, :, :3]
+        alpha = rgba[:, :, 3:]
+        if (alpha == 255).all():
+            return shrink(np.ascontiguousarray(rgb), reduce)
+        mixed = rgb.astype(np.uint16) * alpha + self._background * (255 - alpha.astype(np.uint16))
+        return shrink((mixed // 255).astype(np.uint8), reduce)
+
+    def close(self) -> None:
+        self._slide.close()
+
+
+class ImageSource:
+    """A plain image in memory: PNG, JPEG, TIFF without tiles, OME-TIFF planes."""
+
+    name = "image"
+
+    def __init__(self, path: Path) -> None:
+        pixels, self.warnings = _load(path)
+        self._pixels = pixels
+        height, width = pixels.shape[:2]
+        self.levels: tuple[Level, ...] = (Level(width, height, 1.0, 512, 512),)
+
+    def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
+        """See `Source.read`."""
+        return shrink(crop_padded(self._pixels, x, y, width, height), reduce)
+
+    def close(self) -> None:
+        self._pixels = blank(1, 1)
+
+
+def _load(path: Path) -> tuple[U8, tuple[str, ...]]:
+    if path.suffix.lower() in {".tif", ".tiff", ".btf"}:
+        return _load_tiff(path)
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            _refuse_large(path, image.width, image.height)
+            if image.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
+                return as_rgb8(np.asarray(image))
+            if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+                return as_rgb8(np.asarray(image.convert("RGBA")))
+            return as_rgb8(np.asarray(image.convert("RGB")))
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise InputError(
+            f"{path}: not a slide or image that can be read ({error}). "
+            "Give an SVS, a tiled TIFF, OME-TIFF, PNG or JPEG."
+        ) from error
+
+
+def _load_tiff(path: Path) -> tuple[U8, tuple[str, ...]]:
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(path) as file:
+            level = file.series[0]
+            axes, shape = level.axes, level.shape
+            sizes = dict(zip(axes, shape, strict=True))
+            _refuse_large(path, sizes.get("X", 0), sizes.get("Y", 0))
+            end = max(
+                (int(o) + int(c) for page in level.pages if page is not None
+                 for o, c in zip(page.dataoffsets, page.databytecounts, strict=True)),
+                default=0,
+            )  # fmt: skip
+            if end > path.stat().st_size:
+                raise InputError(
+                    f"{path}: truncated: its data end at byte {end}, "
+                    f"the file at {path.stat().st_size}. Copy it again."
+                )
+            pixels = level.asarray()
+    except InputError:
+        raise
+    except Exception as error:  # tifffile raises many kinds on damaged files
+        raise InputError(f"{path}: not a readable TIFF: {error}") from error
+    for axis in [a for a in axes if a not in "YXSC"]:
+        index = axes.index(axis)
+        pixels = pixels.take(0, axis=index)
+        axes = axes.replace(axis, "", 1)
+    channel = "S" if "S" in axes else "C" if "C" in axes else ""
+    if channel:
+        pixels = np.moveaxis(pixels, axes.index(channel), -1)
+    return as_rgb8(pixels)
+
+
+def _refuse_large(path: Path, width: int, height: int) -> None:
+    if width * height > MAX_IMAGE_PIXELS:
+        raise InputError(
+            f"{path}: {width} x {height} px without a tile pyramid would not fit in memory. "
+            "Convert it to a tiled pyramid first, e.g. `vips tiffsave IN OUT.tif --tile "
+            "--pyramid --compression jpeg`."
+        )
+
+
+def as_rgb8(pixels: AnyArray) -> tuple[U8, tuple[str, ...]]:
+    """8-bit RGB of an image of any depth and channel count, with what was done to it.
+
+    Transparency is laid on white; 16-bit and float data are scaled by their range.
+    """
+    notes: list[str] = []
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[:, :, None], 3, axis=2)
+        notes.append("gray image: stain tools assume an RGB bright-field image")
+    if pixels.ndim != 3 or pixels.shape[2] not in (2, 3, 4):
+        raise InputError(
+            f"an image of shape {pixels.shape} is not RGB; fluorescence and multi-channel "
+            "images are not supported."
+        )
+    if pixels.dtype != np.uint8:
+        top = float(pixels.max()) if pixels.size else 1.0
+        scale = 65535.0 if pixels.dtype == np.uint16 and top > 4095 else max(top, 1e-9)
+        pixels = np.clip(pixels.astype(np.float32) * (255.0 / scale), 0, 255).astype(np.uint8)
+        notes.append(f"values scaled from 0-{scale:g} to 0-255")
+    if pixels.shape[2] == 2:
+        pixels = np.concatenate([np.repeat(pixels[:, :, :1], 3, axis=2), pixels[:, :, 1:]], axis=2)
+    if pixels.shape[2] == 4:
+        alpha = pixels[:, :, 3:].astype(np.uint16)
+        if (alpha < 255).any():
+            mixed = pixels[:, :, :3].astype(np.uint16) * alpha + 255 * (255 - alpha)
+            pixels = (mixed // 255).astype(np.uint8)
+            notes.append("transparent pixels laid on white")
+        else:
+            pixels = pixels[:, :, :3]
+    return np.ascontiguousarray(pixels), tuple(notes)

@@ -1,0 +1,525 @@
+"""A slide: metadata, pixels at any resolution, tiles. Coordinates are level-0 pixels, x then y."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import U8
+from mcp_servers.slides.others import ImageSource, OpenSlideSource
+from mcp_servers.slides.source import Level, Source
+from mcp_servers.slides.tiff import TiffSource, UnsupportedError
+
+Backend = Literal["auto", "direct", "openslide", "image"]
+MppSource = Literal["file", "override", "none"]
+PLAUSIBLE_MPP = (0.02, 100.0)
+"""µm per pixel outside this range are not a scan of tissue (72 dpi defaults give 353)."""
+_MAGIC = {
+    b"II*\0": "tiff",
+    b"MM\0*": "tiff",
+    b"II+\0": "tiff",
+    b"MM\0+": "tiff",
+    b"\x89PNG": "png",
+    b"\xff\xd8\xff": "jpeg",
+    b"BM": "bmp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a slide says of itself. `mpp` is µm per level-0 pixel; None when the file has none."""
+
+    path: str
+    format: str
+    backend: str
+    width: int
+    height: int
+    mpp: float | None
+    mpp_source: MppSource
+    objective_power: float | None
+    levels: tuple[Level, ...]
+    associated: tuple[str, ...]
+    size_bytes: int
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class Slide:
+    """An open slide. Use it as a context manager; reading is safe from several threads."""
+
+    path: Path
+    source: Source
+    mpp: float | None
+    mpp_source: MppSource
+    format: str
+    objective_power: float | None = None
+    associated: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    threads: int = 2
+    _pool: ThreadPoolExecutor | None = field(default=None, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        mpp: float | None = None,
+        backend: Backend = "auto",
+        threads: int | None = None,
+    ) -> Self:
+        """Open a slide or image.
+
+        Parameters
+        ----------
+        path : an SVS, tiled TIFF, OME-TIFF, any OpenSlide format, PNG or JPEG
+        mpp : µm per level-0 pixel, to override what the file says; recorded as such
+        backend : `auto` decodes directly where a tile equals OpenSlide's pixel for pixel
+        threads : decoding threads; the number of CPUs up to 4 when None
+
+        Raises
+        ------
+        InputError
+            If the file is absent, empty, not an image, truncated, or without data; or when `mpp`
+            is not plausible.
+        """
+        path = Path(path)
+        if mpp is not None and not PLAUSIBLE_MPP[0] <= mpp <= PLAUSIBLE_MPP[1]:
+            raise InputError(
+                f"mpp {mpp:g} is outside {PLAUSIBLE_MPP[0]:g}-{PLAUSIBLE_MPP[1]:g} µm per pixel; "
+                "a 40x scan has about 0.25, a 20x scan about 0.5."
+            )
+        kind = _kind(path)
+        workers = threads or min(4, os.cpu_count() or 1)
+        slide = cls(path, _Closed(), None, "none", kind, threads=workers)
+        slide._attach(kind, backend)
+        slide._read_metadata()
+        if mpp is not None:
+            slide.mpp, slide.mpp_source = float(mpp), "override"
+        return slide
+
+    def _attach(self, kind: str, backend: Backend) -> None:
+        """Choose the reader; on failure nothing stays open."""
+        if kind in {"png", "jpeg", "bmp"} or backend == "image":
+            image = ImageSource(self.path)
+            self.source, self.warnings = image, image.warnings
+            suffix = self.path.suffix.lower()
+            if suffix in {".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn"} and kind != "tiff":
+                note = f"named {suffix} but its content is {kind.upper()}"
+                self.warnings = (*self.warnings, note)
+            return
+        direct: TiffSource | None = None
+        reason = ""
+        if kind == "tiff" and backend != "openslide":
+            try:
+                direct = TiffSource(self.path, self._threads)
+            except UnsupportedError as error:
+                reason = str(error)
+                if backend == "direct":
+                    raise InputError(f"{self.path}: not directly decodable: {error}") from error
+        reference: OpenSlideSource | None = None
+        if backend != "direct":
+            try:
+                reference = OpenSlideSource(self.path)
+            except InputError:
+                if direct is None and kind != "tiff":
+                    raise
+        if direct is not None and (reference is None or _agree(direct, reference)):
+            self.source = direct
+            if reference is not None:
+                self.associated = reference.associated
+                reference.close()
+        elif reference is not None:
+            self.source = reference
+            self.associated = reference.associated
+            if direct is not None:
+                direct.close()
+        else:
+            image = ImageSource(self.path)
+            self.source = image
+            self.warnings = (*image.warnings, f"read whole into memory ({reason})")
+
+    def _read_metadata(self) -> None:
+        properties: dict[str, str] = {}
+        description, tags = "", {}
+        if isinstance(self.source, OpenSlideSource):
+            properties = self.source.properties
+            description = properties.get("tiff.ImageDescription", "")
+            self.format = properties.get("openslide.vendor", self.format)
+        elif isinstance(self.source, TiffSource):
+            description, tags = self.source.description, self.source.tags
+            self.format = "aperio" if description.startswith("Aperio") else "tiff"
+        elif self.format == "tiff":
+            description, tags = _tiff_tags(self.path)
+        if tags.get("ome"):
+            self.format = "ome-tiff"
+        pairs = [
+            _ome_mpp(str(tags["ome"])) if tags.get("ome") else None,
+            _number_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
+            _aperio_mpp(description) if description.startswith("Aperio") else None,
+            _resolution_mpp(tags),
+        ]
+        pair = next((p for p in pairs if p is not None), None)
+        if pair is not None:
+            if abs(pair[0] - pair[1]) > 0.02 * max(pair):
+                note = f"pixels are not square ({pair[0]:g} x {pair[1]:g} µm); their mean is used"
+                self.warnings = (*self.warnings, note)
+            self.mpp, self.mpp_source = (pair[0] + pair[1]) / 2, "file"
+        power = re.search(r"AppMag\s*=\s*([\d.]+)", description)
+        text = properties.get("openslide.objective-power") or (power.group(1) if power else None)
+        with suppress(TypeError, ValueError):
+            self.objective_power = float(text) if text else None
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Level-0 pixels."""
+        return self.source.levels[0].width
+
+    @property
+    def height(self) -> int:
+        """Level-0 pixels."""
+        return self.source.levels[0].height
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The stored resolutions, finest first."""
+        return self.source.levels
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
+
+    def need_mpp(self) -> float:
+        """µm per level-0 pixel; raises `InputError` with the remedy when it is unknown."""
+        if self.mpp is None:
+            raise InputError(
+                f"{self.path}: the file does not state its pixel size (µm per pixel). Pass mpp=... "
+                "(a 40x scan has about 0.25, a 20x scan about 0.5); it is recorded as an override."
+            )
+        return self.mpp
+
+    def properties(self) -> Properties:
+        """Metadata as plain values."""
+        return Properties(
+            path=str(self.path),
+            format=self.format,
+            backend=self.source.name,
+            width=self.width,
+            height=self.height,
+            mpp=self.mpp,
+            mpp_source=self.mpp_source,
+            objective_power=self.objective_power,
+            levels=self.levels,
+            associated=self.associated,
+            size_bytes=self.path.stat().st_size,
+            warnings=self.warnings,
+        )
+
+    # -- pixels -------------------------------------------------------------------------------
+
+    def read(self, x: int, y: int, width: int, height: int, level: int = 0) -> U8:
+        """RGB of a rectangle: corner in level-0 pixels, sides in the level's pixels."""
+        if not 0 <= level < len(self.levels):
+            raise InputError(f"{self.path}: has levels 0-{len(self.levels) - 1}, not {level}")
+        if width < 1 or height < 1:
+            raise InputError(f"a region needs a positive size, not {width} x {height} px")
+        if width * height > 400_000_000:
+            raise InputError(
+                f"a region of {width} x {height} px does not fit in memory; read it at a lower "
+                "resolution or in parts."
+            )
+        ratio = self.levels[level].downsample
+        return self.source.read(level, round(x / ratio), round(y / ratio), width, height)
+
+    def view(self, mpp: float, *, tolerance: float = 0.03) -> View:
+        """The whole slide at one resolution in µm per pixel (see `View`)."""
+        return self.scaled(mpp / self.need_mpp(), tolerance=tolerance)
+
+    def scaled(self, scale: float, *, tolerance: float = 0.03) -> View:
+        """The whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
+
+        When a stored level (or a half, quarter, eighth of one) lies within `tolerance` of the
+        asked scale it is used as it is, and the view's `scale` says which.
+        """
+        scale = max(scale, 1.0)
+        candidates = [k for k, one in enumerate(self.levels) if one.downsample <= scale * 1.03]
+        level = candidates[-1] if candidates else 0
+        ratio = self.levels[level].downsample
+        residual = scale / ratio
+        reduce = max((r for r in (1, 2, 4, 8) if r <= residual * (1 + tolerance)), default=1)
+        exact = ratio * reduce
+        if abs(exact / scale - 1) <= tolerance:
+            return View(self, level, reduce, exact, 1.0)
+        return View(self, level, reduce, scale, scale / exact)
+
+    def thumbnail(self, max_px: int = 1024) -> U8:
+        """The whole slide, its longer side at most `max_px` pixels."""
+        if not 1 <= max_px <= 16384:
+            raise InputError(f"max_px must lie in 1-16384, not {max_px}")
+        view = self.scaled(max(1.0, max(self.width, self.height) / max_px))
+        image = view.read(0, 0, view.width, view.height)
+        return fit(image, max_px)
+
+    def tiles(
+        self, corners: Iterable[Sequence[int]], size: int, *, level: int = 0, ahead: int = 128
+    ) -> Iterator[U8]:
+        """Square tiles in the order of their corners (level-0 pixels), decoded in parallel.
+
+        `size` is in the pixels of `level`; tiles that leave the slide are filled with white.
+        """
+        if size < 1 or size > 8192:
+            raise InputError(f"tile size must lie in 1-8192 px, not {size}")
+        ratio = self.levels[level].downsample
+        read = self.source.read
+        waiting: list[Future[list[U8]]] = []
+
+        def part(chunk: list[tuple[int, int]]) -> list[U8]:
+            return [read(level, x, y, size, size) for x, y in chunk]
+
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="tiles")
+        try:
+            chunk: list[tuple[int, int]] = []
+            limit = max(2, min(ahead, 400_000_000 // (size * size * 3) // 2) // 16)
+            for x, y in corners:
+                chunk.append((round(int(x) / ratio), round(int(y) / ratio)))
+                if len(chunk) == 16:
+                    waiting.append(pool.submit(part, chunk))
+                    chunk = []
+                if len(waiting) > limit:
+                    yield from waiting.pop(0).result()
+            if chunk:
+                waiting.append(pool.submit(part, chunk))
+            for future in waiting:
+                yield from future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="slide")
+        return self._pool
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+        self.source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A rectangle of a view with a halo around it.
+
+    `image` includes the halo; `x`, `y` is the corner of `image` in view pixels (may be negative);
+    `inner` is (top, bottom, left, right) of the block proper inside `image`.
+    """
+
+    image: U8
+    x: int
+    y: int
+    inner: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A slide at one resolution. `scale` is level-0 pixels per view pixel."""
+
+    slide: Slide
+    level: int
+    reduce: int
+    scale: float
+    resample: float
+
+    @property
+    def mpp(self) -> float:
+        """µm per view pixel."""
+        return self.slide.need_mpp() * self.scale
+
+    @property
+    def width(self) -> int:
+        """View pixels."""
+        return max(1, round(self.slide.width / self.scale))
+
+    @property
+    def height(self) -> int:
+        """View pixels."""
+        return max(1, round(self.slide.height / self.scale))
+
+    def read(self, x: int, y: int, width: int, height: int) -> U8:
+        """RGB of a rectangle in view pixels; white outside the slide."""
+        source = self.slide.source
+        if self.resample == 1.0:
+            r = self.reduce
+            return source.read(self.level, x * r, y * r, width * r, height * r, r)
+        import cv2
+
+        ratio = self.resample * self.reduce
+        x0, y0 = round(x * ratio), round(y * ratio)
+        x0, y0 = x0 - x0 % self.reduce, y0 - y0 % self.reduce
+        w, h = max(1, round(width * ratio)), max(1, round(height * ratio))
+        image = source.read(self.level, x0, y0, w, h, self.reduce)
+        resized = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+        return np.asarray(resized, dtype=np.uint8)
+
+    def blocks(
+        self, size: int, halo: int = 0, keep: Iterable[tuple[int, int]] | None = None
+    ) -> Iterator[Block]:
+        """Blocks of `size` view pixels row by row, the next one read while this one is used.
+
+        `keep` names the blocks to read by (row, column); all when None.
+        """
+        rows, columns = -(-self.height // size), -(-self.width // size)
+        wanted = [(r, c) for r in range(rows) for c in range(columns)] if keep is None else keep
+
+        def load(row: int, column: int) -> Block:
+            x0, y0 = column * size, row * size
+            width, height = min(size, self.width - x0), min(size, self.height - y0)
+            image = self.read(x0 - halo, y0 - halo, width + 2 * halo, height + 2 * halo)
+            return Block(image, x0 - halo, y0 - halo, (halo, halo + height, halo, halo + width))
+
+        with ThreadPoolExecutor(1, thread_name_prefix="blocks") as pool:
+            ahead: Future[Block] | None = None
+            for row, column in wanted:
+                coming = pool.submit(load, row, column)
+                if ahead is not None:
+                    yield ahead.result()
+                ahead = coming
+            if ahead is not None:
+                yield ahead.result()
+
+
+class _Closed:
+    """Stands in until a reader is attached."""
+
+    name = "closed"
+    levels: tuple[Level, ...] = ()
+
+    def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
+        raise InputError("the slide is closed")
+
+    def close(self) -> None:
+        return None
+
+
+def fit(image: U8, max_px: int) -> U8:
+    """Shrink an image so that its longer side is at most `max_px`."""
+    height, width = image.shape[:2]
+    factor = max(height, width) / max_px
+    if factor <= 1:
+        return image
+    import cv2
+
+    size = (max(1, round(width / factor)), max(1, round(height / factor)))
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def _kind(path: Path) -> str:
+    """What a file is by its first bytes; raises `InputError` when it cannot be a slide."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a slide file")
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(8)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened: {error.strerror}") from error
+    if not head:
+        raise InputError(f"{path}: the file is empty")
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "other")
+
+
+def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
+    """Whether both readers see the same levels, and the same pixels in a tile of the ends."""
+    sizes = [(one.width, one.height) for one in direct.levels]
+    if sizes != [(one.width, one.height) for one in reference.levels] or direct.has_gaps():
+        return False
+    for level in {0, len(sizes) - 1}:
+        at = direct.first_tile(level) if level == 0 else (0, 0, 64, 64)
+        if at is None:
+            return False
+        x, y, width, height = at
+        theirs = reference.read(level, x, y, width, height)
+        if not np.array_equal(direct.read(level, x, y, width, height), theirs):
+            return False
+    return True
+
+
+def _number_pair(x: object, y: object) -> tuple[float, float] | None:
+    try:
+        pair = (float(str(x)), float(str(y)))
+    except ValueError:
+        return None
+    plausible = all(PLAUSIBLE_MPP[0] <= v <= PLAUSIBLE_MPP[1] for v in pair)
+    return pair if plausible else None
+
+
+def _aperio_mpp(description: str) -> tuple[float, float] | None:
+    found = re.search(r"MPP\s*=\s*([\d.,]+)", description)
+    if found is None:
+        return None
+    value = found.group(1).replace(",", ".")
+    return _number_pair(value, value)
+
+
+def _resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
+    unit = {2: 25400.0, 3: 10000.0}.get(int(str(int(tags.get("ResolutionUnit") or 0))))  # type: ignore[call-overload]
+    values = []
+    for name in ("XResolution", "YResolution"):
+        ratio = tags.get(name)
+        if unit is None or not isinstance(ratio, tuple) or not ratio[0] or not ratio[1]:
+            return None
+        values.append(unit * ratio[1] / ratio[0])
+    # a resolution tag coarser than a microscope's is a printer's default, not a scan's
+    return _number_pair(values[0], values[1]) if max(values) <= 20 else None
+
+
+def _ome_mpp(xml: str) -> tuple[float, float] | None:
+    from defusedxml import ElementTree
+
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return None
+    pixels = next((e for e in root.iter() if e.tag.endswith("}Pixels") or e.tag == "Pixels"), None)
+    if pixels is None:
+        return None
+    values = []
+    for axis in "XY":
+        size = pixels.get(f"PhysicalSize{axis}")
+        unit = pixels.get(f"PhysicalSize{axis}Unit", "µm")
+        factor = {"µm": 1.0, "μm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4}.get(unit)
+        if size is None or factor is None:
+            return None
+        values.append(float(size) * factor)
+    return _number_pair(values[0], values[1])
+
+
+def _tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        page = file.pages[0]
+        tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}
+        for name in ("XResolution", "YResolution", "ResolutionUnit"):
+            tag = page.tags.get(name)  # type: ignore[union-attr]
+            tags[name] = None if tag is None else tag.value
+        return str(getattr(page, "description", "") or ""), tags

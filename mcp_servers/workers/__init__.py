@@ -1,0 +1,1 @@
+"""Where tools run: a local pool of processes, or a Ray cluster."""

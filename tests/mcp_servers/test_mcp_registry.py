@@ -1,0 +1,150 @@
+"""The registry: typed tools, explicit registration, clear errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import FaultError, InputError
+from mcp_servers.registry import InputPath, OutputName, Registry, ToolSpec, load, tool
+from mcp_servers.roots import Roots
+
+
+class CountInput(BaseModel):
+    text: InputPath = Field(description="Text file")
+    letter: str = Field(default="a", min_length=1, max_length=1)
+
+
+class CountResult(BaseModel):
+    count: int
+    table: OutputName
+
+
+@tool("count_letter", "test", "1.0.0", "Count a letter in a text file.")
+def count_letter(given: CountInput, context: ToolContext) -> CountResult:
+    count = context.input(given.text, "file").read_text().count(given.letter)
+    with context.writing("count.csv") as path:
+        path.write_text(f"letter,count\n{given.letter},{count}\n")
+    return CountResult(count=count, table="count.csv")
+
+
+def spec_of(function: object) -> ToolSpec:
+    spec = getattr(function, "__sage_tool__")  # noqa: B009
+    assert isinstance(spec, ToolSpec)
+    return spec
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "banana.txt").write_text("banana")
+    return Roots.of([tmp_path / "in"], tmp_path / "out")
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry()
+    made.add(spec_of(count_letter))
+    return made
+
+
+def test_a_run_returns_result_outputs_and_provenance(registry: Registry, roots: Roots) -> None:
+    run = registry.run("count_letter", {"text": "banana.txt"}, ToolContext(roots))
+    assert run.result == {"count": 3, "table": "count.csv"}
+    assert [(one.name, one.mime) for one in run.outputs] == [("count.csv", "text/csv")]
+    assert run.provenance.tool == "count_letter"
+    assert run.provenance.version == "1.0.0"
+    assert list(run.provenance.inputs) == [str(roots.inputs[0] / "banana.txt")]
+    assert json.loads(run.model_dump_json())["provenance"]["arguments"]["letter"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, '"text"'),
+        ({"text": "banana.txt", "letter": "ab"}, '"letter"'),
+        ({"text": "banana.txt", "lettre": "a"}, "unknown argument lettre; it takes: text, letter"),
+        ({"text": "absent.txt"}, "absent.txt"),
+    ],
+)
+def test_bad_arguments_are_named(
+    registry: Registry, roots: Roots, arguments: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        registry.run("count_letter", arguments, ToolContext(roots))
+
+
+def test_an_unknown_tool_gets_a_suggestion(registry: Registry) -> None:
+    with pytest.raises(InputError, match="did you mean count_letter"):
+        registry.get("count_leter")
+
+
+def test_two_tools_of_one_name_are_refused(registry: Registry) -> None:
+    @tool("count_letter", "test", "2.0.0", "Another.")
+    def other(given: CountInput, context: ToolContext) -> CountResult:
+        raise AssertionError
+
+    with pytest.raises(InputError, match="two tools are called"):
+        registry.add(spec_of(other))
+
+
+def test_a_tool_that_breaks_is_a_fault_that_names_it(roots: Roots) -> None:
+    @tool("breaks", "test", "1.0.0", "Breaks.")
+    def breaks(given: CountInput, context: ToolContext) -> CountResult:
+        raise ZeroDivisionError("by zero")
+
+    made = Registry()
+    made.add(spec_of(breaks))
+    with pytest.raises(FaultError, match="breaks failed: ZeroDivisionError: by zero"):
+        made.run("breaks", {"text": "banana.txt"}, ToolContext(roots))
+
+
+def test_a_function_without_models_cannot_be_a_tool() -> None:
+    with pytest.raises(TypeError, match="InputModel"):
+
+        @tool("untyped", "test", "1.0.0", "Untyped.")
+        def untyped(given: int, context: ToolContext) -> CountResult:
+            raise AssertionError
+
+
+def test_descriptions_carry_arguments_and_units(registry: Registry) -> None:
+    text = registry.describe()
+    assert "count_letter (test, version 1.0.0): Count a letter" in text
+    assert "text: string (Text file)" in text
+
+
+def test_listing_tools_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from mcp_servers.registry import load; load('all');"
+        "print([n for n in ('torch','cv2','pandas','skimage','lifelines','mcp','ray')"
+        " if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_unknown_suite_is_refused() -> None:
+    with pytest.raises(InputError, match="choose pathology, oncology, knowledge or all"):
+        load("radiology")
+
+
+def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from pydantic import BaseModel\n"
+        "from mcp_servers.registry import tool\n"
+        "from mcp_servers.context import ToolContext\n"
+        "class Given(BaseModel):\n    x: float\n"
+        "class Result(BaseModel):\n    doubled: float\n"
+        "@tool('double', 'user', '1', 'Double a number.')\n"
+        "def double(given: Given, context: ToolContext) -> Result:\n"
+        "    return Result(doubled=2 * given.x)\n"
+    )
+    assert "double" not in load("all").tools
+    registry = load("all", tool_folders=[tmp_path])
+    assert registry.run("double", {"x": 4}, ToolContext(roots)).result == {"doubled": 8.0}

@@ -1,0 +1,307 @@
+"""What would this claim look like if it were false? Empirical null distributions on arrays.
+
+- Permuted outcome: the exposure is dealt out anew among the patients, the outcome and the
+  covariates keep their relation. The statistic's distribution then is that of no association.
+- Random matched features: the same construction with other genes of like expression, or with the
+  imaging feature permuted among patients. A claim about this gene must beat genes of its kind: most
+  random signatures relate to outcome in some cancers (Venet and others 2011, PLoS Comput Biol).
+
+Empirical p-values are (1 + number at least as extreme) / (1 + number drawn), never zero (Phipson
+and Smyth 2010, Stat Appl Genet Mol Biol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from validation.statistics.base import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_float,
+    chi2_p,
+    design,
+    group_codes,
+    survival_arrays,
+)
+from validation.statistics.batched import batched_cox
+from validation.statistics.errors import ConvergenceError, ShapeError
+
+Kind = Literal["permuted_outcome", "matched_features", "permuted_feature"]
+Direction = Literal["two-sided", "higher", "lower"]
+
+
+@dataclass(frozen=True)
+class ControlResult:
+    """A claim's statistic against its empirical null.
+
+    `observed` and `null` are signed roots of the Cox score statistic (positive: more risk).
+    `p_nominal` is the chi-squared p-value of the observed statistic; `false_positive_rate` the
+    share of null draws that this nominal test would call significant at `alpha`: near `alpha` when
+    the test is honest on these data, above it when features of this kind are related to outcome
+    anyway. `refused` draws could not be computed (constant groups, say).
+    """
+
+    kind: Kind
+    observed: float
+    null: FloatArray
+    p: float
+    p_nominal: float
+    false_positive_rate: float
+    alpha: float
+    drawn: int
+    refused: int
+    direction: Direction
+    description: str
+
+    @property
+    def null_interval(self) -> tuple[float, float]:
+        """Central 95% of the null distribution."""
+        low, high = np.quantile(self.null, [0.025, 0.975])
+        return float(low), float(high)
+
+
+def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-sided") -> float:
+    """(1 + draws at least as extreme) / (1 + draws)."""
+    slack = 1e-12
+    if direction == "two-sided":
+        extreme = np.abs(null) >= abs(observed) - slack
+    elif direction == "higher":
+        extreme = null >= observed - slack
+    else:
+        extreme = null <= observed + slack
+    return float((1 + int(extreme.sum())) / (1 + len(null)))
+
+
+def _signed(
+    t: FloatArray, e: BoolArray, features: FloatArray, c: FloatArray | None
+) -> tuple[FloatArray, BoolArray]:
+    """Signed root of the score statistic per column, and which columns have one."""
+    sd = features.std(axis=0)
+    usable = np.isfinite(features).all(axis=0) & (sd > 0.0)
+    z = np.zeros(features.shape[1])
+    if usable.any():
+        kept = features[:, usable]
+        batch = batched_cox(t, e, (kept - kept.mean(axis=0)) / sd[usable], c, newton=False)
+        z[usable] = np.sqrt(batch.score) * batch.score_sign
+    return z, usable & np.isfinite(z)
+
+
+def _standard(covariates: npt.ArrayLike | None, n: int) -> FloatArray | None:
+    if covariates is None:
+        return None
+    raw = as_float(covariates, "covariates")
+    raw = raw[:, None] if raw.ndim == 1 else raw
+    c, _ = design(raw, [f"covariate {i + 1}" for i in range(raw.shape[1])], n)
+    return np.asarray((c - c.mean(axis=0)) / c.std(axis=0), dtype=np.float64)
+
+
+def _result(
+    kind: Kind,
+    observed: float,
+    null: FloatArray,
+    usable: BoolArray,
+    direction: Direction,
+    alpha: float,
+    description: str,
+) -> ControlResult:
+    kept = null[usable]
+    if len(kept) < 0.8 * len(null) or len(kept) == 0:
+        raise ConvergenceError(
+            f"control {kind}: only {len(kept)} of {len(null)} draws could be computed"
+        )
+    nominal = np.array([chi2_p(float(z) ** 2, 1) for z in kept])
+    return ControlResult(
+        kind=kind,
+        observed=observed,
+        null=kept,
+        p=empirical_p(observed, kept, direction),
+        p_nominal=chi2_p(observed**2, 1),
+        false_positive_rate=float((nominal < alpha).mean()),
+        alpha=alpha,
+        drawn=len(kept),
+        refused=len(null) - len(kept),
+        direction=direction,
+        description=description,
+    )
+
+
+def permutations(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
+    """(times, n) random orders of the patients, within strata if given."""
+    rng = np.random.default_rng(seed)
+    whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))
+    if strata is None:
+        return rng.permuted(whole, axis=1)
+    codes, _ = group_codes(strata, n, at_least=1)
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        whole[:, rows] = rng.permuted(whole[:, rows], axis=1)
+    return whole
+
+
+def permuted_outcome(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    exposure: npt.ArrayLike,
+    covariates: npt.ArrayLike | None = None,
+    *,
+    times: int = 1000,
+    seed: int = 0,
+    strata: npt.ArrayLike | None = None,
+    direction: Direction = "two-sided",
+    alpha: float = 0.05,
+) -> ControlResult:
+    """Null distribution of the exposure's adjusted Cox score statistic under permutation.
+
+    Parameters
+    ----------
+    exposure : (n,) the claim's exposure as analyzed (0/1 group, or continuous)
+    covariates : (n, q) the model's other covariates; they stay with the outcome
+    strata : permute within these groups only
+
+    Raises
+    ------
+    ConstantFeatureError, NoEventsError, ...
+    """
+    t, e = survival_arrays(time, event)
+    x, _ = design(as_float(exposure, "exposure"), ["exposure"], len(t))
+    c = _standard(covariates, len(t))
+    orders = permutations(len(t), times, seed, strata)
+    observed, _ = _signed(t, e, x, c)
+    null, usable = _signed(t, e, x[:, 0][orders].T, c)
+    return _result(
+        "permuted_outcome",
+        float(observed[0]),
+        null,
+        usable,
+        direction,
+        alpha,
+        f"exposure permuted among {len(t)} patients {times} times",
+    )
+
+
+def matched_features(
+    values: npt.ArrayLike,
+    index: int,
+    *,
+    draws: int = 500,
+    pool: int = 1000,
+    seed: int = 0,
+    exclude: npt.ArrayLike | None = None,
+) -> IntArray:
+    """Features of the same kind as column `index`: like mean and like spread.
+
+    Features are ordered by distance in the ranks of mean and standard deviation; `draws` are taken
+    at random, without replacement, from the nearest `pool`.
+
+    Parameters
+    ----------
+    values : (n, p) all features on one scale (log expression, say)
+    exclude : positions never drawn (the claim's other genes, a signature's members)
+
+    Returns
+    -------
+    At most `draws` positions; fewer when there are fewer features.
+    """
+    x = as_float(values, "values")
+    p = x.shape[1]
+    if not 0 <= index < p:
+        raise ShapeError(f"feature {index} of {p}")
+    sd = np.nanstd(x, axis=0)
+    ranks = []
+    for level in (np.nanmean(x, axis=0), sd):
+        order = np.argsort(level, kind="stable")
+        rank = np.empty(p)
+        rank[order] = np.arange(p)
+        ranks.append(rank / p)
+    distance = np.hypot(ranks[0] - ranks[0][index], ranks[1] - ranks[1][index])
+    barred = np.zeros(p, dtype=bool)
+    barred[index] = True
+    if exclude is not None:
+        barred[np.asarray(exclude, dtype=np.int64)] = True
+    barred |= ~(sd > 0.0)
+    nearest = np.argsort(np.where(barred, np.inf, distance), kind="stable")
+    nearest = nearest[: min(pool, int((~barred).sum()))]
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.permutation(nearest)[:draws]).astype(np.int64)
+
+
+def matched_control(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    observed: npt.ArrayLike,
+    candidates: npt.ArrayLike,
+    build: Callable[[FloatArray], FloatArray],
+    covariates: npt.ArrayLike | None = None,
+    *,
+    direction: Direction = "two-sided",
+    alpha: float = 0.05,
+    description: str = "",
+) -> ControlResult:
+    """The claim's statistic among those of matched features put through the same construction.
+
+    Parameters
+    ----------
+    observed : (n,) the exposure as the claim builds it
+    candidates : (n, m) raw values of the matched features
+    build : turns (n, m) raw values into (n, m) exposures (cut at the median and joined with the
+        claim's other exposure, say); it must never look at the outcome
+    """
+    t, e = survival_arrays(time, event)
+    x, _ = design(as_float(observed, "exposure"), ["exposure"], len(t))
+    c = _standard(covariates, len(t))
+    raw = as_float(candidates, "candidates")
+    built = as_float(build(raw), "built exposures")
+    if built.shape != raw.shape:
+        raise ShapeError(f"build turned {raw.shape} into {built.shape}: one exposure per feature")
+    found, _ = _signed(t, e, x, c)
+    null, usable = _signed(t, e, built, c)
+    return _result(
+        "matched_features",
+        float(found[0]),
+        null,
+        usable,
+        direction,
+        alpha,
+        description or f"{raw.shape[1]} features of like level and spread",
+    )
+
+
+def permuted_feature(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    observed: npt.ArrayLike,
+    feature: npt.ArrayLike,
+    build: Callable[[FloatArray], FloatArray],
+    covariates: npt.ArrayLike | None = None,
+    *,
+    times: int = 1000,
+    seed: int = 0,
+    direction: Direction = "two-sided",
+    alpha: float = 0.05,
+) -> ControlResult:
+    """The claim's statistic when one of its features is dealt out anew and the rest is kept.
+
+    For an imaging feature, of which no matched others exist: does the claim need the feature, or
+    does the other half of a joint exposure carry it alone?
+    """
+    t, _ = survival_arrays(time, event)
+    raw, _ = design(as_float(feature, "feature"), ["feature"], len(t))
+    orders = permutations(len(t), times, seed)
+    result = matched_control(
+        time,
+        event,
+        observed,
+        raw[:, 0][orders].T,
+        build,
+        covariates,
+        direction=direction,
+        alpha=alpha,
+        description=f"feature permuted among {len(t)} patients {times} times",
+    )
+    return ControlResult(**(vars(result) | {"kind": "permuted_feature"}))

@@ -1,0 +1,48 @@
+"""What is true in a simulated world."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Planted effects. Hazard ratios of 1 and odds ratios of 1 mean that nothing was planted.
+
+    The biomarker effects act on death and on progression alike, unless they say otherwise.
+    `confounding` is the correlation of the basal factor (FABP5 and the keratins) with stage: a
+    crude association then appears where there is no effect.
+    """
+
+    fabp5_high_tls_low_hr: float = 2.0
+    fabp5_high_tls_low_nodes_or: float = 2.2
+    cxcl13_per_sd_hr: float = 0.75
+    adrm1_per_sd_hr_in_men: float = 1.35
+    til_per_sd_hr: float = 1.0
+    stage_iii_hr: float = 1.6
+    stage_iv_hr: float = 2.6
+    age_per_decade_hr: float = 1.25
+    confounding: float = 0.0
+
+    def without_biomarkers(self) -> Effects:
+        """The same clinical course, with no biomarker related to any outcome (a null world)."""
+        return replace(
+            self,
+            fabp5_high_tls_low_hr=1.0,
+            fabp5_high_tls_low_nodes_or=1.0,
+            cxcl13_per_sd_hr=1.0,
+            adrm1_per_sd_hr_in_men=1.0,
+            til_per_sd_hr=1.0,
+            confounding=0.0,
+        )
+
+    @classmethod
+    def nothing(cls) -> Effects:
+        """Nothing related to any outcome, not even stage and age."""
+        return replace(
+            cls().without_biomarkers(), stage_iii_hr=1.0, stage_iv_hr=1.0, age_per_decade_hr=1.0
+        )
+
+    def as_dict(self) -> dict[str, float]:
+        """Names and values, for `truth.json`."""
+        return asdict(self)

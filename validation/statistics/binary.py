@@ -1,0 +1,235 @@
+"""Binary outcomes: Fisher's exact test and logistic regression.
+
+Fisher 1935; Firth 1993 (Biometrika) and Heinze and Schemper 2002 (Statistics in Medicine) for the
+penalized fit under separation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, ndtr
+
+from validation.statistics.base import (
+    BoolArray,
+    Estimate,
+    FloatArray,
+    TestResult,
+    as_float,
+    chi2_p,
+    design,
+    z_of,
+)
+from validation.statistics.errors import (
+    BadEventsError,
+    CollinearError,
+    ConvergenceError,
+    EmptyGroupError,
+    NoEventsError,
+    SeparationError,
+    ShapeError,
+    TooManyCovariatesError,
+)
+
+_MOST_STEPS = 100
+_SEPARATED = 15.0
+
+
+def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Fisher's exact test of a 2 x 2 table [[exposed with, without], [unexposed with, without]].
+
+    The value is the conditional maximum likelihood odds ratio with its exact interval; p is
+    two-sided (all tables no more probable than the observed one). The odds ratio may be 0 or
+    infinite when a cell is empty; its interval is then one-sided.
+
+    Raises
+    ------
+    EmptyGroupError, NoEventsError
+    """
+    from scipy.stats import fisher_exact
+    from scipy.stats.contingency import odds_ratio
+
+    counts = as_float(table, "table")
+    if counts.shape != (2, 2) or (counts < 0).any() or (counts != np.round(counts)).any():
+        raise ShapeError("Fisher's test takes a 2 x 2 table of counts")
+    if (counts.sum(axis=1) == 0).any():
+        raise EmptyGroupError("one group has no patient: nothing to compare")
+    if (counts.sum(axis=0) == 0).any():
+        raise NoEventsError("all patients have the same outcome: nothing to compare")
+    whole = counts.astype(np.int64)
+    found = odds_ratio(whole, kind="conditional")
+    limits = found.confidence_interval(level)
+    return Estimate(
+        float(found.statistic),
+        float(limits.low),
+        float(limits.high),
+        float(fisher_exact(whole).pvalue),
+        level=level,
+        method="Fisher exact",
+    )
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """A fitted logistic model; arrays per covariate (the intercept is apart)."""
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    se: FloatArray
+    odds_ratio: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+    intercept: float
+    n: int
+    events: int
+    converged: bool
+    loglik: float
+    loglik_null: float
+    likelihood_ratio: TestResult
+    auc: float
+    penalty: str | None = None
+    level: float = 0.95
+
+
+def outcome(y: npt.ArrayLike) -> BoolArray:
+    """Check a 0/1 outcome with both values present."""
+    values = as_float(y, "outcome")
+    if values.ndim != 1 or len(values) == 0:
+        raise ShapeError("outcome: one value per patient is needed")
+    if np.isnan(values).any():
+        raise BadEventsError(f"outcome: {int(np.isnan(values).sum())} values are missing")
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise BadEventsError("outcome: values must be 0 or 1: state the coding")
+    flags: BoolArray = np.equal(values, 1.0)
+    if flags.all() or not flags.any():
+        raise NoEventsError("all patients have the same outcome: nothing can be estimated")
+    return flags
+
+
+def _fit(
+    x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False
+) -> tuple[FloatArray, FloatArray, float, bool]:
+    """Newton's method: coefficients, information, (penalized) log likelihood, converged."""
+    k = x.shape[1]
+    free = np.zeros(k, dtype=bool)
+    free[0] = True
+    if not null:
+        free[:] = True
+
+    def value(beta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        eta = x @ beta
+        fitted = expit(eta)
+        information = (x.T * (fitted * (1.0 - fitted))) @ x
+        loglik = float((y * eta - np.logaddexp(0.0, eta)).sum())
+        if firth:
+            sign, logdet = np.linalg.slogdet(information)
+            loglik = loglik + 0.5 * float(logdet) if sign > 0 else -np.inf
+        return loglik, fitted, information
+
+    beta = np.zeros(k)
+    loglik, fitted, information = value(beta)
+    for _ in range(_MOST_STEPS):
+        score = x.T @ (y - fitted)
+        if firth:
+            weight = fitted * (1.0 - fitted)
+            leverage = weight * np.einsum("ij,jk,ik->i", x, np.linalg.inv(information), x)
+            score = x.T @ (y - fitted + leverage * (0.5 - fitted))
+        step = np.zeros(k)
+        try:
+            step[free] = np.linalg.solve(information[np.ix_(free, free)], score[free])
+        except np.linalg.LinAlgError:
+            return beta, information, loglik, False
+        step = np.clip(step, -5.0, 5.0)
+        size = 1.0
+        while size > 1e-8:
+            found = value(beta + size * step)
+            if np.isfinite(found[0]) and found[0] >= loglik - 1e-12 * abs(loglik):
+                break
+            size /= 2.0
+        beta = beta + size * step
+        loglik, fitted, information = found
+        if float(np.abs(size * step).max()) < 1e-10:
+            return beta, information, loglik, True
+        if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
+            return beta, information, loglik, False
+    return beta, information, loglik, False
+
+
+def logistic(
+    y: npt.ArrayLike,
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    penalty: Literal["firth"] | None = None,
+    level: float = 0.95,
+) -> LogisticFit:
+    """Logistic regression with an intercept: odds ratios with Wald intervals.
+
+    Raises
+    ------
+    NoEventsError, BadEventsError, ConstantFeatureError, TooManyCovariatesError, CollinearError,
+    SeparationError (with the remedy penalty="firth"), ConvergenceError
+    """
+    flags = outcome(y)
+    x, labels = design(X, names, len(flags))
+    k, rarer = x.shape[1], int(min(flags.sum(), (~flags).sum()))
+    if k >= rarer:
+        raise TooManyCovariatesError(
+            f"{k} covariates for {rarer} patients with the rarer outcome: reduce the covariates"
+        )
+    center, scale = x.mean(axis=0), x.std(axis=0)
+    z = np.column_stack((np.ones(len(flags)), (x - center) / scale))
+    if np.linalg.matrix_rank(z) < k + 1:
+        raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent: drop one")
+    target = flags.astype(np.float64)
+    firth = penalty == "firth"
+    beta, information, loglik, converged = _fit(z, target, firth=firth)
+    if float(np.abs(beta).max()) > _SEPARATED:
+        worst = labels[int(np.argmax(np.abs(beta[1:])))]
+        raise SeparationError(
+            f'covariate "{worst}" separates the outcomes (infinite odds ratio): use penalty="firth"'
+        )
+    if not converged:
+        raise ConvergenceError(f"the logistic model of {', '.join(labels)} did not converge")
+    loglik_null = _fit(z, target, firth=firth, null=True)[2]
+    covariance = np.linalg.inv(information)
+    se_z = np.sqrt(np.diag(covariance))[1:]
+    slope = beta[1:]
+    half = z_of(level) * se_z
+    ratio = 2.0 * (loglik - loglik_null)
+    with np.errstate(over="ignore"):
+        limits = [np.exp(v / scale) for v in (slope, slope - half, slope + half)]
+    return LogisticFit(
+        names=labels,
+        coef=slope / scale,
+        se=se_z / scale,
+        odds_ratio=limits[0],
+        lower=limits[1],
+        upper=limits[2],
+        p=2.0 * ndtr(-np.abs(slope / se_z)),
+        intercept=float(beta[0] - (slope / scale * center).sum()),
+        n=len(flags),
+        events=int(flags.sum()),
+        converged=True,
+        loglik=loglik,
+        loglik_null=loglik_null,
+        likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
+        auc=area_under_curve(flags, z @ beta),
+        penalty=penalty,
+        level=level,
+    )
+
+
+def area_under_curve(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
+    """Area under the ROC curve: the chance that a case scores higher than a control."""
+    from scipy.stats import rankdata
+
+    flags = outcome(y)
+    ranks = rankdata(as_float(score, "score"))
+    cases = int(flags.sum())
+    return float((ranks[flags].sum() - cases * (cases + 1) / 2.0) / (cases * (~flags).sum()))

@@ -1,0 +1,131 @@
+"""Do predicted risks agree with what happened?
+
+Van Houwelingen 2000 (Statistics in Medicine); Graf and others 1999 (Statistics in Medicine) for the
+Brier score under censoring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from validation.statistics.base import Estimate, FloatArray, IntArray, as_float, survival_arrays
+from validation.statistics.concordance import censoring_weight
+from validation.statistics.cox import CoxFit, cox
+from validation.statistics.errors import BadTimesError, EmptyGroupError, ShapeError
+from validation.statistics.survival import kaplan_meier
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predicted and observed risk at one horizon, per group of predicted risk.
+
+    `ratio` is observed over expected events by the horizon (Kaplan-Meier risk over mean predicted
+    risk; 1 is perfect). `slope` is the coefficient of the complementary log-log predicted risk in a
+    Cox model: under 1, predictions are too extreme.
+    """
+
+    horizon: float
+    predicted: FloatArray
+    observed: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    n: IntArray
+    ratio: float
+    slope: Estimate
+    brier: float
+    brier_reference: float
+
+
+def breslow_survival(
+    time: npt.ArrayLike, event: npt.ArrayLike, X: npt.ArrayLike, fit: CoxFit, when: float
+) -> FloatArray:
+    """Each patient's predicted survival at `when` under a Cox fit (Breslow's baseline hazard).
+
+    S(t | x) = exp(-H0(t) exp(x'beta)), H0 the sum over events by t of 1 over the risk-set sum.
+    """
+    t, e = survival_arrays(time, event)
+    x = np.asarray(X, dtype=np.float64).reshape(len(t), -1)
+    eta = (x - x.mean(axis=0)) @ fit.coef
+    w = np.exp(eta)
+    order = np.argsort(-t, kind="stable")
+    total = np.cumsum(w[order])
+    at_risk = total[np.searchsorted(-t[order], -t[e & (t <= when)], side="right") - 1]
+    return np.asarray(np.exp(-float((1.0 / at_risk).sum()) * w), dtype=np.float64)
+
+
+def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, when: float) -> float:
+    """Brier score at `when`, weighted for censoring: 0 is perfect.
+
+    Mean of S^2 / G(T) over events by then and (1 - S)^2 / G(when) over those beyond, where S is the
+    predicted survival and G the censoring survival.
+    """
+    t, e = survival_arrays(time, event)
+    s = as_float(survival, "survival")
+    if s.shape != t.shape or not ((s >= 0.0) & (s <= 1.0)).all():
+        raise ShapeError("predicted survival must hold one probability per patient")
+    died, beyond = e & (t <= when), t > when
+    if not beyond.any():
+        raise BadTimesError(f"nobody is followed beyond {when:g}: no Brier score there")
+    g = censoring_weight(t, e, t)
+    g_when = float(censoring_weight(t, e, np.array([when]))[0])
+    score = np.zeros(len(t))
+    score[died] = s[died] ** 2 / g[died]
+    score[beyond] = (1.0 - s[beyond]) ** 2 / g_when
+    return float(score.mean())
+
+
+def calibration(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    survival: npt.ArrayLike,
+    when: float,
+    *,
+    groups: int = 5,
+) -> Calibration:
+    """Compare predicted survival at `when` with Kaplan-Meier in equal groups of predicted risk."""
+    t, e = survival_arrays(time, event)
+    s = as_float(survival, "survival")
+    score = brier(t, e, s, when)
+    edges = np.quantile(s, np.linspace(0.0, 1.0, groups + 1)[1:-1])
+    which = np.searchsorted(edges, s, side="left")
+    used = np.unique(which)
+    if len(used) < 2:
+        raise EmptyGroupError("all patients have the same predicted risk: nothing to calibrate")
+    predicted, observed, lower, upper, n = [], [], [], [], []
+    for one in used:
+        here = which == one
+        curve = kaplan_meier(t[here], e[here])
+        step = int(np.searchsorted(curve.times, when, side="right")) - 1
+        predicted.append(1.0 - float(s[here].mean()))
+        observed.append(1.0 - float(curve.survival[step]))
+        lower.append(1.0 - float(curve.upper[step]))
+        upper.append(1.0 - float(curve.lower[step]))
+        n.append(int(here.sum()))
+    overall = float(1.0 - kaplan_meier(t, e).at([when])[0])
+    clipped = np.clip(s, 1e-9, 1.0 - 1e-9)
+    until = e & (t <= when)
+    fit = cox(np.minimum(t, when), until, np.log(-np.log(clipped)), ["predicted risk"])
+    half = (np.log(fit.upper[0]) - np.log(fit.lower[0])) / 2.0
+    slope = Estimate(
+        float(fit.coef[0]),
+        float(fit.coef[0] - half),
+        float(fit.coef[0] + half),
+        float(fit.p[0]),
+        float(fit.se[0]),
+        method="calibration slope",
+    )
+    return Calibration(
+        horizon=when,
+        predicted=np.array(predicted),
+        observed=np.array(observed),
+        lower=np.array(lower),
+        upper=np.array(upper),
+        n=np.array(n, dtype=np.int64),
+        ratio=overall / max(1.0 - float(s.mean()), 1e-12),
+        slope=slope,
+        brier=score,
+        brier_reference=brier(t, e, np.full(len(t), 1.0 - overall), when),
+    )

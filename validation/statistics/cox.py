@@ -1,0 +1,353 @@
+"""Cox proportional hazards: Efron ties, strata, delayed entry, Firth's penalty.
+
+The model is h(t | x) = h0(t) exp(x'beta); beta maximizes the partial likelihood (Cox 1972) by
+Newton's method with step halving on standardized covariates. Intervals and tests are Wald's for
+the plain model; with Firth's penalty they come from the profile of the penalized likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtri, ndtr
+
+from validation.statistics.base import (
+    BoolArray,
+    FloatArray,
+    TestResult,
+    as_float,
+    chi2_p,
+    design,
+    group_codes,
+    survival_arrays,
+    z_of,
+)
+from validation.statistics.concordance import harrell
+from validation.statistics.errors import (
+    BadTimesError,
+    CollinearError,
+    ConvergenceError,
+    SeparationError,
+    TooManyCovariatesError,
+)
+from validation.statistics.partial_likelihood import Likelihood, RiskSets, likelihood, risk_sets
+from validation.statistics.proportional import NonProportionality, schoenfeld
+
+_MOST_STEPS = 50
+_TOLERANCE = 1e-10
+# A coefficient this many standard deviations from zero means a hazard ratio above e^15 between
+# ordinary patients: no data set supports it, the likelihood has no maximum.
+_SEPARATED = 15.0
+
+
+@dataclass(frozen=True)
+class CoxFit:
+    """A fitted model. Arrays have one entry per covariate, in the order of `names`.
+
+    `p` is Wald's, or the penalized likelihood ratio's with Firth's penalty; `interval` says which
+    limits `lower` and `upper` are (of the hazard ratio). `converged` is False, with a `reason`,
+    when the numbers must not be reported.
+    """
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    se: FloatArray
+    hr: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+    n: int
+    events: int
+    converged: bool
+    loglik: float
+    concordance: float
+    loglik_null: float = float("nan")
+    likelihood_ratio: TestResult | None = None
+    score_test: TestResult | None = None
+    covariance: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    penalty: str | None = None
+    interval: Literal["wald", "profile"] = "wald"
+    level: float = 0.95
+    reason: str = ""
+    iterations: int = 0
+    ties: str = "efron"
+
+    @property
+    def events_per_covariate(self) -> float:
+        """Events per covariate: under ten, prefer Firth's penalty (Peduzzi and others 1995)."""
+        return self.events / len(self.names)
+
+    def index(self, name: str) -> int:
+        """Position of a covariate."""
+        return self.names.index(name)
+
+
+@dataclass(frozen=True)
+class _Maximum:
+    beta: FloatArray
+    at: Likelihood
+    converged: bool
+    iterations: int
+
+
+def _maximize(
+    evaluate: Callable[[FloatArray], Likelihood],
+    start: FloatArray,
+    free: BoolArray,
+    tolerance: float = _TOLERANCE,
+) -> _Maximum:
+    """Newton's method with step halving over the `free` coefficients."""
+    beta, at = start.copy(), evaluate(start)
+    for iteration in range(1, _MOST_STEPS + 1):
+        try:
+            step = np.linalg.solve(at.information[np.ix_(free, free)], at.score[free])
+        except np.linalg.LinAlgError:
+            return _Maximum(beta, at, False, iteration)
+        step = np.clip(step, -5.0, 5.0)
+        size = 1.0
+        while True:
+            candidate = beta.copy()
+            candidate[free] += size * step
+            found = evaluate(candidate)
+            if np.isfinite(found.value) and found.value >= at.value - 1e-12 * abs(at.value):
+                break
+            size /= 2.0
+            if size < 1e-10:
+                settled = float(np.abs(at.score[free]).max()) < 1e-6
+                return _Maximum(beta, at, settled, iteration)
+        moved = float(np.abs(size * step).max())
+        beta, at = candidate, found
+        if moved < tolerance:
+            return _Maximum(beta, at, True, iteration)
+        if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
+            return _Maximum(beta, at, False, iteration)
+    return _Maximum(beta, at, False, _MOST_STEPS)
+
+
+def _prepare(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    strata: npt.ArrayLike | None,
+    entry: npt.ArrayLike | None,
+) -> tuple[FloatArray, BoolArray, list[RiskSets]]:
+    """Checked times and flags, and one `RiskSets` per stratum that has an event."""
+    t, e = survival_arrays(time, event)
+    started = None
+    if entry is not None:
+        started = as_float(entry, "entry")
+        if started.shape != t.shape or not (started < t).all():
+            raise BadTimesError("entry: every patient must enter before the end of follow-up")
+    layer = np.zeros(len(t), dtype=np.int64)
+    if strata is not None:
+        layer, _ = group_codes(strata, len(t), at_least=1)
+    sets = [risk_sets(t, e, np.flatnonzero(layer == s), started) for s in np.unique(layer)]
+    return t, e, [s for s in sets if len(s.who)]
+
+
+def _refuse_hopeless(
+    x: FloatArray, e: BoolArray, names: Sequence[str], penalty: str | None
+) -> None:
+    """Refuse what no likelihood can estimate, before trying."""
+    n_events, k = int(e.sum()), x.shape[1]
+    if k >= n_events:
+        raise TooManyCovariatesError(
+            f"{k} covariates for {n_events} events: the model would fit anything;"
+            " reduce the covariates (ten events for each is the usual minimum)"
+        )
+    if np.linalg.matrix_rank((x - x.mean(axis=0)) / x.std(axis=0)) < k:
+        raise CollinearError(f"covariates {', '.join(names)} are linearly dependent: leave one out")
+    if penalty is None:
+        for column, name in enumerate(names):
+            values = np.unique(x[:, column])
+            for value in values if len(values) == 2 else ():
+                if not e[x[:, column] == value].any():
+                    raise SeparationError(
+                        f'covariate "{name}": no event among patients with value {value:g}, so its'
+                        ' hazard ratio is infinite or zero: use penalty="firth"'
+                    )
+
+
+def cox(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    strata: npt.ArrayLike | None = None,
+    penalty: Literal["firth"] | None = None,
+    entry: npt.ArrayLike | None = None,
+    interval: Literal["wald", "profile"] | None = None,
+    level: float = 0.95,
+) -> CoxFit:
+    """Fit a Cox model.
+
+    Parameters
+    ----------
+    time, event : (n,) follow-up and 0/1 flags
+    X : (n, k) covariates, complete; names : their k names
+    strata : (n,) labels; each stratum has its own baseline hazard
+    penalty : "firth" for few events or separation
+    entry : (n,) delayed entry, in the unit of time
+    interval : default Wald for the plain model, profile for Firth's
+
+    Raises
+    ------
+    NoEventsError, ConstantFeatureError, CollinearError, TooManyCovariatesError, SeparationError,
+    ConvergenceError, MissingValuesError, BadTimesError, BadEventsError
+    """
+    t, e, sets = _prepare(time, event, strata, entry)
+    x, labels = design(X, names, len(t))
+    _refuse_hopeless(x, e, labels, penalty)
+    firth = penalty == "firth"
+    center, scale = x.mean(axis=0), x.std(axis=0)
+    z = (x - center) / scale
+    k = x.shape[1]
+
+    def evaluate(beta: FloatArray) -> Likelihood:
+        return likelihood(sets, z, beta, firth=firth)
+
+    null = evaluate(np.zeros(k))
+    if firth and not np.isfinite(null.value):
+        raise CollinearError(f"covariates {', '.join(labels)} do not vary among patients at risk")
+    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool))
+    _refuse_divergence(best, labels, firth)
+    covariance_z = np.linalg.inv(best.at.information)
+    se_z = np.sqrt(np.diag(covariance_z))
+    _refuse_flat(best, se_z, labels, firth)
+    kind = interval or ("profile" if firth else "wald")
+    if kind == "wald":
+        half = z_of(level) * se_z
+        low, high = best.beta - half, best.beta + half
+        p = 2.0 * ndtr(-np.abs(best.beta / se_z))
+    else:
+        low, high, p = _profile(evaluate, best, se_z, level)
+    coef, se = best.beta / scale, se_z / scale
+    with np.errstate(over="ignore"):
+        hr, lower, upper = np.exp(coef), np.exp(low / scale), np.exp(high / scale)
+    ratio = 2.0 * (best.at.value - null.value)
+    rao = None
+    if not firth:
+        rao_value = float(null.score @ np.linalg.solve(null.information, null.score))
+        rao = TestResult(rao_value, k, chi2_p(rao_value, k), "score")
+    return CoxFit(
+        names=labels,
+        coef=coef,
+        se=se,
+        hr=hr,
+        lower=lower,
+        upper=upper,
+        p=p,
+        n=len(t),
+        events=int(e.sum()),
+        converged=True,
+        loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
+        concordance=harrell(t, e, x @ coef) if entry is None and strata is None else float("nan"),
+        loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
+        likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
+        score_test=rao,
+        covariance=covariance_z / np.outer(scale, scale),
+        penalty=penalty,
+        interval=kind,
+        level=level,
+        iterations=best.iterations,
+    )
+
+
+def _refuse_divergence(best: _Maximum, names: Sequence[str], firth: bool) -> None:
+    worst = int(np.argmax(np.abs(best.beta)))
+    if abs(float(best.beta[worst])) > _SEPARATED:
+        remedy = "simplify the model" if firth else 'use penalty="firth"'
+        raise SeparationError(
+            f'covariate "{names[worst]}" orders the events perfectly (its coefficient grows without'
+            f" bound): {remedy}"
+        )
+    if not best.converged:
+        raise ConvergenceError(
+            f"the Cox model of {', '.join(names)} did not converge in {best.iterations} steps:"
+            " check for collinear or extreme covariates"
+        )
+
+
+def _refuse_flat(best: _Maximum, se: FloatArray, names: Sequence[str], firth: bool) -> None:
+    """A converged fit on a plateau: huge coefficient, larger standard error."""
+    flat = (np.abs(best.beta) > 5.0) & (se > np.abs(best.beta))
+    if flat.any() and not firth:
+        raise SeparationError(
+            f'covariate "{names[int(np.argmax(flat))]}" separates the events (infinite hazard'
+            ' ratio): use penalty="firth"'
+        )
+
+
+def _profile(
+    evaluate: Callable[[FloatArray], Likelihood], best: _Maximum, se: FloatArray, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values.
+
+    The profile's slope is the score of the fixed coefficient (envelope theorem), so its root is
+    found by Newton's method, kept inside a bracket.
+    """
+    k = len(best.beta)
+    target = best.at.value - float(chdtri(1, 1.0 - level)) / 2.0
+    low, high, p = np.zeros(k), np.zeros(k), np.zeros(k)
+    for j in range(k):
+        free = np.ones(k, dtype=bool)
+        free[j] = False
+
+        def profiled(
+            value: float, start: FloatArray, j: int = j, free: BoolArray = free
+        ) -> _Maximum:
+            at = start.copy()
+            at[j] = value
+            if not free.any():
+                return _Maximum(at, evaluate(at), True, 0)
+            return _maximize(evaluate, at, free, tolerance=1e-7)
+
+        for side, limits in ((-1.0, low), (1.0, high)):
+            limits[j] = _root(profiled, best.beta, j, side * z_of(level) * float(se[j]), target)
+        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0, best.beta).at.value), 1)
+    return low, high, p
+
+
+def _root(
+    profiled: Callable[[float, FloatArray], _Maximum],
+    beta: FloatArray,
+    j: int,
+    reach: float,
+    target: float,
+) -> float:
+    """Where the profile of coefficient j falls to `target` on the side of `reach` (or infinity)."""
+    inside, outside = float(beta[j]), float("nan")
+    value, start = inside + reach, beta
+    for _ in range(60):
+        found = profiled(value, start)
+        start = found.beta
+        gap = found.at.value - target
+        if abs(gap) < 1e-9:
+            return value
+        if gap > 0.0:
+            inside = value
+        else:
+            outside = value
+        slope = float(found.at.score[j])
+        step = -gap / slope if slope != 0.0 else reach
+        step = float(np.clip(step, -2.0 * abs(reach), 2.0 * abs(reach)))
+        proposed = value + step
+        bracketed = not np.isnan(outside)
+        ends = sorted((inside, outside)) if bracketed else [-np.inf, np.inf]
+        if bracketed and not ends[0] < proposed < ends[1]:
+            proposed = (inside + outside) / 2.0
+        elif not bracketed and (proposed - value) * reach <= 0.0:
+            proposed = value + reach
+        if abs(proposed) > 4.0 * _SEPARATED:
+            return float(np.sign(reach) * np.inf)
+        if abs(proposed - value) < 1e-10:
+            return proposed
+        value = proposed
+    return value
+
+
+__all__ = ["CoxFit", "NonProportionality", "cox", "schoenfeld"]

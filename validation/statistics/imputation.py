@@ -1,0 +1,182 @@
+"""Multiple imputation by chained equations, pooled by Rubin's rules.
+
+Van Buuren and Groothuis-Oudshoorn 2011 (J Stat Software) for chained equations; White and Royston
+2009 (Statistics in Medicine) for the event flag and the cumulative hazard as predictors; Rubin 1987
+and Barnard and Rubin 1999 (Biometrika) for pooling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, stdtr, stdtrit
+
+from validation.statistics.base import FloatArray, as_float, survival_arrays
+from validation.statistics.errors import MissingValuesError, ShapeError
+
+MOST_MISSING = 0.5
+_DONORS = 5
+
+
+def outcome_predictors(time: npt.ArrayLike, event: npt.ArrayLike) -> FloatArray:
+    """(n, 2) event flag and Nelson-Aalen cumulative hazard at each patient's own time."""
+    t, e = survival_arrays(time, event)
+    times, inverse = np.unique(t, return_inverse=True)
+    leaving = np.bincount(inverse, minlength=len(times))
+    at_risk = len(t) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
+    hazard = np.cumsum(np.bincount(inverse, weights=e, minlength=len(times)) / at_risk)
+    return np.column_stack((e.astype(np.float64), hazard[inverse]))
+
+
+def _draw_coefficients(
+    x: FloatArray, y: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, float]:
+    """Least squares coefficients, a draw from their posterior, and a draw of the residual sd."""
+    n, k = x.shape
+    ridge = 1e-5 * np.diag(np.maximum((x**2).sum(axis=0), 1e-12))
+    inverse = np.linalg.inv(x.T @ x + ridge)
+    beta = inverse @ x.T @ y
+    residual = y - x @ beta
+    sd = float(np.sqrt((residual @ residual) / rng.chisquare(max(n - k, 1))))
+    drawn = beta + sd * np.linalg.cholesky(inverse) @ rng.standard_normal(k)
+    return beta, drawn, sd
+
+
+def _match(
+    x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Predictive mean matching: the value of one of the five patients predicted most alike."""
+    beta, drawn, _ = _draw_coefficients(x, y, rng)
+    donors, wanted = x @ beta, missing @ drawn
+    distance = np.abs(wanted[:, None] - donors[None, :])
+    near = np.argpartition(distance, min(_DONORS, len(y)) - 1, axis=1)[:, :_DONORS]
+    picked = near[np.arange(len(wanted)), rng.integers(0, near.shape[1], len(wanted))]
+    return y[picked]
+
+
+def _draw_binary(
+    x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Draw a 0/1 value from a logistic model whose coefficients are drawn too."""
+    k = x.shape[1]
+    beta = np.zeros(k)
+    for _ in range(25):
+        fitted = expit(x @ beta)
+        information = (x.T * (fitted * (1.0 - fitted))) @ x + 0.1 * np.eye(k)
+        beta = beta + np.clip(np.linalg.solve(information, x.T @ (y - fitted) - 0.1 * beta), -2, 2)
+    drawn = beta + np.linalg.cholesky(np.linalg.inv(information)) @ rng.standard_normal(k)
+    return np.asarray(rng.random(len(missing)) < expit(missing @ drawn), dtype=np.float64)
+
+
+def impute(
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    outcome: npt.ArrayLike | None = None,
+    m: int = 20,
+    cycles: int = 10,
+    seed: int = 0,
+) -> list[FloatArray]:
+    """`m` completed copies of X, its NaN filled by chained equations.
+
+    The products of the other covariates with the last outcome predictor (the cumulative hazard) are
+    predictors too, as White and Royston advise; strong effects (hazard ratios near 2 per standard
+    deviation) still come out about a tenth nearer to none, which errs on the safe side.
+
+    Columns with values 0 and 1 alone are drawn from logistic models, others by predictive mean
+    matching, so that imputed values are always values that occur.
+
+    Parameters
+    ----------
+    X : (n, k) with NaN where missing
+    outcome : (n, q) complete predictors, such as `outcome_predictors(time, event)`
+
+    Raises
+    ------
+    MissingValuesError
+        A column is missing in more than half of the patients: imputation would invent it.
+    """
+    x = as_float(X, "covariates")
+    if x.ndim != 2 or x.shape[1] != len(names):
+        raise ShapeError(f"{len(names)} names for covariates of shape {x.shape}")
+    missing = np.isnan(x)
+    share = missing.mean(axis=0)
+    if (share > MOST_MISSING).any():
+        worst = int(np.argmax(share))
+        raise MissingValuesError(
+            f'covariate "{names[worst]}": {share[worst]:.0%} missing, more than imputation can bear'
+            f" ({MOST_MISSING:.0%}): leave it out"
+        )
+    extra = np.zeros((len(x), 0)) if outcome is None else as_float(outcome, "outcome")
+    if len(extra) != len(x) or not np.isfinite(extra).all():
+        raise ShapeError("imputation predictors must be complete, one row per patient")
+    binary = [bool(np.isin(x[~missing[:, j], j], (0.0, 1.0)).all()) for j in range(x.shape[1])]
+    order = [int(j) for j in np.argsort(share, kind="stable") if share[j] > 0]
+    copies = []
+    for copy in range(m):
+        rng = np.random.default_rng([seed, copy])
+        filled = x.copy()
+        for j in order:
+            seen = x[~missing[:, j], j]
+            filled[missing[:, j], j] = rng.choice(seen, int(missing[:, j].sum()))
+        for _ in range(cycles if len(order) else 0):
+            for j in order:
+                others = np.delete(filled, j, axis=1)
+                products = others * extra[:, -1:] if extra.shape[1] else others[:, :0]
+                spread = np.column_stack((others, extra, products))
+                sd = spread.std(axis=0)
+                spread = (spread - spread.mean(axis=0)) / np.where(sd > 0, sd, 1.0)
+                predictors = np.column_stack((np.ones(len(x)), spread))
+                gap = missing[:, j]
+                draw = _draw_binary if binary[j] else _match
+                filled[gap, j] = draw(predictors[~gap], x[~gap, j], predictors[gap], rng)
+        copies.append(filled)
+    return copies
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Rubin's pooled estimates. `missing_information` is the share of variance due to missing."""
+
+    value: FloatArray
+    se: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+    df: FloatArray
+    missing_information: FloatArray
+    m: int
+
+
+def pool(
+    estimates: npt.ArrayLike,
+    variances: npt.ArrayLike,
+    *,
+    complete_df: float = float("inf"),
+    level: float = 0.95,
+) -> Pooled:
+    """Pool estimates (m, k) with variances (m, k): mean, within plus (1 + 1/m) between variance.
+
+    Degrees of freedom are Barnard and Rubin's when `complete_df` is finite, Rubin's otherwise.
+    """
+    q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
+    if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:
+        raise ShapeError("pooling takes (m, k) estimates and variances with m of at least 2")
+    m = q.shape[0]
+    mean, within = q.mean(axis=0), u.mean(axis=0)
+    between = q.var(axis=0, ddof=1)
+    total = within + (1.0 + 1.0 / m) * between
+    share = (1.0 + 1.0 / m) * between / total
+    with np.errstate(divide="ignore"):
+        df = np.where(share > 0.0, (m - 1) / np.maximum(share, 1e-300) ** 2, np.inf)
+    if np.isfinite(complete_df):
+        observed = (complete_df + 1.0) / (complete_df + 3.0) * complete_df * (1.0 - share)
+        df = 1.0 / (1.0 / df + 1.0 / observed)
+    df = np.minimum(df, 1e9)
+    se = np.sqrt(total)
+    half = stdtrit(df, 0.5 + level / 2.0) * se
+    p = 2.0 * stdtr(df, -np.abs(mean / se))
+    return Pooled(mean, se, mean - half, mean + half, p, df, share, m)

@@ -1,0 +1,160 @@
+"""The Cox partial likelihood with Efron's ties: value, score, information, third moments.
+
+Everything is computed from reverse cumulative sums over patients sorted by time, so one evaluation
+is O(n k^2) with no loop over patients. Efron 1977 (J Am Stat Assoc) for ties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from validation.statistics.base import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class RiskSets:
+    """One stratum's patients in descending order of time, with its tied event groups.
+
+    `last` is the position of the last patient at risk at each distinct event time; `who` the
+    positions of events ordered by group; `group` and `fraction` have one entry per event: the group
+    it belongs to and Efron's l / d for it. `entered` is the position, in descending order of entry,
+    up to which patients have not entered yet (None without delayed entry).
+    """
+
+    order: IntArray
+    last: IntArray
+    who: IntArray
+    starts: IntArray
+    group: IntArray
+    fraction: FloatArray
+    event_times: FloatArray
+    entry_order: IntArray | None = None
+    not_entered: IntArray | None = None
+
+
+def risk_sets(
+    time: FloatArray, event: BoolArray, rows: IntArray, entry: FloatArray | None = None
+) -> RiskSets:
+    """Sort the patients `rows` of one stratum; patients entering at `entry` count after it only."""
+    order = rows[np.lexsort((~event[rows], -time[rows]))]
+    t, e = time[order], event[order]
+    who = np.flatnonzero(e)
+    event_times, first, counts = np.unique(-t[who], return_index=True, return_counts=True)
+    event_times = -event_times
+    last = np.searchsorted(-t, -event_times, side="right") - 1
+    group = np.repeat(np.arange(len(event_times)), counts)
+    within = np.arange(len(who)) - np.repeat(first, counts)
+    fraction = within / np.repeat(counts, counts) if len(who) else np.zeros(0)
+    entry_order = not_entered = None
+    if entry is not None:
+        entry_order = rows[np.argsort(-entry[rows], kind="stable")]
+        not_entered = np.searchsorted(-entry[entry_order], -event_times, side="right")
+    return RiskSets(
+        order=order,
+        last=last.astype(np.int64),
+        who=who.astype(np.int64),
+        starts=first.astype(np.int64),
+        group=group.astype(np.int64),
+        fraction=np.asarray(fraction, dtype=np.float64),
+        event_times=event_times,
+        entry_order=entry_order,
+        not_entered=None if not_entered is None else not_entered.astype(np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Risk-weighted moments of the covariates, one row per event (Efron-adjusted).
+
+    `mean` is (events, k), `covariance` (events, k, k), `third` (events, k, k, k) or None.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    third: FloatArray | None
+    log_weight: FloatArray
+    event_rows: IntArray
+    event_times: FloatArray
+
+
+def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
+    """Sum of `values` over the risk set of each event, with Efron's correction for ties."""
+    cumulative = np.cumsum(values[sets.order], axis=0)
+    at_risk = cumulative[sets.last]
+    if sets.entry_order is not None and sets.not_entered is not None:
+        outside = np.cumsum(values[sets.entry_order], axis=0)
+        outside = np.concatenate((np.zeros_like(outside[:1]), outside))
+        at_risk = at_risk - outside[sets.not_entered]
+    tied = np.add.reduceat(values[sets.order[sets.who]], sets.starts, axis=0)
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    result: FloatArray = at_risk[sets.group] - sets.fraction.reshape(shape) * tied[sets.group]
+    return result
+
+
+def moments(sets: RiskSets, X: FloatArray, beta: FloatArray, *, third: bool = False) -> Moments:
+    """Moments of X over each risk set under weights exp(X beta)."""
+    eta = X @ beta
+    shift = float(eta[sets.order].max())
+    w = np.exp(eta - shift)
+    s0 = _sums(sets, w)
+    s1 = _sums(sets, w[:, None] * X)
+    outer = X[:, :, None] * X[:, None, :]
+    s2 = _sums(sets, w[:, None, None] * outer)
+    mean = s1 / s0[:, None]
+    raw = s2 / s0[:, None, None]
+    covariance = raw - mean[:, :, None] * mean[:, None, :]
+    cube = None
+    if third:
+        s3 = _sums(sets, w[:, None, None, None] * outer[:, :, :, None] * X[:, None, None, :])
+        m = mean
+        mm = m[:, :, None] * m[:, None, :]
+        cube = (
+            s3 / s0[:, None, None, None]
+            - raw[:, :, :, None] * m[:, None, None, :]
+            - raw[:, :, None, :] * m[:, None, :, None]
+            - raw[:, None, :, :] * m[:, :, None, None]
+            + 2.0 * mm[:, :, :, None] * m[:, None, None, :]
+        )
+    rows = sets.order[sets.who]
+    return Moments(mean, covariance, cube, np.log(s0) + shift, rows, sets.event_times[sets.group])
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Log partial likelihood, its gradient (k,) and information (k, k) at one coefficient."""
+
+    value: float
+    score: FloatArray
+    information: FloatArray
+
+
+def likelihood(
+    strata: list[RiskSets], X: FloatArray, beta: FloatArray, *, firth: bool = False
+) -> Likelihood:
+    """Log partial likelihood summed over strata.
+
+    With `firth` the value gains half the log determinant of the information (Jeffreys' prior) and
+    the score its derivative (Firth 1993, Biometrika; Heinze and Schemper 2001, Biometrics).
+    """
+    k = X.shape[1]
+    value, score, information = 0.0, np.zeros(k), np.zeros((k, k))
+    slope = np.zeros((k, k, k))
+    for sets in strata:
+        if len(sets.who) == 0:
+            continue
+        m = moments(sets, X, beta, third=firth)
+        rows = X[m.event_rows]
+        value += float((rows @ beta - m.log_weight).sum())
+        score = score + (rows - m.mean).sum(axis=0)
+        information = information + m.covariance.sum(axis=0)
+        if m.third is not None:
+            slope = slope + m.third.sum(axis=0)
+    if firth:
+        sign, logdet = np.linalg.slogdet(information)
+        if sign <= 0:
+            return Likelihood(-np.inf, score, information)
+        value += 0.5 * float(logdet)
+        score = score + 0.5 * np.einsum("ij,ijr->r", np.linalg.inv(information), slope)
+    return Likelihood(value, score, information)

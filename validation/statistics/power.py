@@ -1,0 +1,104 @@
+"""Power of a survival comparison, from events alone, so that it can be known before the outcome.
+
+Schoenfeld 1983 (Biometrics): the log hazard ratio of a binary exposure with prevalence q among D
+events has variance 1 / (D q (1 - q)); for a continuous one with standard deviation s, 1 / (D s^2)
+(Hsieh and Lavori 2000, Controlled Clinical Trials), inflated by 1 / (1 - R^2) with R^2 the share of
+its variance that the covariates explain.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import ndtr, ndtri
+
+from validation.statistics.errors import NoEventsError, ShapeError
+
+
+def _spread(fraction_exposed: float | None, sd: float | None, r_squared: float) -> float:
+    if not 0.0 <= r_squared < 1.0:
+        raise ShapeError(f"r_squared must lie in [0, 1), not {r_squared:g}")
+    if (fraction_exposed is None) == (sd is None):
+        raise ShapeError("give either fraction_exposed (binary) or sd (continuous)")
+    if fraction_exposed is not None:
+        if not 0.0 < fraction_exposed < 1.0:
+            raise ShapeError(f"fraction_exposed must lie between 0 and 1, not {fraction_exposed:g}")
+        return fraction_exposed * (1.0 - fraction_exposed) * (1.0 - r_squared)
+    assert sd is not None
+    if sd <= 0.0:
+        raise ShapeError(f"sd must be positive, not {sd:g}")
+    return sd * sd * (1.0 - r_squared)
+
+
+def minimum_detectable_hr(
+    events: int,
+    fraction_exposed: float | None = 0.5,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    *,
+    sd: float | None = None,
+    r_squared: float = 0.0,
+) -> float:
+    """Smallest hazard ratio above 1 that a two-sided test finds with this power.
+
+    exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))). Its inverse is the protective one. For a
+    continuous exposure pass `fraction_exposed=None` and `sd`.
+    """
+    if events <= 0:
+        raise NoEventsError("no events: no hazard ratio can be detected")
+    z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
+    return math.exp(z / math.sqrt(events * _spread(fraction_exposed, sd, r_squared)))
+
+
+def power_at(
+    hr: float,
+    events: int,
+    fraction_exposed: float | None = 0.5,
+    alpha: float = 0.05,
+    *,
+    sd: float | None = None,
+    r_squared: float = 0.0,
+) -> float:
+    """Power of a two-sided test at hazard ratio `hr` (both tails counted)."""
+    if hr <= 0.0:
+        raise ShapeError(f"a hazard ratio is positive, not {hr:g}")
+    if events <= 0:
+        return 0.0
+    shift = abs(math.log(hr)) * math.sqrt(events * _spread(fraction_exposed, sd, r_squared))
+    z = float(ndtri(1.0 - alpha / 2.0))
+    return float(ndtr(shift - z) + ndtr(-shift - z))
+
+
+def events_needed(
+    hr: float,
+    fraction_exposed: float | None = 0.5,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    *,
+    sd: float | None = None,
+    r_squared: float = 0.0,
+) -> int:
+    """Events for which a two-sided test finds `hr` with this power."""
+    if hr <= 0.0 or hr == 1.0:
+        raise ShapeError("a hazard ratio other than 1 is needed")
+    z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
+    return math.ceil((z / math.log(hr)) ** 2 / _spread(fraction_exposed, sd, r_squared))
+
+
+def minimum_detectable_or(
+    n: int,
+    events: int,
+    fraction_exposed: float,
+    alpha: float = 0.05,
+    power: float = 0.8,
+) -> float:
+    """Smallest odds ratio above 1 found with this power for a binary outcome.
+
+    Wald variance of the log odds ratio with the outcome's overall rate in both groups:
+    1 / (n q (1 - q) r (1 - r)), r = events / n.
+    """
+    if not 0 < events < n:
+        raise NoEventsError(f"{events} of {n} have the outcome: both outcomes are needed")
+    rate = events / n
+    z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
+    return math.exp(z / math.sqrt(n * rate * (1.0 - rate) * _spread(fraction_exposed, None, 0.0)))

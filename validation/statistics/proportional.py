@@ -1,0 +1,190 @@
+"""Is the hazard ratio constant over time, and what to report when it is not.
+
+The test asks whether beta(t) = beta + theta * g(t) improves on a constant beta: Grambsch and
+Therneau 1994 (Biometrika), as a score test with the full information matrix (the form that the R
+package survival uses since version 3). The consequence: hazard ratios by period, or a difference in
+restricted mean survival (`validation.statistics.survival.rmst_difference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from validation.statistics.base import (
+    FloatArray,
+    TestResult,
+    chi2_p,
+    design,
+    group_codes,
+    survival_arrays,
+)
+from validation.statistics.errors import BadTimesError, ShapeError
+from validation.statistics.partial_likelihood import moments, risk_sets
+from validation.statistics.survival import kaplan_meier
+
+if TYPE_CHECKING:
+    from validation.statistics.cox import CoxFit
+
+Transform = Literal["km", "rank", "log", "identity"]
+
+
+class Fitted(Protocol):
+    """What the test needs of a fit."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def coef(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class NonProportionality:
+    """Schoenfeld residuals (events, k) in order of `times`, and the tests on them.
+
+    `correlation` is that of each covariate's residuals with transformed time; its sign tells
+    whether the effect grows (+) or fades.
+    """
+
+    names: tuple[str, ...]
+    tests: tuple[TestResult, ...]
+    global_test: TestResult
+    times: FloatArray
+    residuals: FloatArray
+    correlation: FloatArray
+    transform: str
+
+    def violated(self, alpha: float = 0.05) -> tuple[str, ...]:
+        """Covariates whose effect changes with time at this level."""
+        return tuple(n for n, t in zip(self.names, self.tests, strict=True) if t.p < alpha)
+
+
+def schoenfeld(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    X: npt.ArrayLike,
+    fit: Fitted,
+    *,
+    strata: npt.ArrayLike | None = None,
+    transform: Transform = "km",
+) -> NonProportionality:
+    """Test proportional hazards of a fitted Cox model, per covariate and globally.
+
+    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), ranks of the event times,
+    log time, or time itself.
+    """
+    t, e = survival_arrays(time, event)
+    x, names = design(X, fit.names, len(t))
+    layer = np.zeros(len(t), dtype=np.int64)
+    if strata is not None:
+        layer, _ = group_codes(strata, len(t), at_least=1)
+    x = x - x.mean(axis=0)
+    means, covariances, rows = [], [], []
+    for s in np.unique(layer):
+        sets = risk_sets(t, e, np.flatnonzero(layer == s))
+        if len(sets.who):
+            m = moments(sets, x, fit.coef)
+            means.append(m.mean)
+            covariances.append(m.covariance)
+            rows.append(m.event_rows)
+    row = np.concatenate(rows)
+    residual = x[row] - np.concatenate(means)
+    v = np.concatenate(covariances)
+    g = _transformed(t, e, t[row], transform)
+    if np.ptp(g) == 0.0:
+        raise BadTimesError("all events at one time: proportional hazards cannot be tested")
+    g = g - g.mean()
+    u = g @ residual
+    v0, v1, v2 = v.sum(axis=0), np.tensordot(g, v, 1), np.tensordot(g**2, v, 1)
+    inverse = np.linalg.inv(v0)
+    adjusted = v2 - v1 @ inverse @ v1
+    overall = float(u @ np.linalg.solve(adjusted, u))
+    each = [float(u[j] ** 2 / adjusted[j, j]) for j in range(len(names))]
+    order = np.argsort(t[row], kind="stable")
+    with np.errstate(invalid="ignore"):
+        scaled = residual @ inverse
+        correlation = np.array([np.corrcoef(g, scaled[:, j])[0, 1] for j in range(len(names))])
+    return NonProportionality(
+        names=names,
+        tests=tuple(TestResult(q, 1, chi2_p(q, 1), "Schoenfeld score") for q in each),
+        global_test=TestResult(
+            overall, len(names), chi2_p(overall, len(names)), "Schoenfeld score"
+        ),
+        times=t[row][order],
+        residuals=residual[order],
+        correlation=correlation,
+        transform=transform,
+    )
+
+
+def _transformed(
+    t: FloatArray, e: npt.NDArray[np.bool_], at: FloatArray, transform: Transform
+) -> FloatArray:
+    if transform == "km":
+        curve = kaplan_meier(t, e)
+        before = np.searchsorted(curve.times, at, side="left") - 1
+        survival = np.where(before >= 0, curve.survival[np.maximum(before, 0)], 1.0)
+        return np.asarray(1.0 - survival, dtype=np.float64)
+    if transform == "rank":
+        from scipy.stats import rankdata
+
+        return np.asarray(rankdata(at), dtype=np.float64)
+    if transform == "log":
+        if (at <= 0.0).any():
+            raise BadTimesError(
+                "an event at time 0: the log transform of time needs positive times"
+            )
+        return np.log(at)
+    if transform == "identity":
+        return at
+    raise ShapeError(f'unknown transform "{transform}": use km, rank, log or identity')
+
+
+@dataclass(frozen=True)
+class Period:
+    """A Cox model of the follow-up between `start` and `stop` alone."""
+
+    start: float
+    stop: float
+    fit: CoxFit
+
+
+def cox_by_period(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    cuts: Sequence[float],
+    *,
+    penalty: Literal["firth"] | None = None,
+) -> tuple[Period, ...]:
+    """Hazard ratios by period of follow-up: the step-function form of a time-varying effect.
+
+    Patients still followed at the start of a period enter it there; those followed beyond its end
+    are censored at the end.
+    """
+    from validation.statistics.cox import cox
+
+    t, e = survival_arrays(time, event)
+    x, labels = design(X, names, len(t))
+    edges = (0.0, *sorted(float(c) for c in cuts), float("inf"))
+    if len(set(edges)) != len(edges) or edges[1] <= 0.0:
+        raise BadTimesError("cuts must be distinct and positive")
+    periods = []
+    for start, stop in pairwise(edges):
+        inside = t > start if start > 0.0 else np.ones(len(t), dtype=bool)
+        fit = cox(
+            np.minimum(t, stop)[inside],
+            (e & (t <= stop))[inside],
+            x[inside],
+            labels,
+            penalty=penalty,
+        )
+        periods.append(Period(start, stop, fit))
+    return tuple(periods)
