@@ -175,4 +175,5 @@ def layout(n: int, ends: NDArray[np.int64], rounds: int = 200) -> NDArray[np.flo
     rank = (np.argsort(np.argsort(away, kind="stable"), kind="stable") + 1) / n
     wanted = 0.5 * away / max(float(away.max()), 1e-9) + 0.5 * np.sqrt(rank)
     at = at / np.maximum(away, 1e-9)[:, None] * wanted[:, None]
-    return at / max(float(np.abs(at).max()), 1e-9) * 1000.0
+    spots: NDArray[np.float64] = at / max(float(np.abs(at).max()), 1e-9) * 1000.0
+    return spots

@@ -167,7 +167,7 @@ def test_logic_is_embedded_only_where_it_can_matter() -> None:
     rows = np.stack([np.arange(n), np.arange(n) + 1], axis=1).astype(np.int32)
     spread = np.linspace(0, 1, n)
     got = choose(
-        rows, Raw(*[spread] * 6), (0.2, 0.2, 0.3, 0.3), 8, 0.3,
+        rows, Raw(*[spread] * 6), (0.2, 0.2, 0.3, 0.3), 8, 0.0,
         lambda some: np.full(len(some), 0.5), np.arange(n),
     )  # fmt: skip
     assert got.rows == list(range(n - 1, n - 9, -1))
@@ -357,7 +357,7 @@ def test_diversity_brings_in_another_route() -> None:
         return any(n.name == "route" for p in paths for n in p.nodes)
 
     assert not second(0.0)
-    assert second(1.0)
+    assert second(5.0)
 
 
 @pytest.mark.parametrize(
