@@ -126,7 +126,6 @@ class Record(Frozen):
             return self.published <= as_of
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
-
     def as_known(self, as_of: date | None) -> Record:
         """The record as it stood at `as_of`: a retraction known to be later is not yet one."""
         later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
