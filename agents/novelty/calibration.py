@@ -197,7 +197,7 @@ def tier_statistics(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
         tier: {
             "n": float(len(group)),
             "debated": float(np.mean([one.debated for one in group])),
-            "rounds": float(np.mean([one.rounds for one in group if one.debated] or [0.0])),
+            "rounds": float(np.mean([one.rounds for one in group if one.debated] or [0])),
             "retrieved": float(np.mean([one.retrieved for one in group])),
             "retrieved_sd": float(np.std([one.retrieved for one in group])),
             "cited": float(np.mean([one.cited for one in group])),

@@ -112,7 +112,7 @@ def read_ideas(path: Path) -> list[Idea]:
         raise InputError(f"{path}: no column {', '.join(sorted(missing))}; is this the idea set?")
     ideas = []
     for number, row in enumerate(rows, start=1):
-        bold = [_squeeze(one) for one in re.findall(r"\*\*(.+?)\*\*", row["idea"])]
+        bold = [_squeeze(one) for one in re.findall(r"(?s)\*\*(.+?)\*\*", row["idea"])]
         plain = _squeeze(row["idea"].replace("**", ""))
         parts = tuple(dict.fromkeys(one for one in bold if one))[:6] or tuple(plain.split()[:6])
         papers = tuple(
