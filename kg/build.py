@@ -136,7 +136,7 @@ def _extractor(
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor, Ledger, Price
+    from kg.extract.chat import ChatExtractor
 
     return ChatExtractor(ontology, completion, model=options.model, concurrency=options.concurrency)
 

@@ -137,10 +137,10 @@ def _brat(folder: Path) -> Iterator[AnnotatedDocument]:
                 kind_name, one, two = cells[1].split()[:3]
                 pair = frozenset({one.split(":")[1], two.split(":")[1]})
                 document.relations[pair].add(kind_name)
-        for event, arguments in events.items():
-            reached = [(role, _reach(target, events, known, 0)) for role, target in arguments]
-            for position, (_role, first) in enumerate(reached):
-                for _other, second in reached[position + 1 :]:
+        for event, roles in events.items():
+            reached = [_reach(target, events, known, 0) for _role, target in roles]
+            for position, first in enumerate(reached):
+                for second in reached[position + 1 :]:
                     for a in first:
                         for b in second:
                             if a != b:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class PairCache:
                 names = bytes(stored["names"]).decode().split("\n") if meta["n"] else []
                 vectors = stored["vectors"]
                 found = Pairs(stored["left"], stored["right"], stored["cosine"])
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None  # only a cache: what it held is computed again
         if vectors.shape != (len(names), embedder.dimension):
             return None

@@ -62,13 +62,17 @@ def make_embedder(settings: Settings) -> Embedder:
     return embed.by_name(settings.embedding_model, cache)
 
 
-def load_cohort(name: str, settings: Settings) -> Cohort:
-    """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort."""
+def load_cohort(name: str, settings: Settings, root: str | None = None) -> Cohort:
+    """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
+
+    `root` is where the files of its cohort.toml lie, when not beside it.
+    """
     from validation import cohort
 
-    if name == "demo":
-        return cohort.load(demo_cohort(settings))
-    return cohort.load(name)
+    cache = settings.cache_dir / "cohorts"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = demo_cohort(settings) if name == "demo" else name
+    return cohort.load(folder, root=Path(root) if root else None, cache=cache)
 
 
 DEMO_SEED = 7

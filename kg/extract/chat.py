@@ -250,7 +250,7 @@ class ChatExtractor:
                 result.prompt_tokens += reply.prompt_tokens
                 result.completion_tokens += reply.completion_tokens
                 try:
-                    parsed = ModelReply.model_validate_json(reply.content)
+                    parsed = ModelReply.model_validate_json(_unfenced(reply.content))
                 except ValidationError as invalid:
                     where = invalid.errors()[0]
                     place = ".".join(map(str, where["loc"]))
@@ -304,3 +304,11 @@ class ChatExtractor:
                     end=span[1],
                 )
             )
+
+
+def _unfenced(content: str) -> str:
+    """The JSON of a reply without a code fence around it."""
+    content = content.strip()
+    if content.startswith("```"):
+        content = content.split("\n", 1)[-1].rsplit("```", 1)[0]
+    return content

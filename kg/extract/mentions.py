@@ -17,6 +17,14 @@ _VARIANT = re.compile(
     r"-?(?:Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Ter|Stop)"
     r"|-?\d{2,5}[ACGT]\s?(?:/|>|-->|-)\s?[ACGT])\b"
 )
+# `overall (p=0.005) and progression-free survival`: the first shares the noun of the second.
+_SHARED_NOUN = re.compile(
+    r"\b(overall|(?:disease|progression|recurrence|relapse|metastasis|event)-free|(?:cancer|disease|"
+    r"tumou?r)-specific)(?= ?(?:\([^()]*\))?,? ?(?:and|or|and/or|,)? ?(?:better |worse |longer |shorter )?"
+    r"(?:(?:overall|[a-z]+-free|[a-z]+-specific)\b ?(?:\([^()]*\))?,? ?(?:and|or|and/or)? ?){1,4}"
+    r"survival\b)",
+    re.IGNORECASE,
+)
 # A disease by its head word, with the modifiers that belong to its name.
 _HEAD = (
     r"diseases?|disorders?|syndromes?|cancers?|carcinomas?|tumou?rs?|neoplasms?|malignanc(?:y|ies)|"
@@ -62,14 +70,72 @@ _EPONYM = re.compile(
 )
 # Heads too general to be an entity by themselves.
 _BARE = frozenset(
-    "disease diseases disorder disorders syndrome syndromes failure dysfunction dysfunctions damage "
-    "impairment impairments deficit deficits defect defects abnormality abnormalities malformation "
-    "malformations anomaly anomalies lesion lesions injury injuries insufficiency prolongation "
-    "dependence diagnosis prognosis analysis hypothesis synthesis basis genesis mitosis meiosis "
-    "apoptosis osmosis metamorphosis phagocytosis endocytosis exocytosis autophagy trophy "
-    "transcriptosis hypnosis gnosis biosynthesis pathogenesis tumorigenesis carcinogenesis "
-    "angiogenesis ferroptosis pyroptosis necroptosis homeostasis metastasis death "
-    "pathology ploidy degeneration retardation".split()  # noqa: SIM905
+    [
+        "disease",
+        "diseases",
+        "disorder",
+        "disorders",
+        "syndrome",
+        "syndromes",
+        "failure",
+        "dysfunction",
+        "dysfunctions",
+        "damage",
+        "impairment",
+        "impairments",
+        "deficit",
+        "deficits",
+        "defect",
+        "defects",
+        "abnormality",
+        "abnormalities",
+        "malformation",
+        "malformations",
+        "anomaly",
+        "anomalies",
+        "lesion",
+        "lesions",
+        "injury",
+        "injuries",
+        "insufficiency",
+        "prolongation",
+        "dependence",
+        "diagnosis",
+        "prognosis",
+        "analysis",
+        "hypothesis",
+        "synthesis",
+        "basis",
+        "genesis",
+        "mitosis",
+        "meiosis",
+        "apoptosis",
+        "osmosis",
+        "metamorphosis",
+        "phagocytosis",
+        "endocytosis",
+        "exocytosis",
+        "autophagy",
+        "trophy",
+        "transcriptosis",
+        "hypnosis",
+        "gnosis",
+        "biosynthesis",
+        "pathogenesis",
+        "tumorigenesis",
+        "carcinogenesis",
+        "angiogenesis",
+        "ferroptosis",
+        "pyroptosis",
+        "necroptosis",
+        "homeostasis",
+        "metastasis",
+        "death",
+        "pathology",
+        "ploidy",
+        "degeneration",
+        "retardation",
+    ]
 )
 # T24, H1299 and friends look like variants; a variant needs a reference and a new residue.
 _PATTERNS = (
@@ -127,6 +193,13 @@ class MentionFinder:
                 candidates.append(
                     (hit.start() - hit.end(), 50,
                      Mention(hit.start(), hit.end(), hit.group(), kind, None))
+                )  # fmt: skip
+        for hit in _SHARED_NOUN.finditer(text):
+            entry = self._ontology.find(f"{hit.group(1).lower()} survival")
+            if entry is not None:
+                candidates.append(
+                    (hit.start() - hit.end() - 1, -1,
+                     Mention(hit.start(), hit.end(), entry.name, entry.type, entry.id))
                 )  # fmt: skip
         if self._patterned:
             for start, end in disease_spans(text):

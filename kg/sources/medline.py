@@ -54,7 +54,7 @@ def read_medline(path: Path, data: bytes) -> Iterator[Document]:
             text=text,
             sections=(Section(title="Abstract", start=0, end=len(text)),),
             year=clean_year(" ".join(record.get("DP", []))),
-            venue=(record.get("JT") or record.get("TA") or [None])[0],
+            venue=next(iter(record.get("JT") or record.get("TA") or ()), None),
             doi=clean_doi(dois[0]) if dois else None,
             pmid=pmid,
             pmcid=clean_pmcid(record["PMC"][0]) if record.get("PMC") else None,

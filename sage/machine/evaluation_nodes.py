@@ -25,6 +25,7 @@ from sage.machine.state import (
     Evaluation,
     ExpandedIn,
     ExpansionIn,
+    InterpreterIn,
     JudgeIn,
     SummaryIn,
     Tested,
@@ -157,10 +158,18 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
 
 
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
-    """Carry the contract out in the sandbox."""
+    """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
-        return {"coding_status": carry_out(services, name, state["contract_hash"])}
+        instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
+        status = carry_out(
+            services,
+            name,
+            state["contract_hash"],
+            tuple(instructions["tasks"]),
+            mended=state.get("coding_status") == "retry",
+        )
+        return {"coding_status": status}
 
 
 def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
@@ -173,9 +182,7 @@ def escalation(state: EscalationIn) -> dict[str, Any]:
     from langgraph.types import interrupt
 
     name = state["expanded"].hypothesis.id
-    answer = interrupt(
-        {"escalated": name, "detail": f"the analysis of {name} failed in every round."}
-    )
+    answer = interrupt({"escalated": name})
     action = answer.get("action") if isinstance(answer, dict) else None
     return {"coding_status": "retry" if action == "retry" else "abandoned"}
 
@@ -195,7 +202,7 @@ def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
         return {}
 
 
-def interpreter(services: Services, state: CodingIn) -> dict[str, Any]:
+def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
     """Interpret the results: by key, within the verdict."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id

@@ -16,6 +16,7 @@ from sage.machine.state import (
     ExpansionIn,
     HypothesisState,
     InterpretationState,
+    InterpreterIn,
     JudgeIn,
     OntologistIn,
     PathGenerationIn,
@@ -80,7 +81,9 @@ def build_interpretation(services: Services) -> StateGraph[Any]:
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(InterpretationState)
-    graph.add_node("interpreter", partial(evaluate.interpreter, services), input_schema=CodingIn)
+    graph.add_node(
+        "interpreter", partial(evaluate.interpreter, services), input_schema=InterpreterIn
+    )
     graph.add_node("summary", partial(evaluate.summary, services), input_schema=SummaryIn)
     graph.add_edge(START, "interpreter")
     graph.add_edge("interpreter", "summary")

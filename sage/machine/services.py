@@ -76,7 +76,7 @@ class Services:
         """The cohort that hypotheses are tested on."""
         from sage.wiring import load_cohort
 
-        return load_cohort(self.manifest.cohort, self.settings)
+        return load_cohort(self.manifest.cohort, self.settings, self.manifest.cohort_root)
 
     @cached_property
     def dictionary(self) -> DataDictionary:

@@ -156,7 +156,15 @@ class ExpandedIn(TypedDict):
 
 
 class CodingIn(TypedDict):
-    """The coding agent reads the expanded hypothesis and the contract's hash."""
+    """The coding agent reads the hypothesis, the contract's hash, and whether to retry."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    coding_status: str
+
+
+class InterpreterIn(TypedDict):
+    """The interpreter reads the expanded hypothesis, the contract and, from files, the results."""
 
     expanded: ExpandedHypothesis
     contract_hash: str

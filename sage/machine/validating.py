@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from agents.base import Agent, I, O, Reply
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
 from sage.errors import FaultError
 from sage.files import write_json
@@ -51,51 +52,64 @@ def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
     return frozen
 
 
-def carry_out(services: Services, name: str, sha256: str) -> Literal["done", "escalated"]:
-    """Run the contract's analysis in the sandbox and take its results into the ledger."""
-    from sage.wiring import make_sandbox
-    from sandbox.types import Job, Limits
-    from validation.compile import code, prepare
+class Recording:
+    """The run's reasoner as the coding agent meets it: each answer is kept as an agent output."""
+
+    def __init__(self, services: Services, hypothesis: str) -> None:
+        self.services = services
+        self.hypothesis = hypothesis
+        self.name = services.reasoner.name
+        self._asked: dict[str, int] = {}
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Ask the run's reasoner and keep the answer."""
+        count = self._asked[agent.name] = self._asked.get(agent.name, 0) + 1
+        again = f"-r{count - 1}" if count > 1 else ""
+        return self.services.ask(agent, given, f"{agent.name}-{self.hypothesis}{again}")
+
+
+def carry_out(
+    services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
+) -> Literal["done", "escalated"]:
+    """Carry the contract out in the sandbox, in at most the configured number of rounds.
+
+    `mended` goes on after an escalation, with the last program as a person left it.
+    """
+    from agents.coding import loop
+    from sage.wiring import load_cohort, make_sandbox
     from validation.ledger import Ledger
-    from validation.runner import collect, record_crash
 
     frozen = load_frozen(services, name, sha256)
     home = services.folder.hypothesis(name)
-    ledger = Ledger(services.folder.root / "ledger.jsonl")
-    inputs = home / "results" / "inputs" / "all"
-    prepare(frozen, services.cohort, inputs, part="all", ledger=ledger)
-    program = code(frozen)
-    out = home / "results" / "analysis" / "all"
-    out.mkdir(parents=True, exist_ok=True)
-    sandbox = make_sandbox(services.settings, compiled_by_sage=True)
-    result = sandbox.run(
-        Job(
-            files={"analysis.py": program},
-            command=("python", "-I", "analysis.py", "/inputs/data", "/output"),
-            inputs={"data": inputs},
-            output=out,
-            limits=Limits(),
-            compiled_by_sage=True,
-            label=f"{services.folder.id}-{name}",
-        )
-    )
+    reasoner = Recording(services, name)
+    second = services.manifest.replicate
+    given: dict[str, Any] = {
+        "reasoner": reasoner,
+        "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
+        "workdir": home / "results",
+        "ledger": Ledger(services.folder.root / "ledger.jsonl"),
+        "replicate": load_cohort(second, services.settings) if second else None,
+        "rounds": services.settings.coding_rounds,
+        "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
+    }
+    if mended:
+        outcome = loop.resume(frozen, services.cohort, **given)
+    else:
+        outcome = loop.carry_out(frozen, services.cohort, tasks=tasks, **given)
     write_json(
         services.folder.output(f"coding-{name}"),
         {
             "agent": "coding",
             "output": {
-                "sandbox": result.sandbox,
-                "attempts": 1,
-                "compiled": True,
-                "result": result.model_dump(mode="json"),
+                "sandbox": outcome.sandbox,
+                "attempts": outcome.rounds,
+                "compiled": all(one.compiled_by_sage for one in outcome.attempts),
+                "message": outcome.message,
+                "results": [one.model_dump(mode="json") for one in outcome.attempts],
             },
         },
     )
-    if not result.ok:
-        record_crash(frozen, ledger, result.message or result.reason.value)
-        return "escalated"
-    collect(frozen, out, home / "results", ledger=ledger)
-    return "done"
+    return outcome.status
 
 
 def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:

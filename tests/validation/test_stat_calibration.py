@@ -1,4 +1,4 @@
-"""Honesty at small scale: false claims, power and coverage (the benchmark does it at large scale)."""
+"""Honesty at small scale: false claims, power and coverage (the benchmark runs many more)."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_firth_profile_limits_lie_where_the_brute_force_profile_drops_by_the_chi
 
 def test_separation_is_refused_by_name_and_firth_is_the_remedy():
     time, event, X = small_separated()
-    with pytest.raises(SeparationError, match='"group".*firth'):
+    with pytest.raises(SeparationError, match=r'"group".*firth'):
         cox(time, event, X, ["x", "group"])
     fit = cox(time, event, X, ["x", "group"], penalty="firth")
     assert np.isfinite(fit.hr).all() and fit.hr[1] < 1
