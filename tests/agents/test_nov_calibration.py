@@ -101,9 +101,8 @@ def test_accuracy_counts_scores_inside_their_tiers_range() -> None:
 
 
 def test_tier_correlation_and_separation_are_those_of_the_textbook() -> None:
-    rows = [
-        row(str(n), tier, score) for n, (tier, score) in enumerate(zip("ABCDE", (9, 7, 6, 4, 2)))
-    ]
+    means = {"A": 9, "B": 7, "C": 6, "D": 4, "E": 2}
+    rows = [row(tier, tier, score) for tier, score in means.items()]
     assert c.tier_correlation(rows, "full") == pytest.approx(1.0)
     assert c.separation([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == pytest.approx(3.5 / 4)
 
