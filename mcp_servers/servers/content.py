@@ -11,6 +11,7 @@ from urllib.parse import quote
 import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
+from mcp_servers.orchestrator_hosts import relocate
 from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.servers.options import Limits
 
@@ -81,17 +82,6 @@ def describe(spec: ToolSpec) -> types.Tool:
             "sage/validity": card,
         },
     )
-
-
-def relocate(value: Any, names: dict[str, str]) -> Any:
-    """A result with each output name replaced by its path below the server's output folder."""
-    if isinstance(value, str):
-        return names.get(value, value)
-    if isinstance(value, list):
-        return [relocate(one, names) for one in value]
-    if isinstance(value, dict):
-        return {key: relocate(one, names) for key, one in value.items()}
-    return value
 
 
 def uri_of(path: str) -> str:

@@ -235,6 +235,8 @@ class ToolServer:
         if not uri.startswith(content.SCHEME):
             raise MCPError(types.INVALID_PARAMS, f"addresses start with {content.SCHEME}")
         name = unquote(uri.removeprefix(content.SCHEME))
+        if any(part.startswith(".") for part in name.split("/")):
+            raise MCPError(types.INVALID_PARAMS, f'"{name[:100]}" is not an output')
         try:
             path = Roots((), self.roots.output).input(name, "file")
         except InputError as error:
