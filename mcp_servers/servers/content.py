@@ -61,7 +61,7 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def describe(spec: ToolSpec) -> types.Tool:
     """A tool as MCP clients see it."""
-    lines = [spec.summary, limits(spec).capitalize() + ".", *validity_lines(spec)]
+    lines = [spec.summary, _sentence(limits(spec)), *validity_lines(spec)]
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
@@ -167,3 +167,7 @@ def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -
         "files": [link, *structured["files"][:100]],
         "provenance": None,
     }
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
