@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kg import corpus
 from kg.build_report import BuildOptions, BuildReport, Excluded
@@ -29,7 +29,7 @@ from kg.types import Document
 
 if TYPE_CHECKING:
     from kg.embed import Embedder
-    from kg.extract.chat import Completion
+    from kg.extract.chat import Completion, Estimate, Ledger
 
 __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 
@@ -38,6 +38,16 @@ GRAPHML = "graph.graphml"
 REPORT = "report.json"
 
 Progress = Callable[[str, int, int], None]
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """An extractor that costs money: it can say how much before and after."""
+
+    ledger: Ledger
+
+    def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
+        """What reading these chunks will take."""
 
 
 def graph_folder(out: Path) -> Path:
@@ -55,6 +65,7 @@ def build(
     completion: Completion | None = None,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
+    on_estimate: Callable[[Estimate], None] | None = None,
 ) -> BuildReport:
     """Read `sources`, extract triples, fuse them, and write the graph to `out`.
 
@@ -68,6 +79,7 @@ def build(
     completion : needed by the `chat` extractor
     embedder : for fusion; default `options.embedder`
     progress : called with stage, done, total
+    on_estimate : called with the estimated cost before the first paid call; raise to stop
 
     Raises
     ------
@@ -97,6 +109,8 @@ def build(
             documents = _select(store, order, reading, options, report, embedder)
         with _timed(report, "chunk"):
             chunks, hashes = _chunk(store, documents, reading, options, extractor, report, tell)
+        if chunks and on_estimate is not None and isinstance(extractor, Estimating):
+            on_estimate(extractor.estimate(chunks))
         with _timed(report, "extract"):
             _extract(store, chunks, hashes, extractor, report, tell)
         _derive(store, folder, options, ontology, embedder, report, tell)
@@ -250,6 +264,8 @@ def _extract(
 
     with store.batch():
         extractor.extract(chunks, emit)
+    if isinstance(extractor, Estimating):
+        report.cost = round(extractor.ledger.cost, 6)
     store.set_meta("extractor", extractor.key)
     failures = store.failures(extractor.key, hashes)
     report.chunks_failed = len(failures)

@@ -16,6 +16,7 @@ class BuildOptions(BaseModel):
     `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
     guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
     `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
+    Prices are per million tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +37,9 @@ class BuildOptions(BaseModel):
     workers: int = Field(default=2, ge=1)
     model: str = ""
     concurrency: int = Field(default=8, ge=1)
+    price_prompt: float = Field(default=0.0, ge=0.0)
+    price_completion: float = Field(default=0.0, ge=0.0)
+    max_cost: float | None = Field(default=None, gt=0.0)
 
 
 class Excluded(BaseModel):

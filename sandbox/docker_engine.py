@@ -164,14 +164,12 @@ class DockerSandbox:
             if os.getuid() == 0:
                 source = readable_copy(source, stage.folder / "inputs" / name)
             found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
-        folders = runtime.package_folders(self.packages)
-        built = client.images.get(self.image).labels.get(PACKAGES_LABEL, "")
-        if built != runtime.fingerprint(folders):
-            # The image holds another version of our packages: the code here is the one that counts.
-            found += [
-                Mount(f"/opt/sage/lib/{name}", str(folder), type="bind", read_only=True)
-                for name, folder in folders.items()
-            ]
+        built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
+        for name, folder in runtime.package_folders(self.packages).items():
+            if built.get(name) != runtime.fingerprint(folder):
+                # The image holds another version of this package: the one here is what counts.
+                target = f"/opt/sage/lib/{name}"
+                found.append(Mount(target, str(folder), type="bind", read_only=True))
         return found
 
 

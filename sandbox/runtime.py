@@ -57,15 +57,13 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-def fingerprint(folders: dict[str, Path]) -> str:
-    """SHA-256 over the packages' Python files and prompts, by relative name and content."""
+def fingerprint(folder: Path) -> str:
+    """SHA-256 over a package's files, by relative name and content; compiled files left out."""
     digest = hashlib.sha256()
-    for name, folder in sorted(folders.items()):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                relative = path.relative_to(folder)
-                digest.update(f"{name}/{relative}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,10 @@ BASE_IMAGE = "python:3.11-slim"
 HERE = Path(__file__).parent
 
 
-def prepare_wheelhouse(
-    folder: Path, *, constraints: Path | None = None, say: Callable[[str], None] = lambda _: None
-) -> int:
+def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: None) -> int:
     """Download the wheels of `requirements.txt` into `folder`; returns how many there are.
+
+    The versions are those installed here, so that the image computes what the host computes.
 
     Raises
     ------
@@ -34,14 +35,24 @@ def prepare_wheelhouse(
         "--disable-pip-version-check", "--dest", str(folder),
         "--requirement", str(HERE / "requirements.txt"),
     ]  # fmt: skip
-    if constraints:
-        command += ["--constraint", str(constraints)]
     if sys.version_info[:2] != (3, 11):
         command += ["--python-version", "3.11", "--implementation", "cp"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
+        pins.writelines(f"{one}\n" for one in installed())
+        pins.flush()
+        command += ["--constraint", pins.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FaultError(f"pip could not prepare the wheelhouse: {done.stderr.strip()[-600:]}")
     return len(list(folder.glob("*.whl")))
+
+
+def installed() -> list[str]:
+    """What is installed here, as pins; local versions ("+cpu") are left out."""
+    from importlib.metadata import distributions
+
+    found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
+    return sorted(f"{name}=={version}" for name, version in found.items() if "+" not in version)
 
 
 def build(
@@ -74,7 +85,8 @@ def build(
         for name, folder in folders.items():
             ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
             shutil.copytree(folder, context / "lib" / name, ignore=ignore)
-        labels = {LABEL: "image", PACKAGES_LABEL: runtime.fingerprint(folders)}
+        prints = {name: runtime.fingerprint(folder) for name, folder in folders.items()}
+        labels = {LABEL: "image", PACKAGES_LABEL: json.dumps(prints)}
         try:
             with engine(timeout=1800) as client:
                 stream = client.api.build(
