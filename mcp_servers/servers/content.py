@@ -18,6 +18,8 @@ from mcp_servers.servers.options import Limits
 SCHEME = "sage://output/"
 """Resource addresses: a file below the server's output folder."""
 
+PREVIEW = 1024
+"""Longest side of an image that is made smaller to be shown, in pixels."""
 STATES = ["queued", "running", "done", "failed", "cancelled"]
 
 
@@ -132,10 +134,9 @@ def content_of(
     shown = 0
     for one in structured["files"]:
         if one["mime"].startswith("image/") and shown < bounds.images:
-            path = output / one["path"]
-            if one["bytes"] <= bounds.image and path.is_file():
-                data = base64.b64encode(path.read_bytes()).decode()
-                blocks.append(types.ImageContent(data=data, mime_type=one["mime"]))
+            picture = image_of(output / one["path"], one["mime"], bounds.image)
+            if picture is not None:
+                blocks.append(picture)
                 shown += 1
     blocks.extend(
         types.ResourceLink(
@@ -145,6 +146,31 @@ def content_of(
         if one["mime"] != "inode/directory"
     )
     return blocks, structured
+
+
+def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
+    """An image as content, made smaller (JPEG, 1024 px) when the file has more than `most` bytes.
+
+    None when the file is gone, or is no image after all; the link to it remains.
+    """
+    if not path.is_file():
+        return None
+    if path.stat().st_size <= most:
+        return types.ImageContent(data=base64.b64encode(path.read_bytes()).decode(), mime_type=mime)
+    import io
+
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            small = opened.convert("RGB")
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        return None
+    small.thumbnail((PREVIEW, PREVIEW))
+    held = io.BytesIO()
+    small.save(held, "JPEG", quality=85)
+    data = base64.b64encode(held.getvalue()).decode()
+    return types.ImageContent(data=data, mime_type="image/jpeg")
 
 
 def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -> dict[str, Any]:
