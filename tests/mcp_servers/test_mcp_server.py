@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -331,3 +332,33 @@ def test_a_large_result_goes_to_a_file(folder: Path) -> None:
             assert json.loads(text)["result"]["n_patients"] == 686
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(shutil.which("mcp-inspector") is None, reason="the MCP Inspector is missing")
+def test_the_inspector_lists_and_calls_tools(folder: Path) -> None:
+    config = {
+        "mcpServers": {
+            "sage": {
+                "type": "stdio",
+                "command": sys.executable,
+                "args": words(folder),
+                "env": {"PYTHONPATH": str(ROOT)},
+            }
+        }
+    }
+    (folder / "mcp.json").write_text(json.dumps(config))
+    inspector = ["mcp-inspector", "--cli", "--config", "mcp.json", "--server", "sage"]
+
+    def ask(*more: str) -> Any:
+        done = subprocess.run(
+            [*inspector, "--method", *more],
+            capture_output=True, text=True, cwd=folder, timeout=120,
+            env={**os.environ, "MCP_INSPECTOR_SECRET_STORE": "memory"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert "logrank" in {one["name"] for one in ask("tools/list")["tools"]}
+    given = ["cohort=gbsg2", "endpoint=RFS", "group=clinical:hormonal_therapy"]
+    answer = ask("tools/call", "--tool-name", "logrank", "--tool-arg", *given)
+    assert answer["structuredContent"]["result"]["df"] == 1
