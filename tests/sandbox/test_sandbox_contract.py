@@ -66,6 +66,45 @@ def test_inputs_closed_to_other_users_are_still_readable(box: Sandbox, tmp_path:
     assert result.stdout_tail.split() == ["x", "single"]
 
 
+@pytest.mark.bubblewrap
+@pytest.mark.skipif(os.getuid() != 0, reason="only root copies inputs")
+def test_a_copied_input_is_open_to_nobody_else(tmp_path: Path) -> None:
+    from sandbox.mounts import readable_copy
+
+    (tmp_path / "rows").mkdir(mode=0o700)
+    (tmp_path / "rows" / "a.csv").write_text("x")
+    copy = readable_copy(tmp_path / "rows", tmp_path / "copy", 54321)
+    for path in (copy, copy / "a.csv"):
+        assert path.stat().st_uid == 54321 and path.stat().st_mode & 0o277 == 0
+
+
+BOMBS = {
+    "processes": ("import os\nwhile True: os.fork()", Reason.PROCESSES),
+    "memory": ("h = []\nwhile True: h.append(bytearray(b'x' * (8 << 20)))", Reason.MEMORY),
+    "memory_in_children": (
+        "import os, sys, time\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0:\n"
+        "        h = bytearray(b'x' * (90 << 20)); time.sleep(5); os._exit(0)\n"
+        "sys.exit(any([os.wait()[1] for _ in range(8)]))",
+        Reason.MEMORY,
+    ),
+}
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_the_bounds_hold_without_control_groups(
+    bomb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sandbox import cgroup
+
+    monkeypatch.setattr(cgroup, "make", lambda *_: None)
+    code, reason = BOMBS[bomb]
+    result = working("bubblewrap").run(job(tmp_path, code, memory_mb=256, pids=32))
+    assert result.reason is reason, result.message
+
+
 def test_the_command_may_be_a_module_of_ours(box: Sandbox, tmp_path: Path) -> None:
     given = job(tmp_path, "").model_copy(
         update={"command": ("python", "-I", "-m", "validation.analysis", "/inputs", "/output")}
