@@ -33,8 +33,17 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
     if reviewed.contradicting:
         against = reviewed.contradicting[0]
         background += f" Against it: “{against.quote.strip()}”"
-    names = [_concept(resources, one.label) for one in hypothesis.exposures]
-    parts = tuple(dict.fromkeys([*names, hypothesis.endpoint]))
+    added_names = [
+        _concept(resources, one.label)
+        for one in hypothesis.exposures
+        if one not in reviewed.hypothesis.exposures
+    ]
+    names = reviewed.concepts or tuple(
+        _concept(resources, one.label) for one in reviewed.hypothesis.exposures
+    )
+    parts = tuple(dict.fromkeys([*names, *added_names, hypothesis.endpoint]))[:8]
+    if reviewed.concepts:
+        parts = tuple(one for one in parts if one != hypothesis.endpoint)
     return Expansion(
         hypothesis=hypothesis,
         background=background or "No supporting passage in the graph.",

@@ -53,7 +53,7 @@ class Interpretation(View):
     """Significance, size, assumptions and limits in words, with a feasibility score of 1 to 10."""
 
     headline: str
-    findings: tuple[str, ...] = Field(min_length=1, max_length=8)
+    findings: tuple[str, ...] = Field(min_length=1, max_length=10)
     assumptions: tuple[str, ...] = Field(default=(), max_length=6)
     limits: tuple[str, ...] = Field(min_length=1, max_length=8)
     feasibility_score: int = Field(ge=1, le=10)
@@ -69,22 +69,38 @@ SCORE = {"supported": 8, "inconclusive": 5, "not_supported": 3}
 
 
 def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
-    """State the verdict, then each registered result with its number by key."""
+    """State the verdict, then each registered result with its numbers by key."""
     results = given.results
     subject = "simulated data" if results.simulated else "this cohort"
     headline = f"The hypothesis {VERDICT_WORDS[results.verdict]} {subject}."
+    keys = {one.key for one in results.numbers}
+    secondary = [
+        (f"{key} (secondary): ", f"{key}.secondary")
+        for key in given.expanded.hypothesis.secondary_endpoints
+    ]
     findings = [
-        f"{one.label}: [[{one.key}]]."
-        for one in results.numbers
-        if one.label and _quotable(one.key)
-    ][:6]
+        _effect("Primary comparison: ", "primary", keys),
+        _line("Median time to event: exposed {} months, reference {} months.", keys,
+              "kaplan_meier.exposed.median", "kaplan_meier.reference.median"),
+        _effect("Adjusted for the registered covariates: ", "adjusted", keys),
+        *(_effect(words, prefix, keys) for words, prefix in secondary),
+        _effect("In the second cohort: ", "replicate.primary", keys),
+        _line("Controls: with the outcome permuted {} times the result had p {}; the known"
+              " positive gave a hazard ratio of {} (p {}).", keys, "control.permuted.draws",
+              "control.permuted.p", "control.known_positive.hr", "control.known_positive.p"),
+        _line("Over {} defensible specifications the sign was as expected in {}.", keys,
+              "specification.n", "specification.expected_sign"),
+    ]  # fmt: skip
+    assumptions = [
+        _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
+        "Censoring is independent of the exposure; the data cannot show it.",
+    ]
     limits = list(results.limits) or ["One cohort; no external validation was run."]
-    if results.simulated:
-        limits.insert(0, "The cohort is simulated: nothing here is evidence about patients.")
+    said = tuple(one for one in findings if one)
     return Interpretation(
         headline=headline,
-        findings=tuple(findings) or ("No number was computed; see the reasons of the verdict.",),
-        assumptions=(),
+        findings=said[:10] or ("No number was computed; see the reasons of the verdict.",),
+        assumptions=tuple(one for one in assumptions if one),
         limits=tuple(limits[:8]),
         feasibility_score=SCORE[results.verdict],
         feasibility_reason=(
@@ -94,8 +110,20 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
     )
 
 
-def _quotable(key: str) -> bool:
-    return key.startswith(("primary.", "adjusted."))
+def _line(template: str, known: set[str], *keys: str) -> str:
+    """The sentence with its keys in place, or nothing when a number does not exist."""
+    if not set(keys) <= known:
+        return ""
+    return template.format(*(f"[[{key}]]" for key in keys))
+
+
+def _effect(words: str, prefix: str, known: set[str]) -> str:
+    sentence = _line(words + "{} (p {})", known, f"{prefix}.summary", f"{prefix}.p")
+    if not sentence:
+        return ""
+    sentence += _line("; q {} after error control over the ledger", known, f"{prefix}.q")
+    sentence += _line("; {} patients, {} events", known, f"{prefix}.n", f"{prefix}.events")
+    return sentence + "."
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:

@@ -98,7 +98,7 @@ def cite(evidence: Evidence) -> Citation:
         year=evidence.year,
         doi=evidence.doi,
         pmid=evidence.pmid,
-        quote=evidence.text,
+        quote=evidence.text.strip().lstrip("-•* "),
         retracted=evidence.retracted,
     )
 

@@ -49,8 +49,9 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
     strange = sorted(set(proposal.chains) - chains)
     if strange:
         problems.append(f"there is no chain {strange[0]} in the brief")
-    problems += unsupported_numbers("statement", proposal.hypothesis.statement)
-    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale)
+    names = (given.dictionary.title, given.dictionary.cohort)
+    problems += unsupported_numbers("statement", proposal.hypothesis.statement, *names)
+    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if proposal.hypothesis.statement in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")
     return problems
@@ -66,6 +67,7 @@ def compose_draft(brief: OntologyBrief, proposal: Proposal, hypothesis_id: str) 
         citations=_unique([c for one in used for c in one.evidence]),
         contradicting=_unique([c for one in used for c in one.contradicting]),
         refinements=proposal.refinements,
+        concepts=proposal.concepts,
     )
 
 

@@ -68,10 +68,30 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                     if one.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
-                return Proposal(hypothesis=hypothesis, chains=(chain,), refinements=unique)
+                return Proposal(
+                    hypothesis=hypothesis,
+                    chains=(chain,),
+                    refinements=unique,
+                    concepts=_concepts(chosen, endpoint, given.brief.relationships),
+                )
     raise ValueError(
         "no further hypothesis: the cohort measures none of the remaining entities of the paths"
     )
+
+
+def _concepts(
+    chosen: tuple[Measured, ...], endpoint: Endpoint, edges: tuple[Relationship, ...]
+) -> tuple[str, ...]:
+    """The graph's names of the exposures, the endpoint, and the disease most often on the paths."""
+    diseases = [
+        name
+        for one in edges
+        for name, kind in ((one.head, one.head_type), (one.tail, one.tail_type))
+        if kind is EntityType.DISEASE
+    ]
+    most = max(sorted(set(diseases)), key=diseases.count) if diseases else ""
+    names = [*(one.name for one in chosen), endpoint.label.lower(), most]
+    return tuple(dict.fromkeys(one for one in names if one))
 
 
 def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
@@ -98,6 +118,7 @@ def _measured(
         if match is None or match[0] in found:
             continue
         key, label, modality = match
+        label = _within_sentence(label)
         risk = _risk(name, steps)
         found[key] = Measured(
             name=name,
@@ -141,6 +162,12 @@ def _variable(
     return None
 
 
+def _within_sentence(label: str) -> str:
+    """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
+    first = label.split(" ", 1)[0]
+    return label[0].lower() + label[1:] if first[1:].islower() else label
+
+
 def _names(variable: Variable) -> set[str]:
     return {
         _plain(one) for one in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
@@ -154,22 +181,25 @@ def _plain(text: str) -> str:
 def _risk(name: str, steps: list[Relationship]) -> int:
     """+1 when the chain says that more of `name` means a worse outcome, -1 better, 0 unsaid.
 
-    An edge that goes straight from the entity to an outcome counts before the product of signs
-    along the walk.
+    The sign is the product of polarities between the entity and the nearest outcome on the chain,
+    whichever way it lies. A neutral edge on the way leaves the sign unsaid.
     """
-    for one in steps:
-        if one.head == name and one.tail_type in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE):
-            return SIGN[one.polarity] * _harm(one.tail, one.tail_type)
-    sign, started = 1, False
-    for one in steps:
-        start = one.head if one.forward else one.tail
-        end, end_type = (one.tail, one.tail_type) if one.forward else (one.head, one.head_type)
-        started = started or start == name
-        if not started:
-            continue
-        sign *= SIGN[one.polarity]
-        if end_type in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE):
-            return sign * _harm(end, end_type)
+    entities = _entities(steps)
+    kinds = dict(entities)
+    place = [one for one, _ in entities].index(name)
+    outcomes = [
+        index
+        for index, (_, kind) in enumerate(entities)
+        if kind in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE) and index != place
+    ]
+    for target in sorted(outcomes, key=lambda index: (abs(index - place), index)):
+        low, high = min(place, target), max(place, target)
+        sign = 1
+        for one in steps[low:high]:
+            sign *= SIGN[one.polarity]
+        outcome = entities[target][0]
+        if sign:
+            return sign * _harm(outcome, kinds[outcome])
     return 0
 
 
@@ -242,10 +272,10 @@ def _claim(
     hypothesis = Hypothesis(
         id="draft",
         statement=(
-            f"In {dictionary.title}, {words} identifies patients with {outcome},"
+            f"In {dictionary.cohort}, {words} identifies patients with {outcome},"
             f" compared with {opposite}."
         ),
-        population=Population(description=f"all patients of {dictionary.title}"),
+        population=Population(description=f"all patients of {dictionary.cohort}"),
         exposures=exposures,
         comparison=comparison,
         endpoint=endpoint.key,

@@ -128,7 +128,8 @@ class Draft(View):
     """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
 
     `refinements` are further exposures that belong to the mechanism; expansion may bring them in
-    when the critics ask for a sharper claim.
+    when the critics ask for a sharper claim. `concepts` are the literature's names for what the
+    hypothesis combines.
     """
 
     hypothesis: Hypothesis
@@ -136,6 +137,7 @@ class Draft(View):
     citations: tuple[Citation, ...] = ()
     contradicting: tuple[Citation, ...] = ()
     refinements: tuple[Exposure, ...] = ()
+    concepts: tuple[str, ...] = ()
 
 
 class ReviewedHypothesis(View):
@@ -146,6 +148,7 @@ class ReviewedHypothesis(View):
     citations: tuple[Citation, ...] = ()
     contradicting: tuple[Citation, ...] = ()
     refinements: tuple[Exposure, ...] = ()
+    concepts: tuple[str, ...] = ()
     review: Literal["approved", "edited", "auto-approved"]
     comment: str = ""
 

@@ -27,6 +27,11 @@ class Proposal(View):
     hypothesis: Hypothesis
     chains: tuple[int, ...] = Field(min_length=1)
     refinements: tuple[Exposure, ...] = Field(default=(), max_length=4)
+    concepts: tuple[str, ...] = Field(
+        default=(),
+        max_length=8,
+        description="names that papers use for what the hypothesis combines, the disease included",
+    )
 
 
 class ExpansionInput(View):

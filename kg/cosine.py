@@ -21,7 +21,7 @@ from kg.errors import InputError
 #: Above float32 rounding of the rotation and of a dot product of 384 terms.
 _MARGIN = 2e-5
 _CLOSE = 1e-5
-_LEAD = 96
+_LEAD = 48
 _ROWS = 1024
 _COLUMNS = 2048
 

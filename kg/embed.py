@@ -175,7 +175,6 @@ def minilm_folder() -> Path:
 
 
 def _load_minilm(precision: str) -> tuple[object, object]:
-    import torch
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
@@ -190,7 +189,7 @@ def _load_minilm(precision: str) -> tuple[object, object]:
     model.load_state_dict(weights, strict=True)
     if precision == "bf16":
         model.bfloat16()
-    model.eval()
+    model.train(False)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kg.fusion_names import clean_name, lexical_key
 from kg.types import EntityType, Triple
@@ -15,7 +14,6 @@ Mention = tuple[str, EntityType]
 _ORDER = {type_: n for n, type_ in enumerate(EntityType)}
 
 
-@dataclass
 class Mentions:
     """Counts per (name, type), in how many documents, from the triples' heads and tails."""
 
@@ -34,6 +32,14 @@ class Mentions:
         for end in ends:
             self.count[end] += 1
             self.documents[end].add(triple.evidence.doc_id)
+        return True
+
+    def add_name(self, name: str, type_: EntityType) -> bool:
+        """Count a bare name once; False if it is empty once cleaned."""
+        mention = clean_name(name), type_
+        if not lexical_key(*mention):
+            return False
+        self.count[mention] += 1
         return True
 
     def ordered(self) -> list[Mention]:

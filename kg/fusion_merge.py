@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from kg.embed import Embedder
 from kg.fusion_mentions import Mention, Mentions
 from kg.fusion_model import Entry, FusionOptions, Merge, MergeTier, OntologyLike
-from kg.fusion_names import compatible, guard_allows, lexical_key
+from kg.fusion_names import (
+    Signature,
+    clean_name,
+    compatible,
+    guard_allows,
+    guard_signature,
+    lexical_key,
+)
 from kg.fusion_pairs import similar_pairs
 from kg.types import EntityType
 
@@ -63,8 +72,14 @@ class Clusters:
         for cluster in sorted(self.clusters, key=lambda c: c.id):
             if cluster.id not in ids:
                 continue
-            for mention in sorted(cluster.why):
-                tier, reason, score = cluster.why[mention]
+            why = dict(cluster.why)
+            if cluster.entry is not None and cluster.leader[0] != cluster.name:
+                reason = f"names {cluster.entry.id} ({cluster.entry.name})"
+                why[cluster.leader] = (MergeTier.DICTIONARY, reason, None)
+            for mention in sorted(why):
+                if mention == (cluster.name, cluster.type):
+                    continue
+                tier, reason, score = why[mention]
                 yield Merge(
                     node=cluster.id,
                     kept=cluster.name,
@@ -77,6 +92,23 @@ class Clusters:
                 )
 
 
+class Apart:
+    """Pairs of names that were declared different."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._of: defaultdict[str, set[str]] = defaultdict(set)
+        for one, other in pairs:
+            self._of[clean_name(one)].add(clean_name(other))
+            self._of[clean_name(other)].add(clean_name(one))
+
+    def forbids(self, one: Cluster, members: Iterable[Mention]) -> bool:
+        """Whether a name of the cluster is declared different from one of the members."""
+        if not self._of:
+            return False
+        names = {m[0] for m in one.members}
+        return any(self._of.get(m[0], set()) & names for m in members)
+
+
 def merge_guarded(
     mentions: Mentions,
     options: FusionOptions,
@@ -86,21 +118,22 @@ def merge_guarded(
     pair_cache: Path | None,
 ) -> Clusters:
     """Lexical key, then dictionary and abbreviations, then guarded similarity to a leader."""
-    clusters = _lexical(mentions, options)
+    apart = Apart(options.apart)
+    clusters = _lexical(mentions, options, apart)
     if options.dictionary:
-        clusters = _dictionary(clusters, ontology, aliases, mentions)
+        clusters = _dictionary(clusters, ontology, aliases, apart)
     if options.similarity and embedder is not None:
-        clusters = _leaders(clusters, options, embedder, mentions, pair_cache)
+        clusters = _leaders(clusters, options, embedder, mentions, apart, pair_cache)
     return Clusters(clusters)
 
 
-def _lexical(mentions: Mentions, options: FusionOptions) -> list[Cluster]:
+def _lexical(mentions: Mentions, options: FusionOptions, apart: Apart) -> list[Cluster]:
     by_key: defaultdict[str, list[Cluster]] = defaultdict(list)
     out: list[Cluster] = []
     for mention in mentions.ordered():
         key = lexical_key(*mention) if options.lexical else mention[0]
         for cluster in by_key[key]:
-            if compatible(cluster.leader[1], mention[1]):
+            if compatible(cluster.leader[1], mention[1]) and not apart.forbids(cluster, [mention]):
                 cluster.members.append(mention)
                 if mention[0] != cluster.leader[0] or mention[1] != cluster.leader[1]:
                     cluster.why[mention] = (MergeTier.LEXICAL, f'same key "{key}"', None)
@@ -116,17 +149,17 @@ def _dictionary(
     clusters: list[Cluster],
     ontology: OntologyLike | None,
     aliases: Mapping[str, str],
-    mentions: Mentions,
+    apart: Apart,
 ) -> list[Cluster]:
     if ontology is not None:
         by_entry: dict[str, Cluster] = {}
         kept: list[Cluster] = []
         for cluster in clusters:
             entry = _entry(cluster, ontology)
-            if entry is None:
+            first = by_entry.get(entry.id) if entry else None
+            if entry is None or (first and apart.forbids(first, cluster.members)):
                 kept.append(cluster)
-            elif entry.id in by_entry:
-                first = by_entry[entry.id]
+            elif first is not None:
                 first.absorb(cluster, MergeTier.DICTIONARY, f"both name {entry.id} ({entry.name})")
             else:
                 cluster.entry = entry
@@ -147,6 +180,8 @@ def _dictionary(
             for large in at.get(lexical_key(long), []):
                 if large is small or id(large) in gone or not compatible(large.type, small.type):
                     continue
+                if apart.forbids(large, small.members):
+                    continue
                 large.absorb(small, MergeTier.ABBREVIATION, f"{short} is defined as {long}")
                 gone.add(id(small))
                 break
@@ -166,23 +201,35 @@ def _leaders(
     options: FusionOptions,
     embedder: Embedder,
     mentions: Mentions,
+    apart: Apart,
     pair_cache: Path | None,
 ) -> list[Cluster]:
     ordered = sorted(clusters, key=lambda c: mentions.rank(c.leader))
     # Names are compared, not clusters' content: the pair cache then serves every later fusion.
     names = [c.leader[0] for c in ordered]
     pairs = similar_pairs(names, options.tau, embedder, pair_cache)
+    # Most pairs differ in their guard signature; sorting those out on arrays leaves few.
+    number: dict[Signature, int] = {}
+    signature = np.full(len(names), -1, dtype=np.int64)
+    for n in np.unique(np.concatenate([pairs.left, pairs.right])).tolist():
+        signature[n] = number.setdefault(guard_signature(names[n]), len(number))
+    keep = signature[pairs.left] == signature[pairs.right]
     similar: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for i, j, cosine in zip(
-        pairs.left.tolist(), pairs.right.tolist(), pairs.cosine.tolist(), strict=True
+        pairs.left[keep].tolist(),
+        pairs.right[keep].tolist(),
+        pairs.cosine[keep].tolist(),
+        strict=True,
     ):
-        similar[max(i, j)].append((-cosine, min(i, j)))
+        similar[j].append((-cosine, i))
     leads = [True] * len(ordered)
     for position, cluster in enumerate(ordered):
         for negative, other in sorted(similar.get(position, ())):
             leader = ordered[other]
             if not leads[other] or (leader.entry and cluster.entry):
                 continue  # two dictionary entries are two things, however alike
+            if apart.forbids(leader, cluster.members):
+                continue
             if guard_allows(leader.leader[0], cluster.leader[0], leader.type, cluster.type):
                 if cluster.entry is not None and leader.entry is None:
                     leader.entry = cluster.entry

@@ -18,6 +18,7 @@ class FusionOptions(BaseModel):
 
     `guarded` merges in tiers (lexical key, dictionary, guarded similarity to a leader); `paper` is
     the bare rule of SAGE, 3.1: whatever is above tau, chained, one edge per ordered pair.
+    `apart` undoes merges: pairs of names that guarded fusion keeps in different nodes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,6 +29,7 @@ class FusionOptions(BaseModel):
     dictionary: bool = True
     similarity: bool = True
     prune_below: int = Field(default=3, ge=1)
+    apart: tuple[tuple[str, str], ...] = ()
     min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from functools import lru_cache
 
 from kg.types import EntityType
@@ -47,8 +46,10 @@ fetal neonatal congenital acquired hereditary sporadic dominant recessive active
 closed invasive noninvasive responder nonresponder sensitive resistant sensitivity resistance
 short long large small major minor light heavy soluble insoluble type deficiency excess like
 therapy disease cancer carcinoma sarcoma adenoma lymphoma leukemia cell cells tissue gene
-protein kinase phosphatase synthase synthetase oxidase reductase hydrolase ligase transferase
-dehydrogenase
+protein kinase phosphatase synthase one two three four five single double triple dual multi plus
+minus anterograde retrograde biosynthetic catabolic metabolic binding activity complex
+regulation atrial ventricular typical atypical canonical noncanonical ferric ferrous synthetase
+oxidase reductase hydrolase ligase transferase dehydrogenase
 """
 _POLARITY = frozenset(_POLARITY_WORDS.split())
 _PREFIXES = (
@@ -56,7 +57,6 @@ _PREFIXES = (
     "supra", "infra", "pan", "poly", "mono", "di", "tri", "tetra", "penta", "hexa", "endo", "exo",
     "homo", "hetero", "neo", "de", "un", "in", "im", "dys", "iso", "nor", "pro", "sub", "super",
 )  # fmt: skip
-_SMALL = frozenset(["the", "a", "an", "of", "and", "in", "on", "for", "to", "by"])
 _TOKEN = re.compile(r"[a-z]+|\d+|[^\W\d_]+")
 
 
@@ -169,19 +169,41 @@ def guard_signature(name: str) -> Signature:
                 polarity.extend(
                     p for p in _PREFIXES if token.startswith(p) and len(token) > len(p) + 3
                 )
-    return tuple(
-        tuple(sorted(Counter(part).elements()))
-        for part in (digits, greek, singles, polarity, codes)
-    )
+    # Digits keep their order: keratin associated protein 1-3 is not 3-1.
+    return (tuple(digits), *(tuple(sorted(p)) for p in (greek, singles, polarity, codes)))
+
+
+_CHEMICAL = frozenset({EntityType.CHEMICAL, EntityType.TREATMENT})
+#: Words that may be in one name and not in the other without naming something narrower.
+_NEUTRAL_WORDS = """
+the a an of and in on for to by with syndrome disease disorder condition human process structure
+system level state pathway signaling signalling
+"""
+_NEUTRAL = frozenset(_NEUTRAL_WORDS.split())
+
+
+@lru_cache(maxsize=400_000)
+def _content_words(name: str) -> frozenset[str]:
+    text = unicodedata.normalize("NFKC", name).casefold().translate(_GREEK_TABLE)
+    return frozenset(_singular(w) for w in re.findall(r"[^\W\d_]+", text)) - _NEUTRAL
 
 
 def guard_allows(one: str, other: str, one_type: EntityType, other_type: EntityType) -> bool:
-    """Whether similarity alone may merge these names."""
+    """Whether similarity alone may merge these names.
+
+    They must be of compatible types, agree on their signature, and neither may be the other with a
+    further word: that is something narrower ("Castleman disease", "multicentric Castleman
+    disease"). Gene symbols are never merged by similarity, and chemicals and treatments only if
+    they have the same words: a letter makes another substance there, and vectors hardly see it.
+    """
     if not compatible(one_type, other_type):
         return False
     if guard_signature(one) != guard_signature(other):
         return False
-    if _SYMBOLIC & {one_type, other_type}:
-        # Gene symbols a letter apart embed close together and are different genes.
-        return len(one.split()) > 1 and len(other.split()) > 1
-    return True
+    types = {one_type, other_type}
+    if _SYMBOLIC & types and not (len(one.split()) > 1 and len(other.split()) > 1):
+        return False
+    words, others = _content_words(one), _content_words(other)
+    if _CHEMICAL & types:
+        return words == others and len(one.split()) > 1 and len(other.split()) > 1
+    return words == others or bool(words - others and others - words)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from kg.belief import POLARITIES
 from kg.errors import FaultError, InputError
@@ -34,6 +35,7 @@ _EDGE_KEYS = (
     ("negated", "boolean"), ("documents", "int"), ("first_year", "int"), ("last_year", "int"),
     ("evidence", "string"),
 )  # fmt: skip
+_SUPPORTS = TypeAdapter(tuple[Support, ...])
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 #: What other programs call the same things.
 _NAME_KEYS = ("name", "label", "title")
@@ -359,9 +361,8 @@ class _Reader:
     def _supports(self, text: str | None, where: str) -> tuple[Support, ...]:
         if not text or not text.strip().startswith("["):
             return ()
-        rows = self._json(text, list, f"evidence of {where}")
         try:
-            return tuple(Support.model_validate(row) for row in rows)
+            return _SUPPORTS.validate_json(text)
         except ValueError as error:
             raise InputError(f"{self.path}: evidence of {where} is damaged: {error}") from error
 

@@ -218,13 +218,14 @@ def _legs(
     if not begin and len(classes) >= 2:
         begin = _closest(graph, said, _members(graph, classes[0][1]), embedder)
         classes = classes[1:]
+    setting = [] if said.domain_node is None else [said.domain_node]
     for phrase, group in classes:
         members = _members(graph, group)
         added = False
-        for s in list(begin)[:4]:
-            others = members[~np.isin(members, [*begin, said.domain_node or -1])]
-            if len(others):
-                legs.append(_Leg(source=s, targets=others, through=True))
+        for s in begin[:4]:
+            ends = members[~np.isin(members, [*begin, *setting])]
+            if len(ends):
+                legs.append(_Leg(source=s, targets=ends, through=True))
                 added = True
         if added:
             names = " or ".join(t.value for t in group)

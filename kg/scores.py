@@ -35,7 +35,7 @@ def logic(query: NDArray[np.floating], paths: NDArray[np.floating]) -> Floats:
     product = np.einsum(
         "nd,d->n", np.asarray(paths, dtype=np.float64), np.asarray(query, dtype=np.float64)
     )
-    return np.clip(product, -1.0, 1.0)
+    return np.asarray(np.clip(product, -1.0, 1.0), dtype=np.float64)
 
 
 def relevance(paths: Ints, distances: NDArray[np.floating]) -> Floats:
@@ -58,8 +58,9 @@ def information_content(degrees: Ints, epsilon: float = EPSILON) -> Floats:
 
     An isolated node gets the largest, finite, value; a graph without edges gives all zeros.
     """
-    degrees = np.asarray(degrees, dtype=np.float64)
-    return -np.log((degrees + epsilon) / (degrees.sum() + epsilon))
+    degree: Floats = np.asarray(degrees, dtype=np.float64)
+    content: Floats = -np.log((degree + epsilon) / (degree.sum() + epsilon))
+    return content
 
 
 def novelty(paths: Ints, content: Floats) -> Floats:
@@ -121,7 +122,8 @@ def surprise(counts: Ints, background: Floats) -> Floats:
     expected = np.where(background > 0, background, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(actual > 0, actual * np.log(actual / expected), 0.0)
-    return np.maximum(terms.sum(axis=1), 0.0)
+    divergence: Floats = np.maximum(terms.sum(axis=1), 0.0)
+    return divergence
 
 
 def min_max(values: Floats) -> Floats:
@@ -133,7 +135,8 @@ def min_max(values: Floats) -> Floats:
     # Sums taken in another order differ in the last bits; that is no difference.
     if high - low <= 1e-12 * max(1.0, abs(low), abs(high)):
         return np.full(values.shape, UNDECIDED)
-    return (values - low) / (high - low)
+    scaled: Floats = (values - low) / (high - low)
+    return scaled
 
 
 def clamp_logic(raw: Floats) -> Floats:
@@ -186,4 +189,5 @@ def _mean_over(paths: Ints, values: Floats) -> Floats:
     sums = np.zeros(paths.shape[0])
     for column in range(paths.shape[1]):  # column by column: the order of summation is fixed
         sums += np.where(there[:, column], values[paths[:, column]], 0.0)
-    return sums / sizes
+    means: Floats = sums / sizes
+    return means

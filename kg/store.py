@@ -11,6 +11,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -62,8 +63,9 @@ CREATE TABLE IF NOT EXISTS mentions (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS corpus (
     doc_id TEXT PRIMARY KEY, path TEXT NOT NULL, included INTEGER NOT NULL, reason TEXT,
-    score REAL, parts TEXT
+    score REAL, parts TEXT, overrides TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS stamps (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, sha256 TEXT NOT NULL);
 """
 _APPEND_ONLY = ("documents", "extractions", "statements", "mentions", "failures")
 
@@ -83,6 +85,8 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+        self._batch = 0
+        self._pending = 0
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._db = sqlite3.connect(self.path)
@@ -137,6 +141,33 @@ class Store:
         """Leave a value for the next build."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
         self._db.commit()
+
+    @contextmanager
+    def batch(self, size: int = 200) -> Iterator[None]:
+        """Group appended extractions into transactions of `size`; what was appended survives."""
+        self._batch, self._pending = size, 0
+        try:
+            yield
+        finally:
+            self._batch = 0
+            self._db.commit()
+
+    def _settle(self) -> None:
+        self._pending += 1
+        if self._pending >= self._batch:
+            self._pending = 0
+            self._db.commit()
+
+    def stamp(self, path: str) -> tuple[str, str] | None:
+        """Size and time of a file when it was hashed, and its hash."""
+        row = self._db.execute(
+            "SELECT stamp, sha256 FROM stamps WHERE path = ?", (path,)
+        ).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def set_stamp(self, path: str, stamp: str, sha256: str) -> None:
+        """Remember a file's hash."""
+        self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (path, stamp, sha256))
 
     # -- files and documents -------------------------------------------------------------------
 
@@ -219,19 +250,20 @@ class Store:
         with self._db:
             self._db.execute("DELETE FROM corpus")
             self._db.executemany(
-                "INSERT INTO corpus VALUES (:doc_id, :path, :included, :reason, :score, :parts)",
+                "INSERT INTO corpus VALUES "
+                "(:doc_id, :path, :included, :reason, :score, :parts, :overrides)",
                 rows,
             )
 
     def documents(self, included_only: bool = True) -> Iterator[Document]:
         """Documents of the last build, ordered by id."""
         where = "WHERE included = 1 " if included_only else ""
-        for doc_id, path in self._db.execute(
-            f"SELECT doc_id, path FROM corpus {where}ORDER BY doc_id"  # noqa: S608 (constant)
+        for doc_id, path, overrides in self._db.execute(
+            f"SELECT doc_id, path, overrides FROM corpus {where}ORDER BY doc_id"  # noqa: S608
         ).fetchall():
             document = self.document(doc_id)
             if document is not None:
-                yield document.model_copy(update={"path": path})
+                yield document.model_copy(update={"path": path, **json.loads(overrides)})
 
     def excluded(self) -> list[tuple[str, str, str]]:
         """Documents left out by the last build: id, path, reason."""
@@ -267,24 +299,23 @@ class Store:
 
     def add_extraction(self, chunk_hash: str, extractor: str, result: Extraction) -> None:
         """Append what an extractor read in a chunk, or that it failed."""
-        with self._db:
-            if result.error is not None:
-                self._db.execute(
-                    "INSERT INTO failures VALUES (?, ?, ?)", (chunk_hash, extractor, result.error)
-                )
-                return
-            inserted = self._db.execute(
-                "INSERT OR IGNORE INTO extractions VALUES (?, ?, ?, ?, ?)",
-                (
-                    chunk_hash,
-                    extractor,
-                    json.dumps(result.dropped, sort_keys=True),
-                    result.prompt_tokens,
-                    result.completion_tokens,
-                ),
+        if result.error is not None:
+            self._db.execute(
+                "INSERT INTO failures VALUES (?, ?, ?)", (chunk_hash, extractor, result.error)
             )
-            if inserted.rowcount == 0:
-                return
+            self._settle()
+            return
+        inserted = self._db.execute(
+            "INSERT OR IGNORE INTO extractions VALUES (?, ?, ?, ?, ?)",
+            (
+                chunk_hash,
+                extractor,
+                json.dumps(result.dropped, sort_keys=True),
+                result.prompt_tokens,
+                result.completion_tokens,
+            ),
+        )
+        if inserted.rowcount:
             self._db.executemany(
                 "INSERT INTO statements VALUES (?, ?, ?, ?)",
                 [
@@ -299,6 +330,7 @@ class Store:
                     for m in result.mentions
                 ],
             )
+        self._settle()
 
     def failures(self, extractor: str, hashes: Iterable[str]) -> dict[str, str]:
         """The last error of each of these chunks that still has no result."""

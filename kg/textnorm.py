@@ -137,9 +137,13 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
     yield from _trimmed(text, start, len(text))
 
 
+_BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
+
+
 def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while start < end and text[start].isspace():
-        start += 1
+    bullet = _BULLET.match(text, start, end)
+    if bullet:
+        start = bullet.end()
     while end > start and text[end - 1].isspace():
         end -= 1
     if end > start:

@@ -72,7 +72,8 @@ class ToolContext:
     """What a tool may touch. One per call.
 
     `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
-    "cpu" or "cuda:N". `read` and `written` record the files that went through the context.
+    "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
+    found. `read` and `written` record the files that went through the context.
     """
 
     roots: Roots
@@ -81,6 +82,7 @@ class ToolContext:
     memory_mb: int = 1024
     threads: int = 1
     device: str = "cpu"
+    tag: str = field(default_factory=lambda: str(os.getpid()))
     handles: Handles = field(default_factory=Handles)
     read: list[Path] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -114,7 +116,7 @@ class ToolContext:
         of one name do not mix: the last to finish wins, whole.
         """
         target = self.roots.write_path(name)
-        unique = f".{os.getpid()}-{secrets.token_hex(4)}"
+        unique = f".{self.tag}-{secrets.token_hex(4)}"
         temporary = target.with_name(f".{target.stem[:80]}{unique}.part{target.suffix}")
         try:
             yield temporary

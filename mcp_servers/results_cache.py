@@ -48,14 +48,26 @@ def hash_file(path: Path) -> str:
 def hash_input(path: Path, index: HashIndex | None = None) -> str:
     """SHA-256 of a file, or of a folder: its files' names and contents, in order of name."""
     hashed = hash_file if index is None else index.hash
-    if path.is_file():
-        return hashed(path)
     digest = hashlib.sha256()
+    if path.is_file():
+        beside = companion(path)
+        if beside is None:
+            return hashed(path)
+        digest.update(hashed(path).encode())
+        path = beside
     for one in sorted(path.rglob("*")):
         if one.is_file() and not one.is_symlink():
             digest.update(one.relative_to(path).as_posix().encode() + b"\0")
             digest.update(hashed(one).encode())
     return digest.hexdigest()
+
+
+def companion(path: Path) -> Path | None:
+    """The folder that holds the rest of a slide whose file is only an index, or None."""
+    suffix = path.suffix.lower()
+    if suffix == ".mrxs" and path.with_suffix("").is_dir():
+        return path.with_suffix("")
+    return path.parent if suffix in (".vms", ".vmu") else None
 
 
 def describe_output(root: Path, name: str) -> Output:

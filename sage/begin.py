@@ -24,6 +24,7 @@ class Request:
     prompt: str
     kg: Path | None = None
     cohort: str = "demo"
+    cohort_root: Path | None = None
     replicate: str | None = None
     hypotheses: int = 1
     auto_approve: bool = False
@@ -60,7 +61,8 @@ def begin(
     """
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
-    cohort = load_cohort(request.cohort, settings)
+    root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
+    cohort = load_cohort(request.cohort, settings, root_of_files)
     dictionary = cohort.dictionary()
     if request.replicate:
         load_cohort(request.replicate, settings)
@@ -85,6 +87,7 @@ def begin(
         reasoner=reasoner,
         models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
         cohort=_stable_name(request.cohort),
+        cohort_root=root_of_files,
         cohort_title=dictionary.title,
         simulated=dictionary.simulated,
         replicate=_stable_name(request.replicate) if request.replicate else None,

@@ -30,6 +30,7 @@ class Manifest(BaseModel):
     reasoner: Literal["rules", "chat"]
     models: dict[str, str] = Field(default_factory=dict)
     cohort: str
+    cohort_root: str | None = None
     cohort_title: str = ""
     simulated: bool = False
     replicate: str | None = None

@@ -14,8 +14,10 @@ from sage.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agents.feasibility import EvidenceClients
     from kg.embed import Embedder
     from kg.literature.search import Literature
+    from mcp_servers.registry import ToolSpec
     from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort import Cohort
@@ -53,18 +55,24 @@ def make_embedder(settings: Settings) -> Embedder:
     """The embedding model that settings name."""
     from kg import embed
 
+    settings.cache_dir.mkdir(parents=True, exist_ok=True)
+    cache = settings.cache_dir / "embeddings.sqlite"
     if settings.embedding_model == "default":
-        return embed.default()
-    return embed.by_name(settings.embedding_model)
+        return embed.default(cache)
+    return embed.by_name(settings.embedding_model, cache)
 
 
-def load_cohort(name: str, settings: Settings) -> Cohort:
-    """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort."""
+def load_cohort(name: str, settings: Settings, root: str | None = None) -> Cohort:
+    """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
+
+    `root` is where the files of its cohort.toml lie, when not beside it.
+    """
     from validation import cohort
 
-    if name == "demo":
-        return cohort.load(demo_cohort(settings))
-    return cohort.load(name)
+    cache = settings.cache_dir / "cohorts"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = demo_cohort(settings) if name == "demo" else name
+    return cohort.load(folder, root=Path(root) if root else None, cache=cache)
 
 
 DEMO_SEED = 7
@@ -116,7 +124,7 @@ def make_literature(services: Services) -> Literature:
     cache = services.settings.cache_dir / "literature"
     if services.manifest.literature == "local":
         return Literature((), cache, local=local)
-    from kg.literature.sources import all_sources
+    from kg.literature.catalog import all_sources
 
     email = services.settings.contact_email
     if not email:
@@ -133,3 +141,23 @@ def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
     return sandbox.choose(
         settings.sandbox, compiled_by_sage=compiled_by_sage, runtime=settings.sandbox_runtime
     )
+
+
+def tools(settings: Settings) -> list[ToolSpec]:
+    """Every registered tool, the user's own included."""
+    from mcp_servers import registry
+
+    return list(
+        registry.load(
+            "all", tool_folders=[settings.user_tools] if settings.user_tools else ()
+        ).all()
+    )
+
+
+def make_evidence(services: Services) -> EvidenceClients | None:
+    """Outside registries for feasibility; none when the run is not online."""
+    if services.manifest.literature == "local":
+        return None
+    from agents.evidence.clients import EvidenceClients as Clients
+
+    return Clients(services.settings.cache_dir / "evidence")

@@ -33,6 +33,8 @@ from validation.types import sha256_file, write_text
 if TYPE_CHECKING:
     import pandas as pd
 
+    from validation.specification import SpecificationCurve
+
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 LONGEST_CODE = 200
 
@@ -63,7 +65,7 @@ class Analysis:
         self._tables: dict[str, Any] = {}
         self._tests: list[TestOutcome] = []
         self._controls: dict[str, str] = {}
-        self._plots: dict[str, Callable[[Path], Figure]] = {}
+        self.curve: SpecificationCurve | None = None
         self._attempts: list[dict[str, str]] = []
         self._trace: Path | None = None
         self._progress: Callable[[str], None] | None = None
@@ -263,7 +265,8 @@ class Analysis:
     def _curve(self, study: Study) -> TestOutcome:
         from validation import controls
 
-        outcome, curve = controls.specification(study, self._table, self._book)
+        outcome, curve = controls.specification(study, self._book)
+        self.curve = curve
         self._tables["specification"] = [
             {
                 key: f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -265,7 +265,10 @@ def _draws(
     contract: Contract,
     number: int,
 ) -> NDArray[np.float64] | None:
-    """(patients, draws): matched genes, or scores of random sets matched gene by gene."""
+    """(patients, draws): the nearest genes, or scores of random sets matched gene by gene.
+
+    For a single gene all of its nearest are taken, so that the control does not hang on the seed.
+    """
     import numpy as np
 
     from validation.controls_numeric import matched_features
@@ -273,13 +276,12 @@ def _draws(
 
     genes = [gene for gene in _genes(cohort, use) if gene in place]
     wanted = contract.controls.random_features
-    pool = min(max(2 * wanted, 50), max(len(place) // 2, 1))
     picks = [
         matched_features(
             values,
             place[gene],
             draws=wanted,
-            pool=pool,
+            pool=min(wanted, max(len(place) // 4, 20)),
             seed=contract.seed + 101 * number + at,
             exclude=barred,
         )

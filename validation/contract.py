@@ -134,7 +134,7 @@ class ControlPlan(Strict):
     """Controls that run beside the claim. Zero or None switches one off, visibly."""
 
     permutations: int = Field(default=2000, ge=0, le=100_000)
-    random_features: int = Field(default=200, ge=0, le=5000)
+    random_features: int = Field(default=1000, ge=0, le=5000)
     known_positive: KnownPositive | None = None
     negative_endpoint: str | None = None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from validation.controls_numeric import Direction as Tail
+    from validation.specification import SpecificationCurve
 
     Floats = NDArray[np.float64]
 
@@ -34,10 +34,6 @@ def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> Tes
         | {"status": "ok"}
         | values
     )
-
-
-def _tail(study: Study) -> Tail:
-    return "higher" if study.contract.direction is Direction.HIGHER_RISK else "lower"
 
 
 def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
@@ -152,8 +148,9 @@ def random_features(
     key = f"control.random.{exposure + 1}"
     book.put(f"{key}.percentile", share, "share")
     book.put(f"{key}.draws", len(null), kind)
-    book.put(f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))),
-             "p-value")  # fmt: skip
+    book.put(
+        f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))), "p-value"
+    )
     return control_outcome(
         f"random.{exposure + 1}",
         "random_features",
@@ -251,7 +248,7 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestO
     return found.model_copy(update={"role": "control"})
 
 
-def specification(study: Study, table: pd.DataFrame, book: Book) -> tuple[TestOutcome, Any]:
+def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
     """The claim under every defensible choice (survival endpoints): its sign and its spread."""
     import numpy as np
 

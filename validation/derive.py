@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from validation.errors import InputError
 from validation.hypothesis import Strict
+from validation.types import data_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,20 +37,11 @@ class Signature(Strict):
     note: str = ""
 
 
-def signature_folder() -> Path:
-    """Where the shipped signatures lie: beside the packages, or inside the installed one."""
-    base = Path(__file__).resolve().parents[1]
-    for folder in (base / "data" / "signatures", base / "sage" / "_data" / "signatures"):
-        if folder.is_dir():
-            return folder
-    raise InputError(f"no signature files beside {base}; the installation is incomplete")
-
-
 @lru_cache(maxsize=8)
 def signatures(folder: Path | None = None) -> dict[str, Signature]:
     """All signatures of a folder (default: the shipped ones), by identifier."""
     found: dict[str, Signature] = {}
-    for path in sorted((folder or signature_folder()).glob("*.json")):
+    for path in sorted((folder or data_folder("signatures")).glob("*.json")):
         try:
             one = Signature.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except (ValidationError, json.JSONDecodeError) as error:

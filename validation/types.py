@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from validation.errors import FaultError
 from validation.hypothesis import Strict
 
 Severity = Literal["error", "warning", "info"]
@@ -39,6 +40,15 @@ class Number(Strict):
     value: float | int | None
     unit: str
     text: str
+
+
+def data_folder(name: str) -> Path:
+    """A folder of shipped data: beside the packages, or inside the installed application."""
+    base = Path(__file__).resolve().parents[1]
+    for folder in (base / "data" / name, base / "sage" / "_data" / name):
+        if folder.is_dir():
+            return folder
+    raise FaultError(f"no data/{name} beside {base}; the installation is incomplete")
 
 
 def canonical_json(value: Any) -> str:

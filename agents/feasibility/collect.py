@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from agents.base import View
 from agents.feasibility.data_facts import data_facts
+from agents.feasibility.external import ExternalFact
 from agents.feasibility.facts import Ledger
 from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
-from agents.feasibility.types import EvidenceItem, StepName
+from agents.feasibility.types import EvidenceItem
 from agents.types import ExpandedHypothesis
 from validation.dictionary import DataDictionary
 
@@ -67,20 +67,6 @@ class Machine(View):
     cores: int = 1
     memory_mb: int = 4096
     gpu: bool = False
-
-
-@dataclass(frozen=True)
-class ExternalFact:
-    """What an outside registry says. `found` is None when it did not answer."""
-
-    step: StepName
-    check: str
-    statement: str
-    source: str
-    found: bool | None
-    share: float
-    value: float | None = None
-    url: str | None = None
 
 
 class EvidenceClients(Protocol):

@@ -59,7 +59,8 @@ class Reading:
     """Counts behind the rules' scores.
 
     `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
-    `seen` counts records that mention at least two parts; `degree` counts, per part, the other
+    `seen` counts records that mention at least two parts, and half of those that mention one (they
+    show that the index knows the field, so that a gap in it means something); `degree` counts, per part, the other
     parts it was seen with (its degree in the co-mention graph of the retrieved literature).
     """
 
@@ -68,7 +69,7 @@ class Reading:
     pairs: tuple[tuple[str, str], ...]
     together: tuple[int, ...]
     degree: tuple[int, ...]
-    seen: int
+    seen: float
     nearest: tuple[Nearest, ...]
     denials: tuple[Nearest, ...]
     refutations: tuple[Nearest, ...]
@@ -138,7 +139,7 @@ def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Readin
         pairs=tuple((parts[i], parts[j]) for i, j in pairs),
         together=together,
         degree=tuple(sum(i in pair for pair in linked) for i in range(len(parts))),
-        seen=sum(sum(row) >= min(2, len(parts)) for row in has),
+        seen=sum(1.0 if sum(row) >= min(2, len(parts)) else 0.5 * any(row) for row in has),
         nearest=tuple(one for one in order if not one.record.retracted and one.overlap > 0.0),
         denials=tuple(sorted(denials, key=lambda one: -one.overlap)),
         refutations=tuple(sorted(refutations, key=lambda one: -one.overlap)),
@@ -160,7 +161,8 @@ def _denial(
                 continue
             key = phrase_key(sentence)
             row = [mentions(key, name) for name in names]
-            share = _share(row, weights)
+            # A sentence that denies three of four parts denies the claim, however rare the fourth.
+            share = max(_share(row, weights), sum(row) / len(parts))
             if sum(row) < min(2, len(parts)) or (best is not None and share <= best.overlap):
                 continue
             covered = tuple(part for part, hit in zip(parts, row, strict=True) if hit)

@@ -73,7 +73,7 @@ def _summary(seen: Reading, refuted: bool) -> str:
     if refuted:
         return "The claim is refuted by retrieved work; novelty of form does not save it."
     return (
-        f"Evidence from {seen.seen} records that mention two or more parts: "
+        f"Evidence from {seen.seen:g} records (those with one part count half): "
         f"{seen.unseen_share:.0%} of pairs unseen, nearest prior claim {seen.closest:.0%}. "
         "This is a count of co-mentions, not a reading of arguments."
     )

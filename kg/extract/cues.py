@@ -5,28 +5,163 @@ from __future__ import annotations
 import re
 
 UP = frozenset(
-    """high higher highest elevated increased increasing raised strong stronger overexpressed
-    upregulated abundant positive enriched better longer improved favorable favourable prolonged
-    superior greater more rich advanced late later enhanced good active overexpression upregulation
-    larger favored increase rise gain amplification amplified presence rising upregulating
-    hyperactivated activated dense extended exogenous recombinant""".split()
+    [
+        "high",
+        "higher",
+        "highest",
+        "elevated",
+        "increased",
+        "increasing",
+        "raised",
+        "strong",
+        "stronger",
+        "overexpressed",
+        "upregulated",
+        "abundant",
+        "positive",
+        "enriched",
+        "better",
+        "best",
+        "longer",
+        "improved",
+        "favorable",
+        "favourable",
+        "prolonged",
+        "superior",
+        "greater",
+        "more",
+        "rich",
+        "advanced",
+        "late",
+        "later",
+        "enhanced",
+        "good",
+        "active",
+        "overexpression",
+        "upregulation",
+        "larger",
+        "favored",
+        "increase",
+        "rise",
+        "gain",
+        "amplification",
+        "amplified",
+        "presence",
+        "rising",
+        "upregulating",
+        "hyperactivated",
+        "activated",
+        "dense",
+        "extended",
+        "exogenous",
+        "recombinant",
+    ]
 )
 DOWN = frozenset(
-    """low lower lowest reduced decreased decreasing loss lost absent weak weaker worse poor poorer
-    shorter unfavorable unfavourable adverse inferior dismal downregulated deficient lack lacking
-    less fewer decline diminished impaired absence early earlier downregulation underexpression
-    depleted bad shortened suppressed negative declining limited defective dysfunctional""".split()
+    [
+        "low",
+        "lower",
+        "lowest",
+        "reduced",
+        "decreased",
+        "decreasing",
+        "loss",
+        "lost",
+        "absent",
+        "weak",
+        "weaker",
+        "worse",
+        "poor",
+        "poorer",
+        "shorter",
+        "unfavorable",
+        "unfavourable",
+        "adverse",
+        "inferior",
+        "dismal",
+        "downregulated",
+        "deficient",
+        "lack",
+        "lacking",
+        "less",
+        "fewer",
+        "decline",
+        "diminished",
+        "impaired",
+        "absence",
+        "early",
+        "earlier",
+        "downregulation",
+        "underexpression",
+        "depleted",
+        "bad",
+        "worst",
+        "shortened",
+        "suppressed",
+        "negative",
+        "declining",
+        "limited",
+        "defective",
+        "dysfunctional",
+    ]
 )
 # A perturbation of the head: what follows tells what the entity does when present.
 LOSS = frozenset(
-    """knockdown knockout depletion deletion silencing inhibition inhibitor inhibitors blockade
-    deficiency ablation withdrawal loss antagonist neutralization antibody sirna shrna suppression
-    deficient knock-down knock-out knocking downregulation lowering""".split()
+    [
+        "knockdown",
+        "knockout",
+        "depletion",
+        "deletion",
+        "silencing",
+        "inhibition",
+        "inhibitor",
+        "inhibitors",
+        "blockade",
+        "deficiency",
+        "ablation",
+        "withdrawal",
+        "loss",
+        "antagonist",
+        "neutralization",
+        "antibody",
+        "sirna",
+        "shrna",
+        "suppression",
+        "deficient",
+        "knock-down",
+        "knock-out",
+        "knocking",
+        "downregulation",
+        "lowering",
+    ]
 )
 GAIN = frozenset(
-    """overexpression upregulation activation treatment exposure stimulation expression level levels
-    amplification induction agonist transfection secretion supplementation abundance infiltration
-    density presence staining positivity mrna protein gene""".split()
+    [
+        "overexpression",
+        "upregulation",
+        "activation",
+        "treatment",
+        "exposure",
+        "stimulation",
+        "expression",
+        "level",
+        "levels",
+        "amplification",
+        "induction",
+        "agonist",
+        "transfection",
+        "secretion",
+        "supplementation",
+        "abundance",
+        "infiltration",
+        "density",
+        "presence",
+        "staining",
+        "positivity",
+        "mrna",
+        "protein",
+        "gene",
+    ]
 )
 
 NEGATION = re.compile(

@@ -52,9 +52,13 @@ class RulesExtractor:
 
     name = "rules"
 
-    def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
+    def __init__(
+        self, ontology: Ontology, lexicons: Sequence[Lexicon] = (), workers: int = 1
+    ) -> None:
+        self._workers = workers
+        self._lexicons = tuple(lexicons)
         self._ontology = ontology
-        self._mentions = MentionFinder(ontology, lexicons)
+        self.mentions = MentionFinder(ontology, lexicons)
         self._triggers = TriggerFinder(ontology)
         digest = hashlib.sha256(VERSION.encode())
         for entry in ontology.entries():
@@ -78,7 +82,7 @@ class RulesExtractor:
     def read(self, chunk: Chunk) -> Extraction:
         """Statements and mentions of one chunk."""
         result = Extraction()
-        result.mentions = self._mentions.find(chunk.text, chunk.abbreviations)
+        result.mentions = self.mentions.find(chunk.text, chunk.abbreviations)
         for start, end in sentences(chunk.text):
             inside = [
                 Mention(m.start - start, m.end - start, m.name, m.type, m.entity_id)

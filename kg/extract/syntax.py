@@ -100,11 +100,11 @@ class TriggerFinder:
             if word.endswith("ed") or word in {"driven", "bound", "led", "given"}:
                 if by:
                     passive = True
-                elif be:
-                    return None
-                elif not after_mention and not _SUBJECT_NOUN.search(before):
-                    return None
-                elif re.search(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$", before):
+                elif (
+                    be
+                    or (not after_mention and not _SUBJECT_NOUN.search(before))
+                    or re.search(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$", before)
+                ):
                     return None
             elif word.endswith("ion"):
                 return None

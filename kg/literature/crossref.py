@@ -12,11 +12,13 @@ from typing import Any
 
 from kg.literature.boolean import plain
 from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, field, names, text
-from kg.literature.types import Record, clean_doi
+from kg.literature.reading import as_json, field, names, some, text
+from kg.literature.types import Record, clean_doi, says_retracted
 from kg.services.client import Limit, Request, ServiceClient
 
 BASE = "https://api.crossref.org"
+_OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
+"""Kinds of works that are no publication."""
 
 
 class Crossref:
@@ -53,19 +55,20 @@ class Crossref:
 
     def _read(self, body: bytes) -> list[Record]:
         items = field(self.name, as_json(self.name, body), "message.items", list)
-        return [record for one in items if (record := self._record(one)) is not None]
+        records = [record for one in items if (record := self._record(one)) is not None]
+        return some(self.name, [one for one in items if one.get("type") not in _OTHER], records)
 
     def _record(self, one: Mapping[str, Any]) -> Record | None:
         doi = clean_doi(field(self.name, one, "DOI", str))
         title = text(one.get("title"))
-        if not title or one.get("type") in ("component", "grant", "peer-review"):
+        if not title or one.get("type") in _OTHER:
             return None
         notices = [
             notice
             for notice in one.get("updated-by") or []
             if isinstance(notice, Mapping) and "retract" in text(notice.get("type")).lower()
         ]
-        retracted = bool(notices) or title.upper().startswith("RETRACTED")
+        retracted = bool(notices) or says_retracted(title)
         published, year = _dates(one)
         return Record(
             title=title,

@@ -11,8 +11,8 @@ from typing import Any
 
 from kg.literature.boolean import disjunction
 from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, day_of, field, names, text, year_of
-from kg.literature.types import Record, clean_doi
+from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
+from kg.literature.types import Record, clean_doi, says_retracted
 from kg.services.client import Limit, Request, ServiceClient
 
 BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
@@ -55,11 +55,12 @@ def read(source: str, body: bytes) -> list[Record]:
     """Records of a search answer, credited to `source`."""
     answer = as_json("europe_pmc", body)
     results = field("europe_pmc", answer, "resultList.result", list)
-    return [record for one in results if (record := _record(source, one)) is not None]
+    records = [record for one in results if (record := _record(source, one)) is not None]
+    return some("europe_pmc", results, records)
 
 
 def _record(source: str, one: Mapping[str, Any]) -> Record | None:
-    title = text(field("europe_pmc", one, "title", str)) if "title" in one else ""
+    title = text(one.get("title"))
     if not title:
         return None
     kinds = _kinds(one)
@@ -68,7 +69,7 @@ def _record(source: str, one: Mapping[str, Any]) -> Record | None:
     retracted = (
         any("retracted publication" in kind for kind in kinds)
         or any("retraction in" in text(notice.get("type")).lower() for notice in notices)
-        or title.upper().startswith(("RETRACTED", "WITHDRAWN"))
+        or says_retracted(title)
     )
     journal = one.get("journalInfo") or {}
     venue = text((journal.get("journal") or {}).get("title")) if isinstance(journal, dict) else ""

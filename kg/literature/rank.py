@@ -47,8 +47,8 @@ def rank(
 def _fused(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     total = np.zeros(len(one))
     for scores in (one, other):
-        places = np.empty(len(scores))
-        places[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+        # Equal scores share a place, so that input order decides nothing.
+        places = (scores[None, :] > scores[:, None]).sum(axis=1)
         total += 1.0 / (_FUSION + 1 + places)
     top = total.max()
     return total / top if top > 0 else total

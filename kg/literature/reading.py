@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from html import unescape
-from typing import Any
+from typing import Any, TypeVar
 
 from kg.services.errors import SourceChanged
 
@@ -20,7 +20,7 @@ def as_json(service: str, body: bytes) -> Any:
         return json.loads(body)
     except ValueError as problem:
         head = body[:60].decode("utf-8", "replace").strip()
-        kind = "HTML" if head.startswith("<") else "no valid JSON"
+        kind = "markup" if head.startswith("<") else "no valid JSON"
         raise SourceChanged(service, f"it answered {kind} where JSON is documented") from problem
 
 
@@ -33,6 +33,16 @@ def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) ->
     if not isinstance(value, kind):
         raise SourceChanged(service, f'field "{path}" is {type(value).__name__} now')
     return value
+
+
+T = TypeVar("T")
+
+
+def some(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
+    """The records, unless entries were listed and none could be read: then the source changed."""
+    if listed and not records:
+        raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
+    return records
 
 
 def text(value: Any) -> str:

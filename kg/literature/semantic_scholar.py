@@ -11,8 +11,8 @@ from typing import Any
 
 from kg.literature.boolean import plain
 from kg.literature.protocol import Wanted
-from kg.literature.reading import as_json, day_of, field, names, text, year_of
-from kg.literature.types import Record, clean_doi
+from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
+from kg.literature.types import Record, clean_doi, says_retracted
 from kg.services.client import Limit, Request, ServiceClient
 
 BASE = "https://api.semanticscholar.org/graph/v1"
@@ -58,15 +58,16 @@ class SemanticScholar:
         if isinstance(answer, dict) and answer.get("total") == 0 and "data" not in answer:
             return []
         papers = field(self.name, answer, "data", list)
-        return [record for one in papers if (record := self._record(one)) is not None]
+        records = [record for one in papers if (record := self._record(one)) is not None]
+        return some(self.name, papers, records)
 
     def _record(self, one: Mapping[str, Any]) -> Record | None:
-        title = text(field(self.name, one, "title", (str, type(None))))
+        title = text(one.get("title"))
         if not title:
             return None
         identifiers = one.get("externalIds") or {}
         kinds = one.get("publicationTypes") or []
-        retracted = title.upper().startswith("RETRACTED")
+        retracted = says_retracted(title)
         pmid = identifiers.get("PubMed")
         return Record(
             title=title.rstrip("."),

@@ -22,6 +22,18 @@ def title_key(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", " ", plain).strip()
 
 
+_MARKED = re.compile(
+    r"^\W*(retracted|withdrawn)(\s+(article|paper))?\s*[:\]\u2013\u2014-]"
+    r"|[\[(]\s*retracted\s*[\])]\s*$",
+    re.IGNORECASE,
+)
+
+
+def says_retracted(title: str) -> bool:
+    """True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
+    return _MARKED.search(title) is not None
+
+
 def clean_doi(doi: str | None) -> str | None:
     """A DOI in its bare, lower-case form, or None where `doi` is not one."""
     if not doi:
@@ -98,7 +110,7 @@ class Record(Frozen):
         first = f"{self.authors[0]}{more}. " if self.authors else ""
         where = ", ".join(str(one) for one in (self.venue, self.year) if one)
         tail = f" doi:{self.doi}" if self.doi else (f" PMID {self.pmid}" if self.pmid else "")
-        mark = "RETRACTED: " if self.retracted else ""
+        mark = "RETRACTED: " if self.retracted and not says_retracted(self.title) else ""
         return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"
 
     def known_by(self, as_of: date | None) -> bool:
@@ -113,7 +125,6 @@ class Record(Frozen):
         if self.published is not None:
             return self.published <= as_of
         return self.year is not None and date(self.year, 12, 31) <= as_of
-
 
     def as_known(self, as_of: date | None) -> Record:
         """The record as it stood at `as_of`: a retraction known to be later is not yet one."""

@@ -54,7 +54,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
             if not path.is_file():
                 continue
             name = path.name.lower()
-            if name in _ASIDE or name.startswith("source") and name.endswith(".txt"):
+            if name in _ASIDE or (name.startswith("source") and name.endswith(".txt")):
                 reports.append(
                     SourceReport(path=str(path), status="skipped", reason="about the folder")
                 )
@@ -121,25 +121,25 @@ def read(
 def _reader(path: Path, data: bytes) -> Reader:
     suffix = path.suffix.lower()
     if data[:1024].lstrip().startswith(b"%PDF-") or suffix == ".pdf":
-        from kg.sources import pdf
+        from kg.sources.pdf import read_pdf
 
-        return pdf.read_pdf
+        return read_pdf
     if suffix in {".xml", ".nxml"}:
-        from kg.sources import xml
+        from kg.sources.xml import read_xml
 
-        return _simple(xml.read_xml)
+        return _simple(read_xml)
     if suffix in {".nbib", ".medline"}:
-        from kg.sources import medline
+        from kg.sources.medline import read_medline
 
-        return _simple(medline.read_medline)
+        return _simple(read_medline)
     if suffix == ".bib":
-        from kg.sources import bibtex
+        from kg.sources.bibtex import read_bibtex
 
-        return _simple(bibtex.read_bibtex)
+        return _simple(read_bibtex)
     if suffix in TEXT:
-        from kg.sources import plain
+        from kg.sources.plain import read_text
 
-        return _simple(plain.read_text)
+        return _simple(read_text)
     raise SourceError(f"unknown kind of file ({suffix or 'no suffix'})")
 
 

@@ -2,4 +2,16 @@
 
 from __future__ import annotations
 
-TOOL_MODULES = ("properties", "tissue", "tiles", "nuclei")
+TOOL_MODULES = (
+    "properties",
+    "tissue",
+    "tiles",
+    "nuclei",
+    "tls",
+    "tumor",
+    "regions",
+    "til",
+    "stroma",
+    "ihc",
+    "stain",
+)

@@ -64,7 +64,7 @@ NUCLEI_VALIDITY = Validity(
 
 
 @tool(
-    "segment_nuclei",
+    "nuclei",
     SUITE,
     "1.0.0",
     "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",

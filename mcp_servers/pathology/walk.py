@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mcp_servers.context import ToolContext
-from mcp_servers.slides.arrays import U8, BoolArray
+from mcp_servers.slides.arrays import F64, U8, BoolArray
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import View
@@ -25,7 +25,7 @@ class Piece:
     y: int
     inner: tuple[int, int, int, int]
 
-    def owns(self, column: np.ndarray, row: np.ndarray) -> BoolArray:  # type: ignore[type-arg]
+    def owns(self, column: F64, row: F64) -> BoolArray:
         """Which points (block pixels) lie in the block proper, not in its halo."""
         top, bottom, left, right = self.inner
         return np.asarray(
@@ -66,11 +66,9 @@ def walk(
     for row in range(rows):
         for column in range(columns):
             y0, x0 = int(row * size * ratio), int(column * size * ratio)
-            y1, x1 = (
-                int(np.ceil((row + 1) * size * ratio)),
-                int(np.ceil((column + 1) * size * ratio)),
-            )
-            if mask[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)].any():
+            y1 = max(y0 + 1, int(np.ceil((row + 1) * size * ratio)))
+            x1 = max(x0 + 1, int(np.ceil((column + 1) * size * ratio)))
+            if mask[y0:y1, x0:x1].any():
                 keep.append((row, column))
     for done, block in enumerate(view.blocks(size, halo, keep)):
         height, width = block.image.shape[:2]

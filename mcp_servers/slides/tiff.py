@@ -260,22 +260,44 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
         with tifffile.TiffFile(path) as file:
             if not file.series:
                 raise UnsupportedError("no image series")
-            pages = [level.keyframe for level in file.series[0].levels]
+            pages = _level_pages(file)
             base = pages[0]
             tags: dict[str, Any] = {"ome": file.ome_metadata if file.is_ome else None}
             for name in ("XResolution", "YResolution", "ResolutionUnit", "Software"):
                 tag = base.tags.get(name)
                 tags[name] = None if tag is None else tag.value
-            directories = [_directory(level, base) for level in file.series[0].levels]
+            directories = [_directory(page, base) for page in pages]
             return directories, str(base.description or ""), tags
     except (tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError) as error:
         raise UnsupportedError(f"not a readable TIFF: {error}") from error
 
 
-def _directory(series_level: Any, base: Any) -> _Directory:
-    page = series_level.keyframe
-    if len(series_level.pages) != 1:
-        raise UnsupportedError("several planes")
+def _level_pages(file: Any) -> list[Any]:
+    """The pages of the pyramid, finest first.
+
+    OME-TIFF keeps them in sub-directories, which tifffile resolves. Elsewhere they are the tiled
+    pages of the shape of the first: tifffile would take the second page of any SVS for a thumbnail.
+    """
+    series = file.series[0]
+    if file.is_ome or len(series.keyframe.pages or ()) > 0:
+        for level in series.levels:
+            if len(level.pages) != 1:
+                raise UnsupportedError("several planes")
+        return [level.keyframe for level in series.levels]
+    base = file.pages[0]
+    pages = [base]
+    for page in list(file.pages)[1:]:
+        page = page.aspage()
+        if not page.is_tiled or page.imagewidth >= pages[-1].imagewidth:
+            continue
+        ratio = base.imagewidth / page.imagewidth
+        expected = base.imagelength / ratio
+        if abs(page.imagelength - expected) <= max(2.0, 0.02 * expected):
+            pages.append(page)
+    return pages
+
+
+def _directory(page: Any, base: Any) -> _Directory:
     if not page.is_tiled:
         raise UnsupportedError("not tiled")
     if page.samplesperpixel != 3 or page.bitspersample != 8 or page.planarconfig != 1:

@@ -53,6 +53,7 @@ def run_request(
         memory_mb=request["memory_mb"],
         threads=request["threads"],
         device=request["device"],
+        tag=request["id"],
         handles=handles,
     )
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import secrets
 import threading
 import time
@@ -209,3 +210,13 @@ def job_for(
     """A checked job: bad arguments are refused here, before anything is queued."""
     spec.parse(arguments)
     return Job(spec.name, dict(arguments), roots, spec.resources, priority, on_change)
+
+
+def sweep(job: Job) -> None:
+    """Remove the temporary files that a killed job left below its output folder."""
+    if not job.roots.output.is_dir():
+        return
+    for folder, _, names in os.walk(job.roots.output):
+        for name in names:
+            if name.startswith(".") and f".{job.id}-" in name and ".part" in name:
+                (Path(folder) / name).unlink(missing_ok=True)

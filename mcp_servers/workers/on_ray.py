@@ -18,7 +18,7 @@ from typing import Any
 from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, failure, request_of
+from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
 
 TICK = 0.2
 _warm: dict[str, Any] = {}
@@ -200,6 +200,7 @@ class RayWorkers(Workers):
             job.finish(error=FaultError(f"{job.tool} failed on the cluster: {error.cause}"))
             return
         except self._ray.exceptions.RayError as error:
+            sweep(job)
             self._lost(job, type(error).__name__)
             return
         if answer["op"] == "done":

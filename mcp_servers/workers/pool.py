@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing as mp
-import os
 import threading
 import time
 from collections import deque
@@ -12,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun
 from mcp_servers.workers import child, machine
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, failure, request_of
+from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
 
 TICK = 0.2
 """Seconds between looks at memory and deadlines while something runs."""
@@ -176,7 +174,7 @@ class LocalPool(Workers):
         self._workers.remove(worker)
         worker.process.join()
         worker.connection.close()
-        job, pid = worker.job, worker.process.pid
+        job = worker.job
         if not worker.ready:
             self._start_failures += 1
             if self._start_failures >= START_FAILURES:
@@ -187,7 +185,7 @@ class LocalPool(Workers):
                 self._start_failures = 0
         if job is None:
             return
-        sweep(job.roots.output, pid)
+        sweep(job)
         if worker.over_memory:
             job.finish(
                 error=FaultError(
@@ -289,7 +287,7 @@ class LocalPool(Workers):
                     while one.connection.poll():
                         self._heard_last(one, json.loads(one.connection.recv_bytes()))
                 if one.job is not None:
-                    sweep(one.job.roots.output, one.process.pid)
+                    sweep(one.job)
                     one.job.finish(error=Cancelled("the workers were closed"))
             one.connection.close()
         self._workers.clear()
@@ -310,13 +308,3 @@ class LocalPool(Workers):
 
 def _inputs(job: Job) -> list[str]:
     return [one for one in job.arguments.values() if isinstance(one, str) and "." in one]
-
-
-def sweep(output: Path, pid: int | None) -> None:
-    """Remove the temporary files that a dead worker left below `output`."""
-    if pid is None or not output.is_dir():
-        return
-    for folder, _, names in os.walk(output):
-        for name in names:
-            if name.startswith(".") and f".{pid}-" in name and ".part" in name:
-                (Path(folder) / name).unlink(missing_ok=True)

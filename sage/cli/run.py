@@ -29,6 +29,9 @@ def run(
     cohort: str = typer.Option(
         "demo", help='A cohort folder or built-in name; "demo" is the simulated cohort.'
     ),
+    cohort_root: Path | None = typer.Option(
+        None, help="Where the files of the cohort's cohort.toml lie, when not beside it."
+    ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
@@ -65,6 +68,7 @@ def run(
         prompt=prompt,
         kg=kg,
         cohort=cohort,
+        cohort_root=cohort_root,
         replicate=replicate,
         hypotheses=hypotheses,
         auto_approve=auto_approve,
@@ -99,7 +103,7 @@ def resume(
     Example: sage resume last
     """
     from sage.begin import reopen
-    from sage.machine.drive import escalation_answer, waiting
+    from sage.machine.drive import escalation_answer, escalation_detail, waiting
 
     if retry and abandon:
         raise InputError("give --retry or --abandon, not both")
@@ -107,10 +111,10 @@ def resume(
     pause = waiting(services)
     if pause and pause.kind == "escalation":
         if not (retry or abandon):
+            detail = escalation_detail(services.folder, pause.waiting)
             raise InputError(
-                f"hypothesis {', '.join(pause.waiting)} was escalated: {pause.detail} Mend the code"
-                f" in {services.folder.root / 'hypotheses'}, then `sage resume --retry"
-                f" {services.folder.id}`; or give it up with --abandon"
+                f"an analysis was escalated to you. {detail}"
+                f" Then `sage resume --retry {services.folder.id}`; or give it up with --abandon"
             )
         answer = escalation_answer(pause, "retry" if retry else "abandon")
         _go(services, as_json=as_json, answer=answer)
@@ -266,7 +270,9 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
 
 def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None:
     from sage.console import out, print_json
+    from sage.machine.drive import escalation_detail
 
+    detail = escalation_detail(services.folder, pause.waiting)
     if as_json:
         print_json(
             {
@@ -274,13 +280,12 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
                 "folder": str(services.folder.root),
                 "status": "escalated",
                 "hypotheses": list(pause.waiting),
-                "detail": pause.detail,
+                "detail": detail,
             }
         )
         return
     out.print(
-        f"[yellow]Escalated to you:[/] {pause.detail}\nMend the code in"
-        f" {services.folder.root / 'hypotheses'}, then: sage resume {services.folder.id} --retry\n"
+        f"[yellow]Escalated to you.[/] {detail}\nThen: sage resume {services.folder.id} --retry\n"
         f"or give it up: sage resume {services.folder.id} --abandon"
     )
 

@@ -150,6 +150,7 @@ def run(
         readable.append(slide.resolve().parent)
         arguments[slide_argument(spec)] = str(slide.resolve())
     if slides is not None:
+        slide_argument(spec)
         readable.append(slides.resolve() if slides.is_dir() else Path.cwd())
     roots = Roots.of(readable, out)
     folders = tuple(str(one.resolve()) for one in tools or ())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.errors import FaultError, InputError
+from sage.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
 from sage.runfolder import RunFolder, now
 
@@ -25,7 +26,6 @@ class Pause:
     kind: Literal["review", "escalation"]
     waiting: tuple[str, ...]
     interrupts: tuple[str, ...]
-    detail: str = ""
 
 
 @contextmanager
@@ -105,7 +105,8 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         folder.update(status="finished", finished=now())
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
-        folder.update(status=status, problem=pause.detail or None)
+        problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
+        folder.update(status=status, problem=problem)
     return pause
 
 
@@ -128,7 +129,6 @@ def _pause(snapshot: Any) -> Pause | None:
             kind="escalation",
             waiting=tuple(one.value["escalated"] for one in interrupts),
             interrupts=tuple(one.id for one in interrupts),
-            detail=str(first.get("detail", "")),
         )
     return Pause(
         kind="review",
@@ -159,6 +159,10 @@ def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict
     return {one: {"action": action} for one in pause.interrupts}
 
 
-def folder_problem(folder: RunFolder) -> str:
-    """Why the run stands where it stands, for `sage runs`."""
-    return folder.manifest().problem or ""
+def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
+    """Why the analyses that wait for a person failed, and which file to mend."""
+    found = []
+    for name in waiting_for:
+        outcome = read_json(folder.output(f"coding-{name}"))["output"]
+        found.append(f"{name}: {outcome['message']}")
+    return " ".join(found)

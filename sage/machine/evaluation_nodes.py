@@ -25,10 +25,15 @@ from sage.machine.state import (
     Evaluation,
     ExpandedIn,
     ExpansionIn,
+    InterpreterIn,
+    JudgeIn,
+    SummaryIn,
+    Tested,
 )
 from sage.machine.validating import (
     carry_out,
     contract_view,
+    finalize_verdicts,
     freeze_contract,
     load_frozen,
     results_view,
@@ -113,7 +118,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     name = expanded.hypothesis.id
     with services.node("feasibility", name):
         evidence = gather(
-            expanded, services.dictionary, services.tool_costs, services.evidence_clients
+            expanded, services.dictionary, services.tool_cards, services.evidence_clients
         )
         given = FeasibilityInput(
             expanded=expanded,
@@ -153,15 +158,23 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
 
 
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
-    """Carry the contract out in the sandbox."""
+    """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
-        return {"coding_status": carry_out(services, name, state["contract_hash"])}
+        instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
+        status = carry_out(
+            services,
+            name,
+            state["contract_hash"],
+            tuple(instructions["tasks"]),
+            mended=state.get("coding_status") == "retry",
+        )
+        return {"coding_status": status}
 
 
-def after_coding(state: dict[str, Any]) -> Literal["interpreter", "escalation"]:
+def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
     """An analysis that never succeeded goes to a person."""
-    return "interpreter" if state["coding_status"] == "done" else "escalation"
+    return "close" if state["coding_status"] == "done" else "escalation"
 
 
 def escalation(state: EscalationIn) -> dict[str, Any]:
@@ -169,9 +182,7 @@ def escalation(state: EscalationIn) -> dict[str, Any]:
     from langgraph.types import interrupt
 
     name = state["expanded"].hypothesis.id
-    answer = interrupt(
-        {"escalated": name, "detail": f"the analysis of {name} failed in every round."}
-    )
+    answer = interrupt({"escalated": name})
     action = answer.get("action") if isinstance(answer, dict) else None
     return {"coding_status": "retry" if action == "retry" else "abandoned"}
 
@@ -181,7 +192,17 @@ def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
     return "coding" if state["coding_status"] == "retry" else "close"
 
 
-def interpreter(services: Services, state: CodingIn) -> dict[str, Any]:
+def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
+    """Give the final verdicts, now that the ledger holds every claim of the run."""
+    with services.node("judge"):
+        finalize_verdicts(
+            services,
+            {one.expanded.hypothesis.id: one.contract_hash for one in state.get("tested", [])},
+        )
+        return {}
+
+
+def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
     """Interpret the results: by key, within the verdict."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
@@ -196,7 +217,7 @@ def interpreter(services: Services, state: CodingIn) -> dict[str, Any]:
         return {}
 
 
-def summary(services: Services, state: CloseIn) -> dict[str, Any]:
+def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
     """Summarize from the interpretation, the hypothesis and the two verdicts."""
     from agents.feasibility.types import FeasibilityVerdict
     from agents.interpreter import Interpretation
@@ -225,7 +246,7 @@ def summary(services: Services, state: CloseIn) -> dict[str, Any]:
             ),
         )
         services.ask(SUMMARY, given, f"summary-{name}")
-        return {}
+        return {"interpreted": [name]}
 
 
 def close(state: CloseIn) -> dict[str, Any]:
@@ -245,4 +266,11 @@ def close(state: CloseIn) -> dict[str, Any]:
         novelty=state.get("novelty_score"),
         feasibility=state.get("feasibility_score"),
     )
-    return {"evaluations": [evaluation]}
+    if ended != "tested":
+        return {"evaluations": [evaluation]}
+    tested = Tested(
+        expanded=state["expanded"],
+        contract_hash=state["contract_hash"],
+        round=state.get("round", 0),
+    )
+    return {"evaluations": [evaluation], "tested": [tested]}

@@ -15,12 +15,16 @@ from sage.machine.state import (
     ExpandedIn,
     ExpansionIn,
     HypothesisState,
+    InterpretationState,
+    InterpreterIn,
+    JudgeIn,
     OntologistIn,
     PathGenerationIn,
     RankIn,
     ReviewIn,
     RunState,
     ScientistIn,
+    SummaryIn,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +59,6 @@ def build_evaluation(services: Services) -> StateGraph[Any]:
         ("feasibility", evaluate.feasibility, ExpandedIn),
         ("coding_instructions", evaluate.coding_instructions, ExpandedIn),
         ("coding", evaluate.coding, CodingIn),
-        ("interpreter", evaluate.interpreter, CodingIn),
-        ("summary", evaluate.summary, CloseIn),
     ):
         graph.add_node(name, partial(node, services), input_schema=window)
     graph.add_node("escalation", evaluate.escalation, input_schema=EscalationIn)
@@ -68,12 +70,41 @@ def build_evaluation(services: Services) -> StateGraph[Any]:
         "feasibility", evaluate.after_feasibility, ["coding_instructions", "close"]
     )
     graph.add_edge("coding_instructions", "coding")
-    graph.add_conditional_edges("coding", evaluate.after_coding, ["interpreter", "escalation"])
+    graph.add_conditional_edges("coding", evaluate.after_coding, ["close", "escalation"])
     graph.add_conditional_edges("escalation", evaluate.after_escalation, ["coding", "close"])
-    graph.add_edge("interpreter", "summary")
-    graph.add_edge("summary", "close")
     graph.add_edge("close", END)
     return graph
+
+
+def build_interpretation(services: Services) -> StateGraph[Any]:
+    """The interpretation of one tested hypothesis."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(InterpretationState)
+    graph.add_node(
+        "interpreter", partial(evaluate.interpreter, services), input_schema=InterpreterIn
+    )
+    graph.add_node("summary", partial(evaluate.summary, services), input_schema=SummaryIn)
+    graph.add_edge(START, "interpreter")
+    graph.add_edge("interpreter", "summary")
+    graph.add_edge("summary", END)
+    return graph
+
+
+def after_judging(state: RunState) -> Any:
+    """Fan out over the tested hypotheses; with none, straight to the report."""
+    from langgraph.types import Send
+
+    tested = state.get("tested", [])
+    if not tested:
+        return "report"
+    return [
+        Send(
+            "interpret",
+            {"expanded": one.expanded, "contract_hash": one.contract_hash, "round": one.round},
+        )
+        for one in tested
+    ]
 
 
 def build(services: Services) -> StateGraph[Any]:
@@ -85,11 +116,13 @@ def build(services: Services) -> StateGraph[Any]:
         ("path_generation", hypothesize.path_generation, PathGenerationIn),
         ("ontologist", hypothesize.ontologist, OntologistIn),
         ("scientist", hypothesize.scientist, ScientistIn),
+        ("judge", evaluate.judge, JudgeIn),
         ("report", rank_and_report, RankIn),
     ):
         graph.add_node(name, partial(node, services), input_schema=window)
     graph.add_node("review", hypothesize.review, input_schema=ReviewIn)
     graph.add_node("evaluate", build_evaluation(services).compile())
+    graph.add_node("interpret", build_interpretation(services).compile())
     graph.add_edge(START, "path_generation")
     graph.add_edge("path_generation", "ontologist")
     graph.add_edge("ontologist", "scientist")
@@ -97,6 +130,8 @@ def build(services: Services) -> StateGraph[Any]:
     graph.add_conditional_edges(
         "review", after_review, ["scientist", "review", "evaluate", "report"]
     )
-    graph.add_edge("evaluate", "report")
+    graph.add_edge("evaluate", "judge")
+    graph.add_conditional_edges("judge", after_judging, ["interpret", "report"])
+    graph.add_edge("interpret", "report")
     graph.add_edge("report", END)
     return graph

@@ -33,7 +33,7 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
         options = PathOptions(
             k=settings.paths,
             max_hops=settings.max_hops,
-            weights=settings.weights.model_dump(),
+            **settings.weights.model_dump(),
             seed=services.manifest.seed,
         )
         search = generate(
@@ -138,6 +138,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
         citations=draft.citations,
         contradicting=draft.contradicting,
         refinements=draft.refinements,
+        concepts=draft.concepts,
         review="edited" if edited else "auto-approved" if decision.automatic else "approved",
         comment=decision.comment,
     )

@@ -76,7 +76,7 @@ class Services:
         """The cohort that hypotheses are tested on."""
         from sage.wiring import load_cohort
 
-        return load_cohort(self.manifest.cohort, self.settings)
+        return load_cohort(self.manifest.cohort, self.settings, self.manifest.cohort_root)
 
     @cached_property
     def dictionary(self) -> DataDictionary:
@@ -89,6 +89,20 @@ class Services:
         from sage.wiring import make_literature
 
         return make_literature(self)
+
+    @cached_property
+    def tool_cards(self) -> list[Any]:
+        """The registered tools, as agents may know them."""
+        from sage.wiring import tools
+
+        return tools(self.settings)
+
+    @cached_property
+    def evidence_clients(self) -> Any:
+        """Outside registries for feasibility when the run is online, else None."""
+        from sage.wiring import make_evidence
+
+        return make_evidence(self)
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

@@ -48,6 +48,16 @@ class Evaluation(BaseModel):
     feasibility: float | None = None
 
 
+class Tested(BaseModel):
+    """A hypothesis whose analysis finished: what its interpretation needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    round: int
+
+
 class RunState(TypedDict, total=False):
     """Channels of the whole run."""
 
@@ -59,6 +69,8 @@ class RunState(TypedDict, total=False):
     decided: list[Decision]
     reviewed: list[ReviewedHypothesis]
     evaluations: Annotated[list[Evaluation], operator.add]
+    tested: Annotated[list[Tested], operator.add]
+    interpreted: Annotated[list[str], operator.add]
     ranking: list[str]
 
 
@@ -90,6 +102,12 @@ class ReviewIn(TypedDict):
     reviewed: list[ReviewedHypothesis]
 
 
+class JudgeIn(TypedDict):
+    """Judging reads which analyses finished."""
+
+    tested: list[Tested]
+
+
 class RankIn(TypedDict):
     """Ranking reads how the evaluations ended, and what was decided at review."""
 
@@ -109,8 +127,17 @@ class HypothesisState(TypedDict, total=False):
     feasible: bool
     contract_hash: str
     coding_status: str
-    abandoned: bool
     evaluations: Annotated[list[Evaluation], operator.add]
+    tested: Annotated[list[Tested], operator.add]
+
+
+class InterpretationState(TypedDict, total=False):
+    """Channels of one tested hypothesis' interpretation."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    round: int
+    interpreted: Annotated[list[str], operator.add]
 
 
 class ExpansionIn(TypedDict):
@@ -129,7 +156,15 @@ class ExpandedIn(TypedDict):
 
 
 class CodingIn(TypedDict):
-    """The coding agent reads the expanded hypothesis and the contract's hash."""
+    """The coding agent reads the hypothesis, the contract's hash, and whether to retry."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    coding_status: str
+
+
+class InterpreterIn(TypedDict):
+    """The interpreter reads the expanded hypothesis, the contract and, from files, the results."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
@@ -148,5 +183,13 @@ class CloseIn(TypedDict):
     novelty_score: float
     feasibility_score: float
     feasible: bool
+    contract_hash: str
     coding_status: str
+    round: int
+
+
+class SummaryIn(TypedDict):
+    """The summary reads the expanded hypothesis; the verdicts come from its own outputs."""
+
+    expanded: ExpandedHypothesis
     round: int

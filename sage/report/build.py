@@ -74,9 +74,9 @@ def _render(page: Page, template: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return verbatim(escape(text))
-        if any(one and one in text for one in source):
-            for one in source:
-                text = text.replace(one, f"“{one}”") if one else text
+        for one in source:
+            if one and one in text:
+                text = text.replace(one, f"“{one}”")
         return pen.prose(escape(text), prefix)
 
     def cite(citation: Citation) -> str:

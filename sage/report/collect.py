@@ -84,6 +84,7 @@ class HypothesisPage:
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     result_texts: tuple[str, ...] = ()
+    verdict_texts: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
@@ -242,6 +243,7 @@ def _hypothesis(
         reasons=results.reasons if results else (),
         limits=limits,
         result_texts=results.limits if results else (),
+        verdict_texts=_verdict_texts(debate, feasibility),
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
@@ -249,6 +251,16 @@ def _hypothesis(
         tables=results.tables if results else [],
         coding=_coding(folder, name, facts),
     )
+
+
+def _verdict_texts(
+    debate: dict[str, Any], feasibility: FeasibilityVerdict | None
+) -> tuple[str, ...]:
+    """What judge and feasibility said, which the summary may repeat word for word."""
+    judged = [
+        one["position"]["summary"] for one in debate["transcript"] if one["critic"] == "judge"
+    ]
+    return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
 
 
 def _endpoint_kind(contract: ContractPage | None) -> str:

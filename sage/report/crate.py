@@ -50,7 +50,7 @@ def write_crate(root: Path, manifest: Manifest) -> Path:
     )
     for path in files_of(root):
         name = path.relative_to(root).as_posix()
-        title, kind = DESCRIBED.get(name, (name, TYPES[path.suffix]))
+        title, kind = DESCRIBED.get(name) or (name, TYPES[path.suffix])
         crate.add_file(path, dest_path=name, properties={"name": title, "encodingFormat": kind})
     crate.add_action(
         software,

@@ -26,6 +26,7 @@ class Table:
     columns: list[str]
     rows: list[list[Cell]]
     note: str = ""
+    folded: bool = False
 
 
 @dataclass
@@ -91,25 +92,108 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         limits=results.verdict.limits,
         figures=[
             FigurePage(_svg(path.parent / one.file, f"{name}-{key}"), f"{one.title}. {one.caption}")
-            for key, one in results.figures.items()
+            for key, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
         ],
-        tables=[_table(title, list(rows), name, facts) for title, rows in results.tables.items()],
+        tables=[
+            *(
+                _table(key, list(rows), name, facts)
+                for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
+            ),
+            *_controls(name, facts),
+        ],
     )
 
 
+ORDER = ("primary", "kaplan_meier", "adjusted", "forest", "period_hazards", "rmst")
+TITLES = {
+    "primary": "Primary comparison",
+    "adjusted": "Adjusted model",
+    "kaplan_meier": "Kaplan-Meier estimates",
+    "period_hazards": "Hazards by period of follow-up",
+    "specification": "Specification curve",
+    "secondary": "secondary comparison",
+}
+COLUMNS = (
+    "term",
+    "group",
+    "covariates",
+    "n",
+    "events",
+    "hazard ratio",
+    "odds ratio",
+    "95% CI",
+    "p",
+)
+
+
+def _place(key: str) -> tuple[int, str, int]:
+    """Primary results first, secondary endpoints after them, the specification curve last."""
+    endpoint, _, plain = key.rpartition(".")
+    if plain.endswith("kaplan_meier") and plain != "kaplan_meier":
+        endpoint, plain = plain.removesuffix("_kaplan_meier"), "kaplan_meier"
+    inner = ORDER.index(plain) if plain in ORDER else len(ORDER)
+    return (2 if plain == "specification" else 1 if endpoint else 0, endpoint, inner)
+
+
+def _title(key: str) -> str:
+    endpoint, _, plain = key.rpartition(".")
+    words = TITLES.get(plain, plain.replace("_", " "))
+    return f"{endpoint}: {words[0].lower()}{words[1:]}" if endpoint else words
+
+
+CONTROLS = (
+    ("outcome permuted", "control.permuted.draws", "control.permuted.p"),
+    (
+        "random features in place of the first exposure",
+        "control.random.1.draws",
+        "control.random.1.p",
+    ),
+    (
+        "random features in place of the second exposure",
+        "control.random.2.draws",
+        "control.random.2.p",
+    ),
+    (
+        "random features in place of the third exposure",
+        "control.random.3.draws",
+        "control.random.3.p",
+    ),
+    ("known positive", "control.known_positive.events", "control.known_positive.p"),
+    ("negative-control endpoint", "control.negative.n", "control.negative.p"),
+)
+
+
+def _controls(name: str, facts: Facts) -> list[Table]:
+    """The controls that ran, each with its size and p-value by key."""
+    rows = [
+        [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
+        for words, size, p in CONTROLS
+        if facts.has(f"{name}.{size}") and facts.has(f"{name}.{p}")
+    ]
+    if not rows:
+        return []
+    note = (
+        "For permutations and random features p is the share of draws that did at least as well as"
+        " the claim in the expected direction: small is good. The known positive must be small."
+    )
+    return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
+
+
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
-    """A table of the results; a cell `=key` is a number by key, anything else is words."""
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    """A table of the results, its most telling columns first."""
+    found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
+    columns = [one for one in COLUMNS if one in found]
+    columns += [one for one in found if one not in columns]
     return Table(
-        title=title.replace("_", " "),
+        title=_title(title),
         columns=columns,
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
+        folded=title == "specification",
     )
 
 
 def _cell(text: str, name: str, facts: Facts) -> Cell:
-    if text.startswith("="):
-        return Cell(text="", key=f"{name}.{text[1:]}")
+    """A cell that names a key shows that number; any other is verbatim from the results file."""
     key = f"{name}.{text}"
     return Cell(text=text, key=key if facts.has(key) else None)
 
@@ -150,15 +234,22 @@ def read_contract(home: Path) -> ContractPage | None:
 def read_ledger(path: Path, facts: Facts) -> Ledger:
     """Read the run's ledger, with its error control over all tests."""
     from validation.ledger import Ledger as Book
+    from validation.results import p_text
 
     if not path.exists():
         return Ledger()
+    book = Book(path)
+    adjusted = {(one.contract, one.test, one.part): one for one in book.adjust("primary")}
     rows = []
-    for number, one in enumerate(Book(path).summary(), 1):
+    for number, one in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
-        for name in ("p", "q", "e"):
-            value = getattr(one, name)
-            if value is not None:
-                facts.put(f"{key}.{name}", value)
-        rows.append(LedgerRow(one.hypothesis, one.test, one.role, one.state, key))
+        if one.p is not None:
+            facts.put(f"{key}.p", one.p, p_text(one.p))
+        controlled = adjusted.get(one.key)
+        if controlled:
+            facts.put(f"{key}.q", controlled.q, p_text(controlled.q))
+            facts.put(f"{key}.e", controlled.e)
+        state = one.status if one.status == "ok" else f"{one.status}: {one.reason or one.code}"
+        part = "" if one.part == "all" else f" ({one.part})"
+        rows.append(LedgerRow(one.hypothesis, f"{one.test}{part}", one.role, state, key))
     return Ledger(rows)

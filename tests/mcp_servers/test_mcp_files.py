@@ -250,3 +250,14 @@ def test_a_result_that_does_not_fit_its_schema_is_a_fault(roots: Roots) -> None:
     registry.add(nan.__sage_tool__)  # type: ignore[attr-defined]
     with pytest.raises(FaultError, match='"value"'):
         registry.run("nan", {"text": "a.txt"}, ToolContext(roots))
+
+
+def test_a_slide_that_is_only_an_index_is_hashed_with_its_folder(tmp_path: Path) -> None:
+    from mcp_servers.results_cache import hash_input
+
+    (tmp_path / "a.mrxs").write_text("index")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "Data0000.dat").write_text("pixels")
+    first = hash_input(tmp_path / "a.mrxs")
+    (tmp_path / "a" / "Data0000.dat").write_text("other pixels")
+    assert hash_input(tmp_path / "a.mrxs") != first

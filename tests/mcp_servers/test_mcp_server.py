@@ -140,17 +140,17 @@ def test_http_gives_images_as_content_and_as_resources(folder: Path) -> None:
         asyncio.run(main(url))
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong-token-0123456789", TOKEN + "x", TOKEN[:-1]])
-def test_http_without_the_token_is_refused(folder: Path, token: str | None) -> None:
+def test_http_without_the_token_is_refused(folder: Path) -> None:
     import httpx
 
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    wrong = [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer x"]
     with http_server(folder) as url:
-        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        answer = httpx.post(url, json=body, headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert "logrank" not in answer.text
+        for given in ({}, *({"Authorization": one} for one in wrong)):
+            answer = httpx.post(url, json=body, headers=given)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert "logrank" not in answer.text
 
 
 def test_http_refuses_an_oversize_request_and_a_foreign_host(folder: Path) -> None:

@@ -11,6 +11,7 @@ from validation.types import CohortSummary, Finding
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
+    from validation.cohort.model import CohortSpec
 
 __all__ = ["available", "check", "load"]
 
@@ -21,7 +22,8 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
     Parameters
     ----------
     name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, a cBioPortal study
-        folder (`meta_study.txt`), or a GDC clinical export (`clinical.tsv`)
+        folder (`meta_study.txt`), a GDC clinical export (`clinical.tsv`), or a folder that holds
+        every file of a shipped description (`data/cohorts`)
     root : where the data files lie, if not beside the description
     cache : folder for parsed expression matrices; without it they are parsed on each load
 
@@ -53,9 +55,27 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
         return Cohort(cbioportal.describe(path), path, cache=cache)
     if gdc.clinical_file(path) is not None:
         return Cohort(gdc.describe(path), path, cache=cache)
+    shipped = _shipped_for(path)
+    if shipped is not None:
+        return Cohort(shipped, path, cache=cache)
     raise InputError(
         f"{path}: no cohort.toml, meta_study.txt (cBioPortal) or clinical.tsv (GDC) in it"
     )
+
+
+def _shipped_for(folder: Path) -> CohortSpec | None:
+    """The shipped description whose files all lie in `folder`, if there is one."""
+    from validation.cohort.model import read_spec
+    from validation.types import data_folder
+
+    for path in sorted(data_folder("cohorts").glob("*.toml")):
+        spec = read_spec(path)
+        files = {table.file for table in spec.tables.values()}
+        if spec.expression is not None:
+            files.add(spec.expression.file)
+        if all((folder / name).is_file() for name in files):
+            return spec
+    return None
 
 
 def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:

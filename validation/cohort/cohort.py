@@ -260,7 +260,7 @@ class Cohort:
 
     def check(self) -> list[Finding]:
         """Everything about the cohort that would mislead an analysis."""
-        from validation.cohort.check import check_cohort
+        from validation.cohort.findings import check_cohort
 
         return check_cohort(self)
 

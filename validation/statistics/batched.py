@@ -48,13 +48,16 @@ class _Plan:
     tied: bool
     covariates: FloatArray
     null_coef: FloatArray
-    event_covariates: FloatArray
+    lengths: IntArray
+    event_totals: FloatArray
+    covariate_products: FloatArray
 
 
 def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Plan:
     used = sets.order[: int(sets.last[-1]) + 1]
     segments = np.concatenate(([0], sets.last[:-1] + 1))
     c = covariates[used]
+    pairs = [c[:, a] * c[:, b] for a in range(c.shape[1]) for b in range(a + 1)]
     return _Plan(
         rows=used,
         segments=segments.astype(np.int64),
@@ -65,7 +68,9 @@ def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Pla
         tied=bool((sets.fraction > 0.0).any()),
         covariates=c,
         null_coef=null_coef,
-        event_covariates=c[sets.who],
+        lengths=np.diff(np.append(segments, len(used))).astype(np.int64),
+        event_totals=c[sets.who].sum(axis=0),
+        covariate_products=np.array(pairs).reshape(len(pairs), len(used)),
     )
 
 
@@ -79,6 +84,21 @@ def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
     return adjusted
 
 
+def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
+    """w times each patient's cumulative baseline hazard, (patients, features).
+
+    Sums over risk sets of a quantity over the risk-set total then are one weighted sum over
+    patients: no running sum is needed for second moments.
+    """
+    per_group = np.add.reduceat(inverse, plan.starts, axis=0) if plan.tied else inverse
+    hazard = np.cumsum(per_group[::-1], axis=0)[::-1]
+    weighted: FloatArray = w * np.repeat(hazard, plan.lengths, axis=0)
+    if plan.tied:
+        lost = np.add.reduceat(plan.fraction[:, None] * inverse, plan.starts, axis=0)
+        weighted[plan.event_rows] -= w[plan.event_rows] * lost[plan.group]
+    return weighted
+
+
 def _step(
     plan: _Plan, z: FloatArray, z_events: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -90,28 +110,33 @@ def _step(
         eta += c @ beta[1:]
         eta -= eta.max(axis=0)
     w = np.exp(eta)
-    s0 = _risk_sums(plan, w)
+    inverse = 1.0 / _risk_sums(plan, w)
+    v = _exposure_sums(plan, w, inverse)
     score = np.empty((k, z.shape[1]))
     information = np.empty((k, k, z.shape[1]))
-    weighted = w * z
-    inverse = 1.0 / s0
-    means = [_risk_sums(plan, weighted) * inverse]
-    score[0] = z_events - means[0].sum(axis=0)
-    second = _risk_sums(plan, weighted * z) * inverse
-    information[0, 0] = (second - means[0] * means[0]).sum(axis=0)
-    products = []
-    for a in range(1, k):
-        column = c[:, a - 1 : a]
-        by_covariate = w * column
-        products.append(by_covariate)
-        means.append(_risk_sums(plan, by_covariate) * inverse)
-        score[a] = plan.event_covariates[:, a - 1].sum() - means[a].sum(axis=0)
-        cross = _risk_sums(plan, by_covariate * z) * inverse
-        information[0, a] = information[a, 0] = (cross - means[0] * means[a]).sum(axis=0)
-        for b in range(1, a + 1):
-            cross = _risk_sums(plan, by_covariate * c[:, b - 1 : b]) * inverse
-            information[a, b] = information[b, a] = (cross - means[a] * means[b]).sum(axis=0)
+    vz = v * z
+    means = [_risk_sums(plan, w * z) * inverse]
+    score[0] = z_events - vz.sum(axis=0)
+    information[0, 0] = np.einsum("ij,ij->j", vz, z) - _dot(means[0], means[0])
+    if k > 1:
+        score[1:] = plan.event_totals[:, None] - c.T @ v
+        crossed = c.T @ vz
+        squares = plan.covariate_products @ v
+        row = 0
+        for a in range(1, k):
+            means.append(_risk_sums(plan, w * c[:, a - 1 : a]) * inverse)
+            cross = crossed[a - 1] - _dot(means[0], means[a])
+            information[0, a] = information[a, 0] = cross
+            for b in range(1, a + 1):
+                cross = squares[row] - _dot(means[a], means[b])
+                information[a, b] = information[b, a] = cross
+                row += 1
     return score, information
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Column-wise inner products."""
+    return np.asarray(np.einsum("ij,ij->j", a, b), dtype=np.float64)
 
 
 def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, ...]:

@@ -95,7 +95,10 @@ class _Maximum:
 
 
 def _maximize(
-    evaluate: Callable[[FloatArray], Likelihood], start: FloatArray, free: BoolArray
+    evaluate: Callable[[FloatArray], Likelihood],
+    start: FloatArray,
+    free: BoolArray,
+    tolerance: float = _TOLERANCE,
 ) -> _Maximum:
     """Newton's method with step halving over the `free` coefficients."""
     beta, at = start.copy(), evaluate(start)
@@ -118,7 +121,7 @@ def _maximize(
                 return _Maximum(beta, at, settled, iteration)
         moved = float(np.abs(size * step).max())
         beta, at = candidate, found
-        if moved < _TOLERANCE:
+        if moved < tolerance:
             return _Maximum(beta, at, True, iteration)
         if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
             return _Maximum(beta, at, False, iteration)
@@ -241,9 +244,9 @@ def cox(
         n=len(t),
         events=int(e.sum()),
         converged=True,
-        loglik=best.at.value - (float(np.log(scale).sum()) if firth else 0.0),
+        loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
         concordance=harrell(t, e, x @ coef) if entry is None and strata is None else float("nan"),
-        loglik_null=null.value - (float(np.log(scale).sum()) if firth else 0.0),
+        loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         score_test=rao,
         covariance=covariance_z / np.outer(scale, scale),
@@ -282,39 +285,69 @@ def _refuse_flat(best: _Maximum, se: FloatArray, names: Sequence[str], firth: bo
 def _profile(
     evaluate: Callable[[FloatArray], Likelihood], best: _Maximum, se: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values."""
-    from scipy.optimize import brentq
+    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values.
 
+    The profile's slope is the score of the fixed coefficient (envelope theorem), so its root is
+    found by Newton's method, kept inside a bracket.
+    """
     k = len(best.beta)
-    drop = float(chdtri(1, 1.0 - level)) / 2.0
+    target = best.at.value - float(chdtri(1, 1.0 - level)) / 2.0
     low, high, p = np.zeros(k), np.zeros(k), np.zeros(k)
     for j in range(k):
         free = np.ones(k, dtype=bool)
         free[j] = False
 
-        def profiled(value: float, j: int = j, free: BoolArray = free) -> float:
-            start = best.beta.copy()
-            start[j] = value
+        def profiled(
+            value: float, start: FloatArray, j: int = j, free: BoolArray = free
+        ) -> _Maximum:
+            at = start.copy()
+            at[j] = value
             if not free.any():
-                return evaluate(start).value
-            return _maximize(evaluate, start, free).at.value
-
-        def above(value: float, profiled: Callable[[float], float] = profiled) -> float:
-            return profiled(value) - (best.at.value - drop)
+                return _Maximum(at, evaluate(at), True, 0)
+            return _maximize(evaluate, at, free, tolerance=1e-7)
 
         for side, limits in ((-1.0, low), (1.0, high)):
-            reach = z_of(level) * float(se[j])
-            for _ in range(40):
-                if above(float(best.beta[j]) + side * reach) < 0.0:
-                    break
-                reach *= 1.5
-            else:
-                limits[j] = side * np.inf
-                continue
-            ends = sorted((float(best.beta[j]), float(best.beta[j]) + side * reach))
-            limits[j] = brentq(above, ends[0], ends[1], xtol=1e-9)
-        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0)), 1)
+            limits[j] = _root(profiled, best.beta, j, side * z_of(level) * float(se[j]), target)
+        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0, best.beta).at.value), 1)
     return low, high, p
+
+
+def _root(
+    profiled: Callable[[float, FloatArray], _Maximum],
+    beta: FloatArray,
+    j: int,
+    reach: float,
+    target: float,
+) -> float:
+    """Where the profile of coefficient j falls to `target` on the side of `reach` (or infinity)."""
+    inside, outside = float(beta[j]), float("nan")
+    value, start = inside + reach, beta
+    for _ in range(60):
+        found = profiled(value, start)
+        start = found.beta
+        gap = found.at.value - target
+        if abs(gap) < 1e-9:
+            return value
+        if gap > 0.0:
+            inside = value
+        else:
+            outside = value
+        slope = float(found.at.score[j])
+        step = -gap / slope if slope != 0.0 else reach
+        step = float(np.clip(step, -2.0 * abs(reach), 2.0 * abs(reach)))
+        proposed = value + step
+        bracketed = not np.isnan(outside)
+        ends = sorted((inside, outside)) if bracketed else [-np.inf, np.inf]
+        if bracketed and not ends[0] < proposed < ends[1]:
+            proposed = (inside + outside) / 2.0
+        elif not bracketed and (proposed - value) * reach <= 0.0:
+            proposed = value + reach
+        if abs(proposed) > 4.0 * _SEPARATED:
+            return float(np.sign(reach) * np.inf)
+        if abs(proposed - value) < 1e-10:
+            return proposed
+        value = proposed
+    return value
 
 
 __all__ = ["CoxFit", "NonProportionality", "cox", "schoenfeld"]

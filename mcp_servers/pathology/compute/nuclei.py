@@ -60,12 +60,12 @@ def nuclear_density(image: U8) -> F32:
     return np.asarray(np.maximum(red - np.float32(0.12) * green, 0.0), dtype=np.float32)
 
 
-def local_threshold(density: AnyArray, radius: int, floor: float) -> F32:
+def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
     """Half way between the local means of what lies above and below Otsu's global threshold."""
     import cv2
 
-    density = np.minimum(density, np.float32(DENSITY_CAP))
-    start = max(otsu(density[::2, ::2], 0.0, DENSITY_CAP), floor)
+    density = np.minimum(density, np.float32(cap))
+    start = max(otsu(density[::2, ::2], 0.0, cap), floor)
     above = (density > start).astype(np.float32)
     size = (2 * radius + 1, 2 * radius + 1)
     n_above = cv2.blur(above, size)
@@ -83,6 +83,7 @@ def segment(
     mpp: float,
     *,
     floor: float = 0.10,
+    cap: float = DENSITY_CAP,
     within: BoolArray | None = None,
     density: F32 | None = None,
     second: F32 | None = None,
@@ -96,6 +97,7 @@ def segment(
     ----------
     image : (H, W, 3) RGB
     floor : least optical density of a nucleus above nothing
+    cap : densities above count as this when thresholds are set
     within : (H, W) mask; nuclei whose center lies outside are dropped
     density, second : maps to use for the nuclei and to measure beside, computed when None
 
@@ -110,7 +112,7 @@ def segment(
     raw = nuclear_density(image) if density is None else density
     um = 1.0 / mpp
     smooth = cv2.GaussianBlur(raw, (0, 0), max(0.4, 0.5 * um))
-    threshold = local_threshold(smooth, max(4, round(THRESHOLD_RADIUS_UM * um)), floor)
+    threshold = local_threshold(smooth, max(4, round(THRESHOLD_RADIUS_UM * um)), floor, cap)
     foreground = (smooth > threshold).astype(np.uint8)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     opened = cv2.morphologyEx(foreground, cv2.MORPH_OPEN, kernel)
@@ -189,20 +191,18 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
     return table, part[:, 0] > 0
 
 
-def lymphocyte_like(table: F64) -> BoolArray:
+def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and at least as dark as the median nucleus or 0.35.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: the table's median or
+    0.35, whichever is less, when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
-    area, eccentricity = table[:, 2], table[:, 6]
-    dark = table[:, 8]
+    if dark is None:
+        dark = min(float(np.median(table[:, 8])), 0.35)
     low, high = LYMPHOCYTE_AREA_UM2
-    small = (area >= low) & (area <= high)
-    return np.asarray(
-        small
-        & (eccentricity <= LYMPHOCYTE_MAX_ECCENTRICITY)
-        & (dark >= min(float(np.median(dark)), 0.35))
-    )
+    small = (table[:, 2] >= low) & (table[:, 2] <= high)
+    round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
+    return np.asarray(small & round_ & (table[:, 8] >= dark), dtype=bool)

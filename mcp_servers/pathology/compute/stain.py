@@ -131,4 +131,5 @@ def normalize_reinhard(image: U8, mean: AnyArray, sd: AnyArray) -> U8:
     shifted = (lab - np.asarray(mean)) * scale + np.asarray(REINHARD_MEAN)
     cones = np.exp(shifted.reshape(-1, 3) @ np.linalg.inv(_LAB).T)
     rgb = cones @ np.linalg.inv(_LMS).T
-    return np.clip(np.round(rgb), 0, 255).astype(np.uint8).reshape(image.shape)
+    out = np.clip(np.round(rgb), 0, 255).astype(np.uint8).reshape(image.shape)
+    return np.asarray(out, dtype=np.uint8)

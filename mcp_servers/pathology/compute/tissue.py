@@ -27,33 +27,37 @@ class Tissue:
 def background_color(image: U8) -> tuple[int, int, int]:
     """Color of empty glass: the median of bright, colorless pixels; white when there are none."""
     sample = image[:: max(1, image.shape[0] // 512), :: max(1, image.shape[1] // 512)]
-    low, high = sample.min(axis=2), sample.max(axis=2)
+    red, green, blue = sample[:, :, 0], sample[:, :, 1], sample[:, :, 2]
+    low = np.minimum(np.minimum(red, green), blue)
+    high = np.maximum(np.maximum(red, green), blue)
     bright = (low >= 205) & (high - low <= 24)
     if int(bright.sum()) < max(16, bright.size // 500):
         return (255, 255, 255)
-    red, green, blue = (int(v) for v in np.median(sample[bright], axis=0))
-    return red, green, blue
+    color = np.median(sample[bright], axis=0)
+    return int(color[0]), int(color[1]), int(color[2])
 
 
 def optical_density(image: U8, background: tuple[int, int, int] = (255, 255, 255)) -> F32:
     """-log10(I / I0) per channel, clipped at 0; I below 1 counts as 1."""
-    values = np.arange(256, dtype=np.float64)
-    out = np.empty(image.shape, dtype=np.float32)
-    for channel in range(3):
-        top = max(1, background[channel])
-        table = np.maximum(-np.log10(np.maximum(values, 1) / top), 0).astype(np.float32)
-        np.take(table, image[:, :, channel], out=out[:, :, channel])
-    return out
+    planes = [_density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)]
+    return np.stack(planes, axis=2)
 
 
-def find_pen(od: F32) -> BoolArray:
+def _density_plane(channel: U8, background: int) -> F32:
+    import cv2
+
+    values = np.maximum(np.arange(256, dtype=np.float64), 1)
+    table = np.maximum(-np.log10(values / max(1, background)), 0).astype(np.float32)
+    return np.asarray(cv2.LUT(channel, table), dtype=np.float32)
+
+
+def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
     """Ink by the ratios of the channels' optical densities.
 
     Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
     (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
     green and blue alike and hardly any red; black ink absorbs all alike and strongly.
     """
-    red, green, blue = od[:, :, 0], od[:, :, 1], od[:, :, 2]
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.2)
     blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.25)
@@ -101,12 +105,14 @@ def find_tissue(
     import cv2
 
     background = background_color(image)
-    od = optical_density(image, background)
-    smooth = cv2.GaussianBlur(od, (0, 0), 1.0)
-    pen = np.zeros(image.shape[:2], dtype=bool) if keep_pen else find_pen(od)
-    green = smooth[:, :, 1]
+    density = [
+        _density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)
+    ]
+    pen = np.zeros(image.shape[:2], dtype=bool) if keep_pen else find_pen(*density)
+    red, green, blue = (cv2.GaussianBlur(plane, (0, 0), 1.0) for plane in density)
     threshold = float(np.clip(otsu(green[~pen]), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
-    strongest, weakest = smooth.max(axis=2), smooth.min(axis=2)
+    strongest = np.maximum(np.maximum(red, green), blue)
+    weakest = np.minimum(np.minimum(red, green), blue)
     colored = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
     mask = ((green > threshold) & colored & ~pen).astype(np.uint8)
     if pen.any():
@@ -117,7 +123,9 @@ def find_tissue(
     mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel)
     mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
     pixel = mpp * mpp
-    mask = _keep_large(mask, min_area_um2 / pixel)
+    # an image of a small field has no large piece to show
+    least = min(min_area_um2 / pixel, 0.05 * mask.size)
+    mask = _keep_large(mask, least)
     holes = _keep_large(1 - mask, fill_holes_um2 / pixel)
     filled = (holes == 0) & ~pen
     filled |= mask.astype(bool)

@@ -104,3 +104,11 @@ def preview(given: ImageInput, context: ToolContext) -> ImageResult:
     with context.writing(name) as path:
         small.save(path)
     return ImageResult(image=name, width=small.width, opened=len(opened))
+
+
+@tool("slow_preview", "test", "1", "The same, slower.", Resources(memory_mb=64))
+def slow_preview(given: ImageInput, context: ToolContext) -> ImageResult:
+    for _ in range(6):
+        time.sleep(0.05)
+        context.check_cancelled()
+    return preview(given, context)

@@ -1,0 +1,256 @@
+"""Speed of the slide tools on a synthesized 40,000 x 40,000 px slide with 45% tissue.
+
+    python -m benchmarks.slides [--size 40000] [--slide PATH] [--json OUT] [--quick]
+
+The slide is a tiled pyramidal JPEG SVS at 0.25 µm per pixel, painted once (about a minute) and
+kept. Peers (histolab, LazySlide, tiatoolbox, scikit-image) run in the same process when they can
+be imported, and are named as absent when not. Peak memory is that of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcp_servers.context import ToolContext
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
+from mcp_servers.slides.pyramid import write_pyramid
+from mcp_servers.slides.slide import Slide
+
+MPP = 0.25
+
+
+def synthesize(path: Path, size: int, tissue_share: float = 0.45) -> None:
+    """Write a slide of `size` px a side: painted cells under a smooth random tissue outline."""
+    import cv2
+
+    from validation.simulate.slide import render_slide
+
+    with tempfile.TemporaryDirectory() as folder:
+        painted = Path(folder) / "texture.tif"
+        render_slide(painted, seed=11, size_px=4096, mpp=MPP, aggregates=2)
+        with Slide.open(painted) as slide:  # the middle of the painting is all tissue
+            texture = slide.read(1024, 1024, 2048, 2048)
+    rng = np.random.default_rng(5)
+    coarse = cv2.GaussianBlur(rng.standard_normal((256, 256)).astype(np.float32), (0, 0), 14)
+    edge = np.minimum(np.arange(256), np.arange(256)[::-1]) / 128
+    coarse = coarse / coarse.std() + 1.5 * np.minimum(edge[:, None], edge[None, :])
+    mask = (coarse > np.quantile(coarse, 1 - tissue_share)).astype(np.uint8)
+    repeats = -(-size // texture.shape[1])
+    wide = np.tile(texture, (1, repeats, 1))[:, :size]
+
+    def band(top: int, rows: int) -> np.ndarray[Any, Any]:
+        at = np.arange(top, top + rows)
+        out = wide[at % texture.shape[0]]
+        lines = (at * 256) // size
+        columns = (np.arange(size) * 256) // size
+        for line in np.unique(lines):
+            empty = ~mask[line].astype(bool)[columns]
+            where = np.flatnonzero(lines == line)
+            out[where[0] : where[-1] + 1, empty] = 243
+        return out
+
+    temporary = path.with_name(f".{path.name}.part")
+    write_pyramid(temporary, size, size, band, mpp=MPP)
+    temporary.replace(path)
+
+
+def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Median seconds over repeats after one warm-up, and the last answer."""
+    answer = call()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        answer = call()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds), answer
+
+
+def mask_and_tiles(path: Path) -> int:
+    """Open, mask, coordinates of 256 px tiles with at least half tissue."""
+    from mcp_servers.pathology.tiles import TilesInput, tile_grid
+    from mcp_servers.pathology.tissue import slide_tissue
+
+    with Slide.open(path) as slide:
+        found, view = slide_tissue(slide)
+        given = TilesInput(slide=str(path), tile_px=256, at_mpp=MPP)
+        corners, _, _ = tile_grid(slide, found.mask, view.scale, given)
+    return len(corners)
+
+
+def read_tiles(path: Path, count: int, backend: str) -> int:
+    """Read aligned 256 px tiles of level 0 across the middle of the slide."""
+    with Slide.open(path, backend=backend) as slide:  # type: ignore[arg-type]
+        columns = slide.width // 256
+        first = (slide.height // 512) * columns
+        corners = [((i % columns) * 256, (i // columns) * 256) for i in range(first, first + count)]
+        return sum(1 for _ in slide.tiles(corners, 256))
+
+
+def nuclei_field(path: Path) -> tuple[Callable[[], int], np.ndarray[Any, Any]]:
+    """Nuclei of 1024 x 1024 px at 40x, tissue in full."""
+    import cv2
+
+    from mcp_servers.pathology.compute.nuclei import segment
+    from mcp_servers.pathology.tissue import slide_tissue
+
+    with Slide.open(path) as slide:
+        found, view = slide_tissue(slide)
+        depth = cv2.distanceTransform(found.mask.astype(np.uint8), cv2.DIST_L2, 3)
+        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+        x, y = int(column * view.scale) - 512, int(row * view.scale) - 512
+        field = slide.read(x, y, 1024, 1024)
+
+    def run() -> int:
+        half = cv2.resize(field, (512, 512), interpolation=cv2.INTER_AREA)
+        return len(segment(np.asarray(half, dtype=np.uint8), 2 * MPP).table)
+
+    return run, field
+
+
+def run_tool(name: str, path: Path, out: Path, **options: Any) -> Callable[[], dict[str, Any]]:
+    """A call of a registered tool as a worker makes it, nothing kept from the call before."""
+    registry = load("pathology")
+
+    def run() -> dict[str, Any]:
+        context = ToolContext(Roots.of([path.parent], out), threads=2)
+        try:
+            return registry.run(name, {"slide": path.name, **options}, context).result
+        finally:
+            context.handles.clear()
+
+    return run
+
+
+def skimage_nuclei(field: np.ndarray[Any, Any]) -> Callable[[], int]:
+    """The usual recipe: HED, Otsu, distance transform, watershed."""
+    from scipy import ndimage
+    from skimage.color import rgb2hed
+    from skimage.feature import peak_local_max
+    from skimage.filters import gaussian, threshold_otsu
+    from skimage.measure import regionprops_table
+    from skimage.morphology import remove_small_objects
+    from skimage.segmentation import watershed
+
+    def run() -> int:
+        stain = gaussian(rgb2hed(field)[..., 0], 1)
+        mask = remove_small_objects(stain > threshold_otsu(stain), max_size=80)
+        distance = ndimage.distance_transform_edt(mask)
+        peaks = peak_local_max(distance, min_distance=7, labels=ndimage.label(mask)[0])
+        markers = np.zeros(mask.shape, dtype=int)
+        markers[tuple(peaks.T)] = np.arange(1, len(peaks) + 1)
+        labels = watershed(-distance, markers, mask=mask)
+        wanted = ("area", "perimeter", "eccentricity", "solidity")
+        return len(regionprops_table(labels, properties=wanted)["area"])
+
+    return run
+
+
+def peer_masks(path: Path, out: Path) -> dict[str, Callable[[], int] | None]:
+    """Mask and tile coordinates by the peers that can be imported; None for the absent."""
+    peers: dict[str, Callable[[], int] | None] = dict.fromkeys(
+        ("histolab", "LazySlide", "tiatoolbox")
+    )
+    if importlib.util.find_spec("histolab"):
+
+        def histolab() -> int:
+            from histolab.slide import Slide as Peer
+            from histolab.tiler import GridTiler
+
+            slide = Peer(path, out)
+            tiler = GridTiler((256, 256), level=0, check_tissue=True, tissue_percent=50)
+            return sum(1 for _ in tiler._tiles_generator(slide))
+
+        peers["histolab"] = histolab
+    if importlib.util.find_spec("lazyslide"):
+
+        def lazyslide() -> int:
+            import lazyslide as zs
+            from wsidata import open_wsi
+
+            wsi = open_wsi(str(path))
+            zs.pp.find_tissues(wsi)
+            zs.pp.tile_tissues(wsi, 256)
+            return len(wsi["tiles"])
+
+        peers["LazySlide"] = lazyslide
+    if importlib.util.find_spec("tiatoolbox"):
+
+        def tiatoolbox() -> int:
+            from tiatoolbox.tools.patchextraction import get_patch_extractor
+            from tiatoolbox.wsicore.wsireader import WSIReader
+
+            reader = WSIReader.open(path)
+            mask = reader.tissue_mask("morphological", resolution=1.25, units="power")
+            extractor = get_patch_extractor(
+                "slidingwindow", input_img=reader, input_mask=mask, patch_size=(256, 256)
+            )
+            return len(extractor)
+
+        peers["tiatoolbox"] = tiatoolbox
+    return peers
+
+
+def main() -> None:
+    """Run all and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", type=int, default=40_000)
+    parser.add_argument("--slide", type=Path, help="keep or reuse the slide here")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="one repeat, 10x only")
+    options = parser.parse_args()
+    work = Path(tempfile.gettempdir()) / "sage-bench"
+    work.mkdir(exist_ok=True)
+    path = options.slide or work / f"slide-{options.size}.svs"
+    if not path.exists():
+        print(f"painting {path} ...", file=sys.stderr)
+        synthesize(path, options.size)
+    out = work / "out"
+    rows: list[dict[str, Any]] = []
+
+    def row(task: str, who: str, value: float | None, unit: str, note: str = "") -> None:
+        rows.append({"task": task, "who": who, "value": value, "unit": unit, "note": note})
+        shown = "not installed" if value is None else f"{value:,.3g} {unit}"
+        print(f"{task:34s} {who:12s} {shown:>16s}  {note}", flush=True)
+
+    repeats = 1 if options.quick else 5
+    seconds, tiles = timed(lambda: mask_and_tiles(path), repeats)
+    row("mask + 256 px tile coordinates", "SAGE", seconds, "s", f"{tiles} tiles")
+    for name, peer in peer_masks(path, out).items():
+        if peer is None:
+            row("mask + 256 px tile coordinates", name, None, "s")
+        else:
+            seconds, tiles = timed(peer, 1)
+            row("mask + 256 px tile coordinates", name, seconds, "s", f"{tiles} tiles")
+    count = min(4000, (options.size // 256) ** 2 // 4)
+    for who, backend in (("SAGE", "auto"), ("OpenSlide", "openslide")):
+        seconds, got = timed(lambda b=backend: read_tiles(path, count, b), min(repeats, 3))
+        row("reading aligned JPEG tiles", who, got / seconds, "tiles/s", "2 or more threads")
+    run, field = nuclei_field(path)
+    seconds, found = timed(run, repeats)
+    row("nuclei, 1024 px at 40x", "SAGE", seconds * 1e3, "ms", f"{found} nuclei")
+    seconds, found = timed(skimage_nuclei(field), 1 if options.quick else 3)
+    row("nuclei, 1024 px at 40x", "scikit-image", seconds * 1e3, "ms", f"{found} nuclei")
+    for label, at_mpp in (("10x", 1.0), ("20x", 0.5))[: 1 if options.quick else 2]:
+        seconds, result = timed(run_tool("tls", path, out, at_mpp=at_mpp), 1)
+        row(f"TLS on the whole slide, {label}", "SAGE", seconds, "s", f"{result['count']} found")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    row("peak memory of all the above", "this process", peak, "MiB")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Positivity of H-DAB immunohistochemistry: share of nuclei and of area that are brown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.pathology.compute.nuclei import Nuclei, segment
+from mcp_servers.pathology.compute.stain import concentrations, fixed_matrix
+from mcp_servers.pathology.compute.tissue import optical_density
+from mcp_servers.slides.arrays import F32, U8, BoolArray
+
+WEAK, MODERATE, STRONG = 0.20, 0.40, 0.60
+"""Mean DAB density of a nucleus from which it counts as 1+, 2+ and 3+."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positivity:
+    """Nuclei of an image with their mean DAB density, and the image's DAB map."""
+
+    nuclei: Nuclei
+    dab: F32
+
+    @property
+    def grades(self) -> F32:
+        """(n,) 0 for negative, 1, 2 or 3 by `WEAK`, `MODERATE`, `STRONG`."""
+        values = self.nuclei.column("second_mean")
+        return np.digitize(values, [WEAK, MODERATE, STRONG]).astype(np.float32)
+
+
+def dab_density(image: U8, background: tuple[int, int, int] = (245, 245, 245)) -> F32:
+    """Density of DAB by separation with the vectors of Ruifrok and Johnston, at least 0."""
+    density = optical_density(image, background)
+    amounts = concentrations(density, fixed_matrix("hdab"))
+    return np.asarray(np.maximum(amounts[:, :, 1], 0.0), dtype=np.float32)
+
+
+def measure(
+    image: U8,
+    mpp: float,
+    *,
+    background: tuple[int, int, int] = (245, 245, 245),
+    within: BoolArray | None = None,
+) -> Positivity:
+    """Nuclei of either color, each with its mean DAB density.
+
+    Nuclei are sought in the density of red, which both dyes absorb, with a low cap, so that brown
+    ones do not hide the pale blue ones.
+    """
+    density = optical_density(image, background)
+    dab = dab_density(image, background)
+    red = np.ascontiguousarray(density[:, :, 0])
+    nuclei = segment(image, mpp, density=red, second=dab, within=within, floor=0.06, cap=0.2)
+    return Positivity(nuclei, dab)
+
+
+def h_score(grades: F32) -> float:
+    """1 x %1+ plus 2 x %2+ plus 3 x %3+, 0 to 300; 0 without nuclei."""
+    return float(100.0 * grades.mean()) if len(grades) else 0.0

@@ -1,0 +1,161 @@
+"""One pass over the tissue of a slide: nuclei, dyes and gaps summed on a grid of 8 µm cells.
+
+The tools for lymphocytes, aggregates, tumor and stroma all start from this grid, so a slide is
+decoded once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.pathology.compute.nuclei import lymphocyte_like, segment
+from mcp_servers.pathology.compute.tissue import optical_density
+from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+
+CELL_UM = 8.0
+EPITHELIAL_AREA_UM2 = 30.0
+EPITHELIAL_MAX_ECCENTRICITY = 0.9
+GAP_DENSITY = 0.08
+"""Density of the green channel below which tissue shows no dye: a cleft, a lumen, a vacuole."""
+
+LAYERS = (
+    "tissue",  # share of the cell that is tissue
+    "nuclear",  # share under nuclei
+    "epithelial",  # share under nuclei that are neither lymphocyte-like nor spindle-shaped
+    "lymphocytes",  # count of lymphocyte-like nuclei
+    "nuclei",  # count of all nuclei
+    "red",  # optical density of red, times tissue
+    "green",  # optical density of green, times tissue
+    "gap",  # share of tissue without dye
+    "pink",  # share of collagen-like pixels: eosinophilic, not nuclear, not blood
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner."""
+
+    layers: dict[str, F32]
+    dark: float
+    background: tuple[int, int, int]
+
+    @classmethod
+    def empty(
+        cls, width_um: float, height_um: float, dark: float, background: tuple[int, int, int]
+    ) -> Survey:
+        """A grid of zeros that covers a slide."""
+        shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
+        layers = {name: np.zeros(shape, dtype=np.float32) for name in LAYERS}
+        return cls(layers, dark, background)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.layers["tissue"].shape
+        return rows, columns
+
+    @property
+    def tissue(self) -> BoolArray:
+        """Cells that are at least a quarter tissue."""
+        return np.asarray(self.layers["tissue"] > 0.25)
+
+    def smooth(self, name: str, sigma_um: float) -> F32:
+        """A layer per unit of tissue, smoothed by a Gaussian over tissue only."""
+        import cv2
+
+        sigma = sigma_um / CELL_UM
+        values = cv2.GaussianBlur(self.layers[name], (0, 0), sigma)
+        tissue = cv2.GaussianBlur(self.layers["tissue"], (0, 0), sigma)
+        return np.asarray(values / np.maximum(tissue, 0.25), dtype=np.float32)
+
+    def lymphocytes_per_mm2(self, sigma_um: float = 20.0) -> F32:
+        """Lymphocyte-like nuclei per mm² of tissue."""
+        return np.asarray(self.smooth("lymphocytes", sigma_um) / (CELL_UM / 1000) ** 2)
+
+    def area_mm2(self) -> float:
+        """Tissue area."""
+        return float(self.layers["tissue"].sum()) * (CELL_UM / 1000) ** 2
+
+
+def darkness(images: list[U8], mpp: float) -> float:
+    """Density that a lymphocyte's nucleus reaches on this slide: the median nucleus, at most 0.35.
+
+    From sampled tissue, so that the same cells are called alike all over the slide.
+    """
+    values = [segment(image, mpp).column("density_mean") for image in images]
+    pooled = np.concatenate(values) if values else np.zeros(0)
+    return float(min(np.median(pooled), 0.35)) if pooled.size >= 20 else 0.2
+
+
+def add_block(
+    survey: Survey,
+    image: U8,
+    tissue: BoolArray,
+    inner: tuple[int, int, int, int],
+    origin_um: tuple[float, float],
+    mpp: float,
+) -> None:
+    """Add one block of the slide, its halo left out of all sums.
+
+    `origin_um` is the corner of the block (with halo) on the slide, in µm.
+    """
+    import cv2
+
+    nuclei = segment(image, mpp)
+    lymphoid = lymphocyte_like(nuclei.table, survey.dark)
+    round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
+    epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
+    _count(survey.layers["nuclei"], nuclei.table[:, :2], tissue, inner, origin_um, mpp)
+    _count(survey.layers["lymphocytes"], nuclei.table[lymphoid, :2], tissue, inner, origin_um, mpp)
+
+    top, bottom, left, right = inner
+    column, row = (
+        round((o + e * mpp) / CELL_UM) for o, e in zip(origin_um, (left, top), strict=True)
+    )
+    width = round((origin_um[0] + right * mpp) / CELL_UM) - column
+    height = round((origin_um[1] + bottom * mpp) / CELL_UM) - row
+    if width < 1 or height < 1:
+        return
+    window = np.s_[row : row + height, column : column + width]
+    part = tissue[top:bottom, left:right]
+    labels = nuclei.labels[top:bottom, left:right]
+    density = optical_density(image[top:bottom, left:right], survey.background)
+    red, green, blue = density[:, :, 0], density[:, :, 1], density[:, :, 2]
+    is_nucleus = labels > 0
+    gap = cv2.blur(green, (3, 3)) < GAP_DENSITY
+    blood = (blue > 0.55 * green) & (green > 0.5) & (red < 0.2 * green)
+    pink = (green > 0.12) & (red < 0.5 * green) & ~is_nucleus & ~blood
+    pixels: dict[str, AnyArray] = {
+        "tissue": part,
+        "nuclear": is_nucleus & part,
+        "epithelial": np.concatenate([[False], epithelial])[labels] & part,
+        "red": red * part,
+        "green": green * part,
+        "gap": gap & part,
+        "pink": pink & part,
+    }
+    for name, values in pixels.items():
+        small = cv2.resize(values.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+        survey.layers[name][window] = small
+
+
+def _count(
+    layer: F32,
+    points: AnyArray,
+    tissue: BoolArray,
+    inner: tuple[int, int, int, int],
+    origin_um: tuple[float, float],
+    mpp: float,
+) -> None:
+    """Add one per point of the block proper to the cell it falls in."""
+    if not len(points):
+        return
+    x, y = points[:, 0], points[:, 1]
+    top, bottom, left, right = inner
+    own = (x >= left) & (x < right) & (y >= top) & (y < bottom)
+    own &= tissue[y.astype(int), x.astype(int)]
+    column = ((x[own] + 0.5) * mpp + origin_um[0]) / CELL_UM
+    row = ((y[own] + 0.5) * mpp + origin_um[1]) / CELL_UM
+    np.add.at(layer, (row.astype(int), column.astype(int)), 1.0)

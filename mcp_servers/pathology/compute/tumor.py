@@ -1,0 +1,86 @@
+"""Tumor-like epithelium, its border and its surroundings, from the grid of `survey`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mcp_servers.pathology.compute.lymphoid import aggregates
+from mcp_servers.pathology.compute.survey import CELL_UM, Survey
+from mcp_servers.pathology.compute.tissue import otsu
+from mcp_servers.slides.arrays import F32, BoolArray
+
+SMOOTH_UM = 28.0
+BOUNDS = (0.08, 0.75)
+"""The automatic threshold on the score is kept within these."""
+PALE = 0.42
+"""A threshold below this was set by solidity more than by nuclei, and is reported as unsure."""
+
+
+def tumor_score(survey: Survey) -> F32:
+    """How much each cell looks like solid epithelium, about -0.5 to 1.5; 0 outside tissue.
+
+    Four cues, each smoothed over ~28 µm: area under round, not small nuclei (0.15 of the tissue
+    counts fully); basophilia, the ratio of red to green density (0.38 of stroma to 0.58 of
+    epithelium); solidity, the absence of undyed gaps (0.15 and more counts as loose); and the
+    area per lymphocyte-like nucleus, which counts against.
+    """
+    nuclei = np.minimum(survey.smooth("epithelial", SMOOTH_UM) / 0.15, 1.5)
+    green = np.maximum(survey.smooth("green", SMOOTH_UM), 0.02)
+    basophilia = np.clip((survey.smooth("red", SMOOTH_UM) / green - 0.38) / 0.2, -0.3, 1.0)
+    solid = 1.0 - np.minimum(survey.smooth("gap", SMOOTH_UM) / 0.15, 1.0)
+    immune = np.minimum(survey.lymphocytes_per_mm2(SMOOTH_UM) / 4000.0, 1.0)
+    score = 0.5 * nuclei + 0.35 * basophilia + 0.45 * solid - 0.9 * immune
+    return np.asarray(np.where(survey.tissue, score, 0.0), dtype=np.float32)
+
+
+def tumor_mask(
+    survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
+) -> tuple[BoolArray, float]:
+    """Cells that look like solid epithelium, and the threshold used: Otsu's within `BOUNDS`."""
+    import cv2
+
+    score, tissue = tumor_score(survey), survey.tissue
+    if threshold is None:
+        found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
+        threshold = float(np.clip(found, *BOUNDS))
+    immune = aggregates(survey).labels > 0
+    mask = ((score > threshold) & tissue & ~immune).astype(np.uint8)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
+    mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel), dtype=np.uint8)
+    mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel), dtype=np.uint8)
+    least = min_area_um2 / CELL_UM**2
+    for value in (1, 0):
+        _, labels, stats, _ = cv2.connectedComponentsWithStats(
+            (mask == value).astype(np.uint8), connectivity=4
+        )
+        small = stats[:, cv2.CC_STAT_AREA] < least
+        small[0] = False
+        mask[small[labels]] = 1 - value
+    return np.asarray(mask.astype(bool) & tissue & ~immune), threshold
+
+
+def signed_distance(mask: BoolArray, cell_um: float = CELL_UM) -> F32:
+    """Distance to a mask's border in µm: negative inside, positive outside.
+
+    Without any True cell all are infinitely far outside.
+    """
+    import cv2
+
+    if not mask.any():
+        return np.full(mask.shape, np.inf, dtype=np.float32)
+    inside = np.pad(mask.astype(np.uint8), 1, mode="edge")
+    out = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    own = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    if mask.all():
+        own = np.full(inside.shape, np.inf, dtype=np.float32)
+    # centers of border cells lie half a cell from the border
+    signed = np.where(inside > 0, -(own - 0.5), out - 0.5) * cell_um
+    return np.asarray(signed[1:-1, 1:-1], dtype=np.float32)
+
+
+def zones(tumor: BoolArray, tissue: BoolArray, band_um: float) -> dict[str, BoolArray]:
+    """Tumor, peritumoral band (outside, within `band_um`) and the rest of the tissue."""
+    distance = signed_distance(tumor)
+    inside = tumor & tissue
+    band = tissue & ~inside & (distance <= band_um)
+    return {"Tumor": inside, "Peritumoral": band, "Rest": tissue & ~inside & ~band}

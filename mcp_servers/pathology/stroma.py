@@ -1,0 +1,96 @@
+"""Collagen and stroma by color and fiber orientation: a proxy, not a collagen stain."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+
+class StromaInput(TumorSource):
+    """Where stroma is measured."""
+
+    band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
+
+
+class StromaResult(SlideResult):
+    """Shares of tissue; all between 0 and 1."""
+
+    stroma_fraction: float = Field(description="Tissue that is neither tumor nor lymphoid")
+    collagen_fraction: float = Field(description="Eosinophilic, non-nuclear pixels in the stroma")
+    collagen_peritumoral: float | None = Field(description="The same in the peritumoral band")
+    fiber_alignment: float | None = Field(
+        description="Mean coherence of fiber direction in sampled stroma: 0 random, 1 parallel"
+    )
+    tumor_stroma_ratio: float | None
+    overlay: OutputName
+
+
+@tool(
+    "stroma",
+    SUITE,
+    "1.0.0",
+    "Stroma and collagen proxy of a slide: fractions and fiber alignment (H&E, no special stain).",
+    resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
+    validity=Validity(
+        stain="H&E",
+        mpp=(0.2, 1.3),
+        organ="solid tumors",
+        training_data="none; classical method",
+        tcga_overlap="none",
+        known_failures=(
+            "H&E shows no collagen as such: muscle, keratin, fibrin and necrosis are pink too",
+            "over-eosinophilic slides raise the collagen share",
+            "rests on the tumor mask: see the tool tumor, or give outlines",
+        ),
+        accuracy="not measured against a collagen stain: use for ranking within one staining lab",
+    ),
+)
+def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
+    """Stroma of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.images import blend_mask, write_png
+    from mcp_servers.pathology.compute.fibers import coherence
+    from mcp_servers.pathology.compute.lymphoid import aggregates
+    from mcp_servers.pathology.compute.tumor import zones
+    from mcp_servers.pathology.surveying import sample_tissue, survey_slide
+    from mcp_servers.pathology.tumor import to_thumbnail, tumor_area
+
+    slide = open_slide(given, context)
+    surveyed = survey_slide(slide, given, context)
+    survey = surveyed.survey
+    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    immune = aggregates(survey).labels > 0
+    where = survey.tissue & ~area.mask & ~immune
+    weight = survey.layers["tissue"]
+    pink = survey.layers["pink"]
+    total, own = float(weight[survey.tissue].sum()), float(weight[where].sum())
+    band = zones(area.mask, survey.tissue, given.band_um)["Peritumoral"] & where
+    in_band = float(weight[band].sum())
+    context.progress(0.92, "fibers")
+    patches = sample_tissue(slide, where, surveyed.scale(slide), surveyed.at_mpp, count=32)
+    aligned = [coherence(patch, surveyed.at_mpp) for patch in patches]
+    seen = [value for value in aligned if value is not None]
+    picture = slide.thumbnail(2048)
+    shown = where & (pink > 0.5 * np.maximum(weight, 0.25))
+    mask = to_thumbnail(shown, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
+    name = f"{slide.name}.stroma.overlay.png"
+    with context.writing(name) as path:
+        write_png(path, blend_mask(picture, mask, (0, 120, 200), 0.35))
+    tumor_weight = float(weight[area.mask].sum())
+    return StromaResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=[*surveyed.warnings, *area.warnings],
+        stroma_fraction=own / total if total else 0.0,
+        collagen_fraction=float(pink[where].sum()) / own if own else 0.0,
+        collagen_peritumoral=float(pink[band].sum()) / in_band if in_band else None,
+        fiber_alignment=float(np.mean(seen)) if seen else None,
+        tumor_stroma_ratio=tumor_weight / own if own and area.mask.any() else None,
+        overlay=name,
+    )

@@ -1,0 +1,106 @@
+"""Surveying a slide: the one pass that the lymphocyte, tumor and stroma tools share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.common import SlideInput
+    from mcp_servers.pathology.compute.survey import Survey
+    from mcp_servers.slides.arrays import U8, BoolArray
+    from mcp_servers.slides.slide import Slide
+
+COARSEST_MPP = 1.3
+SAMPLES = 24
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A slide's survey and the resolution it was made at."""
+
+    survey: Survey
+    at_mpp: float
+    warnings: tuple[str, ...]
+
+    @property
+    def cell_um(self) -> float:
+        """Side of a cell in µm."""
+        from mcp_servers.pathology.compute.survey import CELL_UM
+
+        return CELL_UM
+
+    def scale(self, slide: Slide) -> float:
+        """Level-0 pixels per cell."""
+        return self.cell_um / slide.need_mpp()
+
+
+def survey_slide(
+    slide: Slide,
+    given: SlideInput,
+    context: ToolContext,
+    *,
+    at_mpp: float = 1.0,
+    span: tuple[float, float] = (0.02, 0.9),
+) -> Surveyed:
+    """The survey of a slide, kept between the tools that one worker runs on it.
+
+    Raises
+    ------
+    InputError
+        If the scan is coarser than 1.3 µm per pixel.
+    """
+    stat = slide.path.stat()
+    key = ("survey", str(slide.path), stat.st_mtime_ns, stat.st_size, given.mpp, at_mpp)
+    return context.shared(key, lambda: _survey(slide, context, at_mpp, span))
+
+
+def _survey(
+    slide: Slide, context: ToolContext, at_mpp: float, span: tuple[float, float]
+) -> Surveyed:
+    from mcp_servers.pathology.compute.survey import Survey, add_block, darkness
+    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+    from mcp_servers.pathology.walk import walk
+
+    base = slide.need_mpp()
+    if base > COARSEST_MPP:
+        raise InputError(
+            f"{slide.path}: cells cannot be seen at {base:g} µm per pixel; a scan of "
+            f"{COARSEST_MPP:g} or finer is needed"
+        )
+    tissue, overview = slide_tissue(slide)
+    view = slide.view(max(at_mpp, base))
+    samples = sample_tissue(slide, tissue.mask, overview.scale, view.mpp)
+    survey = Survey.empty(
+        slide.width * base, slide.height * base, darkness(samples, view.mpp), tissue.background
+    )
+    halo = round(16 / view.mpp)
+    for piece in walk(
+        view, tissue.mask, overview.scale, context, halo=halo, message="cells", span=span
+    ):
+        origin = (piece.x * view.mpp, piece.y * view.mpp)
+        add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp)
+    warnings = (*slide.warnings, *tissue_warnings(tissue))
+    return Surveyed(survey, view.mpp, warnings)
+
+
+def sample_tissue(
+    slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
+) -> list[U8]:
+    """Patches of 256 px spread evenly over a mask; always the same ones."""
+    rows, columns = np.nonzero(mask)
+    if len(rows) == 0:
+        return []
+    view = slide.view(mpp)
+    picks = np.linspace(0, len(rows) - 1, min(count, len(rows)) + 2).astype(int)[1:-1]
+    out = []
+    for at in picks:
+        x = int((columns[at] + 0.5) * mask_scale / view.scale) - 128
+        y = int((rows[at] + 0.5) * mask_scale / view.scale) - 128
+        out.append(view.read(x, y, 256, 256))
+    return out

@@ -1,0 +1,191 @@
+"""TLS-like lymphoid aggregates: count, area, density, and where they lie to the tumor."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
+LISTED = 50
+
+
+class TlsInput(TumorSource):
+    """What counts as an aggregate."""
+
+    at_mpp: float = Field(
+        default=1.0, ge=0.2, le=1.3, description="µm per pixel to work at; 1.0 is 10x, 0.5 is 20x"
+    )
+    min_area_um2: float = Field(default=10_000.0, ge=0, description="Least area")
+    min_cells: int = Field(default=50, ge=1, description="Least number of lymphocyte-like nuclei")
+    min_width_um: float = Field(default=70.0, ge=0, description="Least inscribed diameter")
+    band_um: float = Field(
+        default=500.0, gt=0, description="Width of the band around the tumor called peritumoral"
+    )
+
+
+class Aggregate(BaseModel):
+    """One lymphoid aggregate; x, y is its center in level-0 pixels."""
+
+    x: float
+    y: float
+    area_um2: float
+    lymphocytes: int
+    peak_per_mm2: float
+    tumor_distance_um: float | None = Field(description="To the tumor's border; negative inside")
+    location: Place
+
+
+class TlsResult(SlideResult):
+    """Aggregates of one slide; the table lists all, `aggregates` the 50 largest."""
+
+    count: int
+    area_mm2: float
+    tissue_mm2: float
+    per_mm2: float | None = Field(description="Aggregates per mm² of tissue")
+    area_fraction: float | None = Field(description="Share of the tissue, 0 to 1")
+    intratumoral: int
+    peritumoral: int
+    distant: int
+    aggregates: list[Aggregate]
+    table: OutputName
+    geojson: OutputName
+    overlay: OutputName
+
+
+TLS_VALIDITY = Validity(
+    stain="H&E",
+    mpp=(0.2, 1.3),
+    organ="any solid tumor; not lymph nodes or tonsil",
+    training_data="none; constants chosen on simulated slides and two scans",
+    tcga_overlap="one TCGA slide was looked at while the constants were chosen",
+    known_failures=(
+        "an aggregate is not yet a TLS: germinal centers and high endothelial venules are not seen",
+        "nests of small basaloid or pigmented epithelium are taken for lymphoid",
+        "neutrophil abscesses and necrotic debris in lumens are taken for lymphoid",
+        "at the cut edge, dark compressed tissue is taken for lymphoid",
+    ),
+)
+
+
+@tool(
+    "tls",
+    SUITE,
+    "1.0.0",
+    "Detect TLS-like lymphoid aggregates: count, area, density per mm², location to the tumor.",
+    resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
+    validity=TLS_VALIDITY,
+)
+def tls(given: TlsInput, context: ToolContext) -> TlsResult:
+    """Lymphoid aggregates of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.formats.images import draw_polygons, write_png
+    from mcp_servers.formats.tables import write_rows
+    from mcp_servers.pathology.compute.lymphoid import aggregates
+    from mcp_servers.pathology.compute.tumor import signed_distance
+    from mcp_servers.pathology.surveying import survey_slide
+    from mcp_servers.pathology.tumor import tumor_area
+    from mcp_servers.slides.geometry import Polygon, mask_polygons
+
+    slide = open_slide(given, context)
+    surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
+    found = aggregates(
+        surveyed.survey,
+        min_area_um2=given.min_area_um2,
+        min_cells=given.min_cells,
+        min_width_um=given.min_width_um,
+    )
+    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    distance = signed_distance(area.mask)
+    scale = surveyed.scale(slide)
+    rows: list[Aggregate] = []
+    polygons: list[Polygon] = []
+    for index, measured in enumerate(found.table):
+        own = found.labels == index + 1
+        outline = max(
+            mask_polygons(own, scale, simplify_px=0.5, label="Lymphoid aggregate"),
+            key=lambda p: p.area,
+        )
+        x, y = outline.centroid
+        # half of an aggregate's cells lie nearer to the tumor than this
+        far = float(np.median(distance[own]))
+        rows.append(
+            Aggregate(
+                x=round(x, 1),
+                y=round(y, 1),
+                area_um2=float(measured[0]),
+                lymphocytes=int(measured[1]),
+                peak_per_mm2=round(float(measured[2]), 1),
+                tumor_distance_um=round(far, 1) if np.isfinite(far) else None,
+                location=place(far, given.band_um),
+            )
+        )
+        polygons.append(outline)
+    order = sorted(range(len(rows)), key=lambda i: -rows[i].area_um2)
+    rows, polygons = [rows[i] for i in order], [polygons[i] for i in order]
+    context.progress(0.95, "files")
+    names = {k: f"{slide.name}.tls.{k}" for k in ("csv", "geojson", "overlay.png")}
+    with context.writing(names["csv"]) as path:
+        header = [{"slide": slide.name, **row.model_dump()} for row in rows]
+        empty = dict.fromkeys(["slide", *Aggregate.model_fields])
+        write_rows(path, header) if header else path.write_text(",".join(empty) + "\n")
+    with context.writing(names["geojson"]) as path:
+        write_geojson(
+            path,
+            (
+                feature(
+                    polygon,
+                    name=f"{row.location} aggregate",
+                    measurements={
+                        "Area µm^2": row.area_um2,
+                        "Lymphocytes": row.lymphocytes,
+                        "Tumor distance µm": row.tumor_distance_um or 0.0,
+                    },
+                )
+                for row, polygon in zip(rows, polygons, strict=True)
+            ),
+        )
+    picture = slide.thumbnail(2048)
+    ratio = slide.width / picture.shape[1]
+    tumor_lines = mask_polygons(area.mask, scale, simplify_px=1.0)
+    picture = draw_polygons(picture, tumor_lines, ratio, (200, 0, 0), 1)
+    picture = draw_polygons(picture, polygons, ratio, (0, 60, 255), 2)
+    with context.writing(names["overlay.png"]) as path:
+        write_png(path, picture)
+    tissue = surveyed.survey.area_mm2()
+    total = sum(row.area_um2 for row in rows) / 1e6
+    counts = {p: sum(row.location == p for row in rows) for p in ("intratumoral", "peritumoral")}
+    return TlsResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=[*surveyed.warnings, *area.warnings],
+        count=len(rows),
+        area_mm2=total,
+        tissue_mm2=tissue,
+        per_mm2=len(rows) / tissue if tissue else None,
+        area_fraction=total / tissue if tissue else None,
+        intratumoral=counts["intratumoral"],
+        peritumoral=counts["peritumoral"],
+        distant=sum(row.location == "distant" for row in rows),
+        aggregates=rows[:LISTED],
+        table=names["csv"],
+        geojson=names["geojson"],
+        overlay=names["overlay.png"],
+    )
+
+
+def place(distance_um: float, band_um: float) -> Place:
+    """Where something lies by its signed distance to the tumor's border."""
+    if distance_um == float("inf"):
+        return "unknown"
+    if distance_um <= 0:
+        return "intratumoral"
+    return "peritumoral" if distance_um <= band_um else "distant"

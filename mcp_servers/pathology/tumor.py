@@ -1,0 +1,195 @@
+"""Tumor-like epithelium: mask, outlines, overlay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.surveying import Surveyed
+    from mcp_servers.slides.arrays import F32, BoolArray
+    from mcp_servers.slides.slide import Slide
+
+CLASSICAL_NOTE = (
+    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot tell tumor "
+    "from normal epithelium; give a pathologist's outline as tumor_regions where that matters"
+)
+
+
+class TumorInput(SlideInput):
+    """How tumor is found."""
+
+    threshold: float | None = Field(
+        default=None, ge=-0.5, le=1.6, description="On the score; automatic when absent"
+    )
+    min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller regions are dropped")
+
+
+class TumorResult(SlideResult):
+    """Area of tumor-like epithelium and the files that hold it."""
+
+    tumor_mm2: float
+    tissue_mm2: float
+    tumor_fraction: float = Field(description="Share of the tissue, 0 to 1")
+    regions: int
+    threshold: float
+    mask: OutputName = Field(description="PNG, 255 where tumor-like, one pixel per cell")
+    mask_mpp: float
+    score: OutputName = Field(description="PNG of the score, colored")
+    geojson: OutputName
+    overlay: OutputName
+
+
+TUMOR_VALIDITY = Validity(
+    stain="H&E",
+    mpp=(0.2, 1.3),
+    organ="carcinomas; developed on urothelial-like simulated tissue and head and neck",
+    training_data="none; constants chosen on simulated slides and two scans",
+    tcga_overlap="one TCGA slide was looked at while the constants were chosen",
+    known_failures=(
+        "normal epithelium is called tumor-like",
+        "single-cell and spindle-cell tumors are missed",
+        "folds and dark tissue edges can be called tumor-like",
+        "slides without any epithelium: Otsu's threshold still splits the tissue",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class TumorArea:
+    """Tumor on the grid of a survey, and where it came from."""
+
+    mask: BoolArray
+    threshold: float | None
+    warnings: tuple[str, ...]
+
+
+def tumor_area(
+    slide: Slide,
+    surveyed: Surveyed,
+    context: ToolContext,
+    regions: str | None = None,
+    threshold: float | None = None,
+    min_area_um2: float = 20_000.0,
+) -> TumorArea:
+    """Tumor from outlines when given, else by the classical method, which is said in a warning."""
+    from mcp_servers.formats.geojson import read_polygons
+    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
+    from mcp_servers.slides.geometry import rasterize
+
+    survey = surveyed.survey
+    if regions is not None:
+        polygons = read_polygons(context.input(regions, "file"))
+        named = [p for p in polygons if p.label.lower().startswith("tumo")]
+        drawn = rasterize(named or polygons, surveyed.scale(slide), survey.shape)
+        mask = drawn & survey.tissue
+        notes = () if mask.any() else ("the tumor outlines hold no tissue",)
+        return TumorArea(mask, None, notes)
+    mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
+    warnings = [CLASSICAL_NOTE]
+    if threshold is None and used < PALE:
+        warnings.append("pale nuclei: the tumor mask rests mostly on how solid the tissue is")
+    if not mask.any():
+        warnings.append("no tumor-like region was found")
+    return TumorArea(mask, used, tuple(warnings))
+
+
+def to_thumbnail(
+    mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
+) -> F32:
+    """A grid of the survey at the size of a thumbnail."""
+    import cv2
+    import numpy as np
+
+    k = surveyed.scale(slide) * picture_width / slide.width
+    move = np.array([[k, 0, 0], [0, k, 0]], dtype=np.float64)
+    values = np.asarray(mask, dtype=np.float32)
+    out = cv2.warpAffine(values, move, (picture_width, height), flags=cv2.INTER_NEAREST)
+    return np.asarray(out, dtype=np.float32)
+
+
+@tool(
+    "tumor",
+    SUITE,
+    "1.0.0",
+    "Segment tumor-like epithelium on a slide: binary mask, area, outlines, overlay.",
+    resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
+    validity=TUMOR_VALIDITY,
+)
+def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
+    """Tumor of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.formats.images import blend_mask, colorize, write_png
+    from mcp_servers.pathology.compute.tumor import tumor_score
+    from mcp_servers.pathology.surveying import survey_slide
+    from mcp_servers.slides.geometry import mask_polygons
+
+    slide = open_slide(given, context)
+    surveyed = survey_slide(slide, given, context)
+    area = tumor_area(
+        slide, surveyed, context, threshold=given.threshold, min_area_um2=given.min_area_um2
+    )
+    context.progress(0.92, "files")
+    names = {
+        k: f"{slide.name}.tumor.{k}" for k in ("mask.png", "score.png", "geojson", "overlay.png")
+    }
+    rows, columns = _inside(slide, surveyed)
+    with context.writing(names["mask.png"]) as path:
+        write_png(path, area.mask[:rows, :columns])
+    score = tumor_score(surveyed.survey)[:rows, :columns]
+    colored = colorize(np.asarray(score, dtype=np.float64), -0.2, 1.3)
+    colored[~surveyed.survey.tissue[:rows, :columns]] = 255
+    with context.writing(names["score.png"]) as path:
+        write_png(path, colored)
+    scale, base = surveyed.scale(slide), slide.need_mpp()
+    polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
+    with context.writing(names["geojson"]) as path:
+        write_geojson(
+            path,
+            (feature(p, measurements={"Area mm^2": p.area * (base / 1000) ** 2}) for p in polygons),
+        )
+    picture = slide.thumbnail(2048)
+    shown = to_thumbnail(area.mask, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
+    with context.writing(names["overlay.png"]) as path:
+        write_png(path, blend_mask(picture, shown, (200, 0, 0), 0.25))
+    cell_mm2 = (surveyed.cell_um / 1000) ** 2
+    tissue_cells = float(surveyed.survey.tissue.sum())
+    return TumorResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=[*surveyed.warnings, *area.warnings],
+        tumor_mm2=float(area.mask.sum()) * cell_mm2,
+        tissue_mm2=tissue_cells * cell_mm2,
+        tumor_fraction=float(area.mask.sum()) / tissue_cells if tissue_cells else 0.0,
+        regions=len(polygons),
+        threshold=float(area.threshold or 0.0),
+        mask=names["mask.png"],
+        mask_mpp=surveyed.cell_um,
+        score=names["score.png"],
+        geojson=names["geojson"],
+        overlay=names["overlay.png"],
+    )
+
+
+def _inside(slide: Slide, surveyed: Surveyed) -> tuple[int, int]:
+    """Rows and columns of the survey's grid that lie on the slide."""
+    scale = surveyed.scale(slide)
+    return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
+
+
+class TumorSource(SlideInput):
+    """A slide, and where its tumor lies."""
+
+    tumor_regions: InputPath | None = Field(
+        default=None,
+        description="GeoJSON of tumor outlines; found by the classical method when absent",
+    )

@@ -1,0 +1,149 @@
+"""`sage tools` from the command line: lists, one run, a cohort job that resumes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = str(Path(__file__).parent / "tools")
+
+
+def sage(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sage", "tools", *words],
+        capture_output=True, text=True, cwd=cwd, env=environment(), timeout=120,
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def slides(tmp_path: Path) -> Path:
+    folder = tmp_path / "slides"
+    folder.mkdir()
+    for at in range(6):
+        image = Image.new("RGB", (100 + at, 80), (at * 30, 0, 0))
+        image.save(folder / f"TCGA-AB-000{at}-01Z-00-DX1.png")
+    (folder / "TCGA-AB-0009-01Z-00-DX1.png").write_text("not an image")
+    return folder
+
+
+def test_list_and_show_describe_the_registry(tmp_path: Path) -> None:
+    listed = answer(sage("list", "--json", cwd=tmp_path))
+    assert {"cox", "kaplan_meier"} <= {one["name"] for one in listed}
+    shown = answer(sage("show", "cox", "--json", cwd=tmp_path))
+    assert shown["input_schema"]["properties"]["covariates"]["type"] == "array"
+    assert "hazard" in sage("show", "cox", cwd=tmp_path).stdout
+
+
+def test_run_takes_json_settings_and_prints_the_result(tmp_path: Path) -> None:
+    made = answer(
+        sage("run", "cox", "--set", "cohort=gbsg2", "--set", "endpoint=RFS",
+             "--set", 'covariates=["clinical:age"]', "--workers", "1", "--json", cwd=tmp_path)
+    )  # fmt: skip
+    assert made["result"]["n"] == 686
+    assert made["provenance"]["version"] == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "coxx"], "did you mean cox"),
+        (["run", "cox", "--set", "cohort"], "write KEY=VALUE"),
+        (["run", "cox", "--set", "chohort=gbsg2"], 'no argument "chohort"'),
+        (["run", "cox", "--set", "cohort=gbsg2"], '"endpoint": Field required'),
+        (["run", "cox", "--slides", "."], "reads no slide"),
+        (["run", "cox", "--workers", "many", "--set", "cohort=g"], "Field required"),
+        (["run", "preview", "--tools", TOOLS, "--slides", "absent"], "is not a folder"),
+        (["run", "preview", "--tools", TOOLS, "--input", "absent.svs"], "does not exist"),
+        (["show", "cox", "--tools", "absent"], "does not exist"),
+    ],
+)
+def test_bad_words_are_explained(tmp_path: Path, words: list[str], message: str) -> None:
+    done = sage(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cohort_job_writes_a_table_and_lists_failures(tmp_path: Path, slides: Path) -> None:
+    words = ["run", "preview", "--tools", TOOLS, "--slides", "slides", "--workers", "2"]
+    done = sage(*words, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed: TCGA-AB-0009-01Z-00-DX1.png" in done.stdout
+    with (tmp_path / "out" / "preview.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 7
+    assert rows[0]["patient"] == "TCGA-AB-0000"
+    assert [row["status"] for row in rows] == ["ok"] * 6 + ["failed"]
+    assert (tmp_path / "out" / rows[0]["image"]).is_file()
+    again = sage(*words, "--out", "out", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["resumed"] == 6
+
+
+def test_the_table_feeds_a_cohort(tmp_path: Path, slides: Path) -> None:
+    from validation.cohort import load
+
+    words = ["run", "preview", "--tools", TOOLS, "--slides", "slides", "--workers", "1"]
+    sage(*words, "--out", ".", cwd=tmp_path)
+    (tmp_path / "cohort.toml").write_text(
+        'id = "c"\ntitle = "C"\npatient = { table = "preview", ids = "tcga" }\n'
+        'tables.preview = { file = "preview.csv", key = "patient", where = { status = "ok" } }\n'
+        'variables.width = { table = "preview", column = "width", kind = "continuous", '
+        'modality = "imaging" }\n'
+    )
+    table = load(tmp_path).table(["imaging:width"])
+    assert len(table) == 6
+    assert table["imaging:width"].notna().all()
+
+
+def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "slides"
+    folder.mkdir()
+    for at in range(12):
+        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(folder / f"s{at:02d}.png")
+    words = ["run", "slow_preview", "--tools", TOOLS, "--slides", "slides", "--workers", "1"]
+    command = [sys.executable, "-m", "sage", "tools", *words, "--out", "out", "--no-cache"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    records = tmp_path / "out" / "slow_preview"
+    deadline = time.monotonic() + 60
+    while len(list(records.glob("*/run.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    before = len(list(records.glob("*/run.json")))
+    assert 3 <= before < 12
+    assert not [one for one in records.rglob("*") if ".part" in one.name]
+    report = answer(sage(*words, "--out", "out", "--no-cache", "--json", cwd=tmp_path))
+    assert report["resumed"] == before
+    assert report["slides"] == 12
+
+
+def test_a_changed_slide_or_argument_is_run_again(tmp_path: Path, slides: Path) -> None:
+    (slides / "TCGA-AB-0009-01Z-00-DX1.png").unlink()
+    words = ["run", "preview", "--tools", TOOLS, "--slides", "slides", "--workers", "1", "--json"]
+    assert answer(sage(*words, cwd=tmp_path))["resumed"] == 0
+    Image.new("RGB", (300, 80), "blue").save(slides / "TCGA-AB-0001-01Z-00-DX1.png")
+    assert answer(sage(*words, cwd=tmp_path))["resumed"] == 5
