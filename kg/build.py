@@ -136,9 +136,17 @@ def _extractor(
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor
+    from kg.extract.chat import ChatExtractor, Ledger, Price
 
-    return ChatExtractor(ontology, completion, model=options.model, concurrency=options.concurrency)
+    return ChatExtractor(
+        ontology,
+        completion,
+        model=options.model,
+        concurrency=options.concurrency,
+        ledger=Ledger(
+            Price(options.price_prompt, options.price_completion), limit=options.max_cost
+        ),
+    )
 
 
 def _read(

@@ -230,7 +230,8 @@ def merges(
     for merge in found:
         score = f" {merge.score:.3f}" if merge.score is not None else ""
         out.print(
-            f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{merge.tier.value}{score}: {merge.reason}[/]"
+            f"{merge.joined} → [bold]{merge.kept}[/]  "
+            f"[dim]{merge.tier.value}{score}: {merge.reason}[/]"
         )
     out.print(f"{len(found)} merges")
 
