@@ -93,8 +93,11 @@ def test_export_writes_each_format(graph: Path, tmp_path: Path, format: str) -> 
 
 
 def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:
-    note(tmp_path, "on", ["High FABP5 expression is associated with survival in bladder cancer "
-                          "histology and immunotherapy response of the tumor microenvironment."])  # fmt: skip
+    finding = (
+        "High FABP5 expression is associated with survival in bladder cancer histology and "
+        "immunotherapy response of the tumor microenvironment."
+    )
+    note(tmp_path, "on", [finding])
     note(tmp_path, "off", ["Kelp forests suffer."], title="Marine heatwaves and kelp forests")
     result = RUN.invoke(app, ["screen", str(tmp_path)])
     assert result.exit_code == 0, result.output
