@@ -29,7 +29,10 @@ kg_graph.register(app)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 Sources = Annotated[
     list[Path],
-    typer.Argument(help="Files or folders: PDF, JATS, PubMed XML, NBIB, BibTeX, text, Markdown."),
+    typer.Argument(
+        help="Files or folders: PDF, JATS, PubMed XML, NBIB, BibTeX, text, Markdown; a file ending "
+        "in .ids lists PMIDs and DOIs to fetch from PubMed."
+    ),
 ]
 OntologyDir = Annotated[
     Path | None, typer.Option("--ontology", help="Folder with entities.tsv and relations.tsv.")
@@ -124,6 +127,7 @@ def build_graph(
         max_cost=max_cost,
     )
     known, extra = load_ontology(ontology), load_lexicons(lexicon)
+    sources = [_fetched(source, out, settings.contact_email) for source in sources]
     with counting("building", quiet=as_json) as progress:
         report = build(
             sources,
@@ -139,6 +143,24 @@ def build_graph(
         print_json(report)
     else:
         _print_report(report)
+
+
+def _fetched(source: Path, out: Path, email: str | None) -> Path:
+    """A folder with PubMed's records for a list of identifiers; other sources as they are."""
+    if source.suffix.lower() != ".ids" or not source.is_file():
+        return source
+    from kg.build import graph_folder
+    from kg.sources.fetch import fetch_ids, read_ids
+    from sage.console import err
+
+    folder = graph_folder(out) / "fetched" / source.stem
+    report = fetch_ids(
+        read_ids(source.read_text(encoding="utf-8").splitlines()), folder, email=email
+    )
+    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} there before")
+    for identity in report.missing:
+        err.print(f"[yellow]not in PubMed[/] {identity}")
+    return folder
 
 
 def _ask(estimate: Estimate) -> None:
