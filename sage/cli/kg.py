@@ -81,6 +81,7 @@ def build_graph(
         Literal["fast", "paper"], typer.Option(help="Order of the PDF libraries.")
     ] = "fast",
     ocr: Annotated[bool, typer.Option(help="Read scanned pages with tesseract.")] = False,
+    tables: Annotated[bool, typer.Option(help="Also read tables of PDFs (slow).")] = False,
     screen: Annotated[bool, typer.Option(help="Leave out papers off the topic.")] = False,
     include_retracted: Annotated[bool, typer.Option(help="Keep retracted papers.")] = False,
     workers: Annotated[int, typer.Option(help="Processes for PDFs and rules.", min=1)] = 2,
@@ -118,6 +119,7 @@ def build_graph(
         embedder=embedder or settings.embedding_model,
         pdf_order=pdf_order,
         ocr=ocr,
+        tables=tables,
         screen=ScreenOptions() if screen else None,
         include_retracted=include_retracted,
         workers=workers,
@@ -358,9 +360,10 @@ def score(
     rows += [(f"{k}, relaxed", v) for k, v in result.entities_relaxed.items()]
     rows += [
         ("pairs, entities given", result.pairs_given_entities),
-        ("pairs with type, entities given", result.pairs_given_entities_typed),
         ("pairs, end to end", result.pairs_end_to_end),
     ]
+    if result.pairs_given_entities_typed is not None:
+        rows.append(("pairs with type, entities given", result.pairs_given_entities_typed))
     for name, s in rows:
         table.add_row(
             name, f"{s.precision:.3f}", f"{s.recall:.3f}", f"{s.f1:.3f}", str(s.found),
