@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -30,6 +31,7 @@ from kg.types import Document
 if TYPE_CHECKING:
     from kg.embed import Embedder
     from kg.extract.chat import Completion, Estimate, Ledger
+    from kg.fusion_model import FusedGraph
 
 __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 
@@ -136,9 +138,17 @@ def _extractor(
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor
+    from kg.extract.chat import ChatExtractor, Ledger, Price
 
-    return ChatExtractor(ontology, completion, model=options.model, concurrency=options.concurrency)
+    return ChatExtractor(
+        ontology,
+        completion,
+        model=options.model,
+        concurrency=options.concurrency,
+        ledger=Ledger(
+            Price(options.price_prompt, options.price_completion), limit=options.max_cost
+        ),
+    )
 
 
 def _read(
@@ -320,7 +330,7 @@ def _derive(
             ontology,
             pair_cache=folder / "pairs.npz",
         )
-        graph = Graph.from_fused(fused)
+        graph = Graph.from_fused(_with_synonyms(fused, ontology))
     tell("fuse", 1, 1)
     with _timed(report, "write"):
         graph.save_sidecar(folder / SIDECAR)
@@ -331,6 +341,18 @@ def _derive(
     report.pruned = {name: count for name, count in fused.dropped.items() if count}
     for merge in fused.merges:
         report.merges[merge.tier.value] = report.merges.get(merge.tier.value, 0) + 1
+
+
+def _with_synonyms(fused: FusedGraph, ontology: Ontology) -> FusedGraph:
+    """Nodes that the ontology knows also answer to its synonyms: E-FABP finds FABP5."""
+    nodes = []
+    for node in fused.nodes:
+        entry = ontology.find(node.name)
+        if entry is not None and entry.type == node.type:
+            extra = [name for name in (entry.name, *entry.synonyms) if name not in node.names]
+            node = replace(node, names=(*node.names, *extra))
+        nodes.append(node)
+    return replace(fused, nodes=tuple(nodes))
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from kg.chunks import Chunk
-from kg.extract import cues, syntax
+from kg.extract import cues, groups, syntax
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.syntax import Trigger, TriggerFinder
@@ -22,7 +24,8 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "7"
+VERSION = "8"
+PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
     "promotes": "inhibits",
@@ -39,7 +42,6 @@ _OPPOSITE = {
     "sensitizes_to": "confers_resistance_to",
     "confers_resistance_to": "sensitizes_to",
 }
-_ORIENTED = frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR})
 _IN = frozenset({"overexpressed_in", "underexpressed_in", "expressed_in", "mutated_in"})
 # Relations between things, not between amounts of them.
 _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "treats"})
@@ -53,6 +55,19 @@ _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 
 
+_worker: RulesExtractor | None = None
+
+
+def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...]) -> None:
+    global _worker
+    _worker = RulesExtractor(ontology, lexicons)
+
+
+def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
+    assert _worker is not None
+    return [_worker.read(chunk) for chunk in chunks]
+
+
 _ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
 
 
@@ -63,7 +78,8 @@ def _prose(sentence: str) -> bool:
     """Whether this is a sentence, not a table row or a run of labels from a page."""
     if len(sentence) > 900:
         return False
-    return len(_PLAIN_WORD.findall(sentence)) >= 3
+    plain = len(_PLAIN_WORD.findall(sentence))
+    return plain >= 3 or plain >= 0.25 * len(sentence.split())
 
 
 class RulesExtractor:
@@ -94,9 +110,22 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit one extraction per chunk."""
-        for chunk in chunks:
-            emit(chunk, self.read(chunk))
+        """Emit one extraction per chunk; long corpora are shared between worker processes."""
+        if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
+            for chunk in chunks:
+                emit(chunk, self.read(chunk))
+            return
+        size = 64
+        batches = [chunks[at : at + size] for at in range(0, len(chunks), size)]
+        with ProcessPoolExecutor(
+            self._workers,
+            mp_context=get_context("forkserver"),
+            initializer=_start_worker,
+            initargs=(self._ontology, self._lexicons),
+        ) as pool:
+            for batch, results in zip(batches, pool.map(_read_batch, batches), strict=True):
+                for chunk, result in zip(batch, results, strict=True):
+                    emit(chunk, result)
 
     def read(self, chunk: Chunk) -> Extraction:
         """Statements and mentions of one chunk."""
@@ -163,17 +192,17 @@ class RulesExtractor:
         left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
         between = [m for m in left if m.start >= previous]
         if trigger.relative and between:
-            heads = _group_before(sentence, between)
+            heads = groups.group_before(sentence, between)
         elif trigger.continues and subjects:
             heads = subjects
         elif between and previous > low:
-            heads = _subject_after(sentence, between)
+            heads = groups.subject_after(sentence, between)
         elif left and previous <= low:
-            heads = _subject(sentence, left, low)
+            heads = groups.subject(sentence, left, low)
         else:
             heads = subjects if previous > low else []
-        limit = following if _verb_like(sentence, following, right) else high
-        tails = _object(sentence, [m for m in right if m.start < limit], trigger)
+        limit = following if groups.starts_new(sentence, following, right) else high
+        tails = groups.object_group(sentence, [m for m in right if m.start < limit], trigger)
         if trigger.passive:
             heads, tails = tails, heads
         return heads, tails
@@ -192,15 +221,16 @@ class RulesExtractor:
         before = sentence[span_start : trigger.start]
         low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
-        if cues.INQUIRY.search(sentence[low : trigger.end]):
+        asked = cues.INDIRECT.search(sentence[: trigger.start])
+        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
             re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE)
         )
         speculative = bool(cues.SPECULATION.search(before + trigger.text))
-        head_signs = _signs(sentence, heads, low)
-        tail_signs = _signs(sentence, tails, min(trigger.end, tails[0].start))
+        head_signs = groups.signs_of(sentence, heads, low)
+        tail_signs = groups.signs_of(sentence, tails, min(trigger.end, tails[0].start))
         statements = []
         for head, head_sign in zip(heads, head_signs, strict=True):
             for tail, tail_sign in zip(tails, tail_signs, strict=True):
@@ -221,7 +251,7 @@ class RulesExtractor:
                         negated or item,
                         speculative,
                         len(sentence),
-                    )  # fmt: skip
+                    )
                 )
         statements += self._in_context(sentence, mentions, trigger, statements)
         return statements
@@ -281,10 +311,9 @@ def _statement(
     relation = trigger.relation
     value = _VALUE[relation.polarity]
     canonical = relation.canonical
-    if tail.type in _ORIENTED and canonical in {"predicts", "associated_with"} and tail_sign == 0:
-        # `associated with survival` does not say in which direction.
-        if tail.type == EntityType.CLINICAL_ENDPOINT:
-            value = 0
+    vague = canonical in {"predicts", "associated_with"} and tail_sign == 0
+    if vague and tail.type == EntityType.CLINICAL_ENDPOINT:
+        value = 0  # `associated with survival` does not say in which direction
     if canonical in _PLAIN:
         head_sign = tail_sign = 0
     if canonical in _IN:
@@ -313,80 +342,3 @@ def _statement(
         start=0,
         end=length,
     )
-
-
-def _signs(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
-    """Signs of a coordinated group; a modifier carries on to members without their own."""
-    signs = []
-    carried = (0, False)
-    for position, mention in enumerate(group):
-        low = floor if position == 0 else group[position - 1].end
-        own = syntax.sign(sentence, mention, min(low, mention.start))
-        carried = own if own[0] else carried
-        value, judgment = carried
-        harm = judgment and mention.name in cues.HARMS
-        signs.append(-value if harm else value)
-    if len(group) > 1 and syntax.lost(sentence, group[-1]):
-        # `TGF-beta and PD-L1 blockade`: the loss is shared.
-        signs = [sign or -1 for sign in signs[:-1]] + signs[-1:]
-    return signs
-
-
-def _subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]:
-    """The first coordinated group that is not a setting; else the nearest group."""
-    candidates = [
-        m
-        for m in left
-        if not cues.EXCLUDED.search(sentence[floor : m.start])
-        and not syntax.setting(sentence, m, floor)
-    ]
-    pool = candidates or list(left)
-    group = [pool[0]]
-    for mention in pool[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
-    """The subject of a later predicate: the nearest group of one type that is not a setting."""
-    candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
-    group = _group_before(sentence, candidates)
-    return [m for m in group if m.type == group[-1].type]
-
-
-def _group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
-    """The coordinated group that ends nearest to the trigger."""
-    group = [left[-1]]
-    for mention in reversed(left[:-1]):
-        if not syntax.coordinated(sentence, mention, group[0]):
-            break
-        group.insert(0, mention)
-    return group
-
-
-def _object(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[Mention]:
-    """The first coordinated group after the trigger."""
-    usable = [m for m in right if not cues.EXCLUDED.search(sentence[trigger.end : m.start])]
-    if trigger.relation.canonical == "predicts":
-        usable = [m for m in usable if not cues.CARRIER.match(sentence[m.end :])]
-    if not usable:
-        return []
-    first = usable[0]
-    gap = sentence[trigger.end : first.start]
-    if len(gap) > 90:
-        return []
-    group = [first]
-    for mention in usable[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        if syntax.starts_predicate(sentence, mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _verb_like(sentence: str, following: int, right: Sequence[Mention]) -> bool:
-    """Whether the next trigger starts a new predicate (and so ends the object group)."""
-    return any(m.end <= following for m in right)

@@ -254,7 +254,8 @@ def _title(metadata: str, first: str) -> str:
     for line in lines:
         wordy = len(re.findall(r"[A-Za-z]{3,}", line)) >= 3
         masthead = re.search(
-            r"doi|http|www\.|©|vol\.|issn|open access|received|journal|publishing|additional information|declarations",
+            r"doi|http|www\.|©|vol\.|issn|open access|received|journal|publishing"
+            r"|additional information|declarations",
             line,
             re.I,
         )

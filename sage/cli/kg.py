@@ -193,7 +193,8 @@ def _print_report(report: BuildReport) -> None:
     if report.cost is not None:
         table.add_row(
             "cost",
-            f"{report.cost:.4f} USD ({report.prompt_tokens:,} + {report.completion_tokens:,} tokens)",
+            f"{report.cost:.4f} USD ({report.prompt_tokens:,} + {report.completion_tokens:,} "
+            "tokens)",
         )
     table.add_row("seconds", ", ".join(f"{k} {v:.2f}" for k, v in report.seconds.items()))
     table.add_row("written", report.graphml)
