@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -31,7 +30,6 @@ from kg.types import Document
 if TYPE_CHECKING:
     from kg.embed import Embedder
     from kg.extract.chat import Completion, Estimate, Ledger
-    from kg.fusion_model import FusedGraph
 
 __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 
@@ -330,7 +328,7 @@ def _derive(
             ontology,
             pair_cache=folder / "pairs.npz",
         )
-        graph = Graph.from_fused(_with_synonyms(fused, ontology))
+        graph = Graph.from_fused(fused)
     tell("fuse", 1, 1)
     with _timed(report, "write"):
         graph.save_sidecar(folder / SIDECAR)
@@ -341,18 +339,6 @@ def _derive(
     report.pruned = {name: count for name, count in fused.dropped.items() if count}
     for merge in fused.merges:
         report.merges[merge.tier.value] = report.merges.get(merge.tier.value, 0) + 1
-
-
-def _with_synonyms(fused: FusedGraph, ontology: Ontology) -> FusedGraph:
-    """Nodes that the ontology knows also answer to its synonyms: E-FABP finds FABP5."""
-    nodes = []
-    for node in fused.nodes:
-        entry = ontology.find(node.name)
-        if entry is not None and entry.type == node.type:
-            extra = [name for name in (entry.name, *entry.synonyms) if name not in node.names]
-            node = replace(node, names=(*node.names, *extra))
-        nodes.append(node)
-    return replace(fused, nodes=tuple(nodes))
 
 
 @contextmanager
