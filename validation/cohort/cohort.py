@@ -160,11 +160,17 @@ class Cohort:
 
     @cached_property
     def _hashes(self) -> dict[str, str]:
-        found = {path.relative_to(self.root).as_posix(): sha256_file(path) for path in self.files()}
+        found = {self._name_of(path): sha256_file(path) for path in self.files()}
         found["cohort.toml"] = sha256_text(
             canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes"}))
         )
         return dict(sorted(found.items()))
+
+    def _name_of(self, path: Path) -> str:
+        """A file's name in the hashes: relative to the root, or as a feature table."""
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        return f"features/{path.name}"
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every data file and of the cohort's description."""
