@@ -497,6 +497,78 @@ def test_null_cohorts_are_rarely_claimed(tmp_path: Path) -> None:
     assert claimed < 6
 
 
+def test_e_values_multiply_over_disjoint_patients_only(tmp_path: Path) -> None:
+    from validation.statistics.multiplicity import p_to_e
+
+    ledger = Ledger(tmp_path / "l.jsonl")
+    ledger.record(entry("a", 0.01, part="confirmation"))
+    ledger.record(entry("a", 0.02, part="discovery", claim=False))
+    ledger.record(entry("a", 0.03, test="adjusted", role="adjusted", claim=False))
+    found = ledger.adjust()[0]
+    assert found.e == pytest.approx(float(np.prod(p_to_e([0.01, 0.02]))))
+    assert found.q == pytest.approx(0.01)
+
+
+def test_subgroups_are_reported_and_carry_no_claim(tmp_path: Path) -> None:
+    raw = patients(400, log_hr=STRONG)
+    women = {"variable": "clinical:sex", "op": "eq", "value": "female"}
+    found = run_once(tmp_path, raw, hypothesis=claim(subgroups=[women]))
+    subgroup = found.test("subgroup.1")
+    assert subgroup is not None
+    assert subgroup.n == int((raw["sex"] == "female").sum())
+    assert not subgroup.claim
+    assert found.numbers["ledger.claims"].value == 1
+
+
+def test_a_negative_control_that_fires_prevents_the_claim(tmp_path: Path) -> None:
+    raw = patients(400, log_hr=STRONG)
+    more = OTHER_SURVIVAL
+    hypothesis = claim(negative_endpoint="NEG")
+    quiet = raw.assign(neg_months=raw["months"].sample(frac=1, random_state=5).to_numpy(),
+                       neg=raw["dead"].sample(frac=1, random_state=5).to_numpy())  # fmt: skip
+    loud = raw.assign(neg_months=raw["months"], neg=raw["dead"])
+    verdicts = []
+    for name, table in (("quiet", quiet), ("loud", loud)):
+        cohort = load(tmp_path / name, table, more=more)
+        out = tmp_path / f"{name}-out"
+        found = run(frozen_for(cohort, hypothesis), cohort, out, ledger=Ledger(out / "l"))
+        verdicts.append((found.verdict.verdict, found.verdict.because))
+    assert verdicts == [("supported", "evidence"), ("inconclusive", "control")]
+
+
+OTHER_SURVIVAL = """
+[endpoints.NEG]
+kind = "survival"
+table = "clinical"
+time = "neg_months"
+time_unit = "months"
+event = "neg"
+event_values = [1]
+censored_values = [0]
+"""
+
+
+def test_a_searched_cut_point_pays_for_the_search(tmp_path: Path) -> None:
+    exposure = {"variable": "clinical:marker", "label": "marker", "cut": "optimal"}
+    found = run_once(tmp_path, patients(300), hypothesis=claim(exposures=[exposure]))
+    primary = found.test("primary")
+    assert primary is not None
+    assert primary.method == "maximally_selected"
+    assert primary.p is not None
+    uncorrected = found.numbers["primary.p_uncorrected"].value
+    assert uncorrected is not None
+    assert primary.p > uncorrected
+
+
+def test_concordance_auc_and_the_interval_of_the_gain_are_reported(tmp_path: Path) -> None:
+    found = run_once(tmp_path, patients(400, log_hr=STRONG))
+    numbers = {key: one.value for key, one in found.numbers.items()}
+    assert numbers["concordance.with.harrell"] > numbers["concordance.without.harrell"]
+    assert numbers["concordance.gain_lower"] < numbers["concordance.gain"]
+    assert numbers["concordance.gain"] < numbers["concordance.gain_upper"]
+    assert 0.5 < numbers["concordance.with.auc"] < 1
+
+
 # -- other endpoints and comparisons -------------------------------------------------------------
 
 

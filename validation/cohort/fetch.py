@@ -13,25 +13,24 @@ import gzip
 import hashlib
 import io
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from validation.cohort.fetched import description_of
+from validation.cohort.service import Service, field_of
 from validation.derive import signatures
 from validation.errors import FaultError, InputError
 from validation.types import sha256_file, write_text
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
 GDC = "https://api.gdc.cancer.gov"
 CBIOPORTAL = "https://www.cbioportal.org/api"
 STUDIES = {"tcga-blca": ("TCGA-BLCA", "blca_tcga_pan_can_atlas_2018")}
 PAPER_GENES = ("FABP5", "ADRM1", "CXCL13", "FN1", "COL1A1", "COL3A1")
 PAGE = 200
-ATTEMPTS = 5
 CASE_FIELDS = (
     "submitter_id",
     "demographic.gender",
@@ -55,60 +54,6 @@ Progress = Callable[[str, int, int], None]
 
 def _quiet(stage: str, done: int, total: int) -> None:
     return None
-
-
-@dataclass
-class Service:
-    """One API: its address, and requests that are repeated when the service is busy."""
-
-    name: str
-    base: str
-    client: httpx.Client
-    pause: float = 1.0
-
-    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A response with status 200.
-
-        Raises
-        ------
-        FaultError
-            If the service cannot be reached, stays busy, or refuses.
-        """
-        import httpx
-
-        url = f"{self.base.rstrip('/')}/{path.lstrip('/')}"
-        reason = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(self.pause * 2 ** (attempt - 1))
-            try:
-                answer = self.client.request(method, url, **options)
-            except httpx.HTTPError as error:
-                reason = f"{type(error).__name__}: {error}"
-                continue
-            if answer.status_code == 200:
-                return answer
-            reason = f"status {answer.status_code}: {answer.text[:160]}"
-            if answer.status_code not in (429, 500, 502, 503, 504):
-                break
-        raise FaultError(
-            f"{self.name} ({url}): {reason}. What was fetched is kept; call again to go on"
-        )
-
-    def json(self, method: str, path: str, **options: Any) -> Any:
-        """The JSON of a response."""
-        answer = self.call(method, path, **options)
-        try:
-            return answer.json()
-        except json.JSONDecodeError:
-            raise FaultError(f"{self.name}: {path} did not answer with JSON") from None
-
-
-def _field(value: Any, name: str, service: str) -> Any:
-    """A field that the answer must have; its absence means the service changed."""
-    if not isinstance(value, dict) or name not in value:
-        raise FaultError(f'{service} changed: its answer has no field "{name}"')
-    return value[name]
 
 
 def fetch(
@@ -163,7 +108,7 @@ def fetch(
                 out / "expression.csv",
                 lambda: _expression(portal, study, wanted, tuple(genes), say),
             )
-    write_text(out / "cohort.toml", _toml(name, project, study, out, counts))
+    write_text(out / "cohort.toml", description_of(name, project, study, out, counts))
     record = {
         "cohort": name,
         "gdc": gdc,
@@ -199,9 +144,9 @@ def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> 
     hits: list[Any] = []
     while True:
         answer = service.json("POST", path, json={**body, "size": PAGE, "from": len(hits)})
-        data = _field(answer, "data", service.name)
-        found = _field(data, "hits", service.name)
-        total = int(_field(_field(data, "pagination", service.name), "total", service.name))
+        data = field_of(answer, "data", service.name)
+        found = field_of(data, "hits", service.name)
+        total = int(field_of(field_of(data, "pagination", service.name), "total", service.name))
         hits += found
         say(f"{service.name} {path}", len(hits), total)
         if len(hits) >= total:
@@ -234,7 +179,7 @@ def _case(hit: Any, service: str) -> list[Any]:
         (one for one in diagnoses if one.get("classification_of_tumor") == "primary"), diagnoses[0]
     )
     groups = {"demographic": hit.get("demographic") or {}, "diagnoses": primary}
-    row = [_field(hit, "submitter_id", service)]
+    row = [field_of(hit, "submitter_id", service)]
     for field in CASE_FIELDS[1:]:
         group, name = field.split(".")
         value = groups[group].get(name)
@@ -259,12 +204,12 @@ def _files(service: Service, project: str, say: Progress) -> str:
     }
     rows = []
     for hit in _pages(service, "files", body, say):
-        entities = _field(hit, "associated_entities", service.name)
+        entities = field_of(hit, "associated_entities", service.name)
         aliquot = next((one for one in entities if one.get("entity_type") == "aliquot"), None)
         if aliquot is None:
             continue
-        barcode = _field(aliquot, "entity_submitter_id", service.name)
-        parts = [_field(hit, one, service.name) for one in ("file_id", "file_name", "md5sum")]
+        barcode = field_of(aliquot, "entity_submitter_id", service.name)
+        parts = [field_of(hit, one, service.name) for one in ("file_id", "file_name", "md5sum")]
         rows.append([barcode[:16], barcode, *parts])
     rows.sort()
     return _csv(["sample", "aliquot", "file_id", "file_name", "md5sum"], iter(rows))
@@ -288,9 +233,9 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
             },
         )
         for one in found:
-            patient = _field(one, "patientId", service.name)
-            attribute = _field(one, "clinicalAttributeId", service.name)
-            rows.setdefault(patient, {})[attribute] = str(_field(one, "value", service.name))
+            patient = field_of(one, "patientId", service.name)
+            attribute = field_of(one, "clinicalAttributeId", service.name)
+            rows.setdefault(patient, {})[attribute] = str(field_of(one, "value", service.name))
             columns.add(attribute)
         say("cBioPortal clinical", len(rows), 0)
         if len(found) < 10_000:
@@ -316,7 +261,9 @@ def _expression(
         json=list(wanted),
     )
     symbols = {
-        int(_field(one, "entrezGeneId", service.name)): _field(one, "hugoGeneSymbol", service.name)
+        int(field_of(one, "entrezGeneId", service.name)): field_of(
+            one, "hugoGeneSymbol", service.name
+        )
         for one in found
     }
     unknown = sorted(set(asked) - set(symbols.values()))
@@ -334,9 +281,9 @@ def _expression(
             json={"entrezGeneIds": part, "sampleListId": profile},
         )
         for one in answer:
-            sample = _field(one, "sampleId", service.name)
-            gene = symbols[int(_field(one, "entrezGeneId", service.name))]
-            values.setdefault(sample, {})[gene] = str(_field(one, "value", service.name))
+            sample = field_of(one, "sampleId", service.name)
+            gene = symbols[int(field_of(one, "entrezGeneId", service.name))]
+            values.setdefault(sample, {})[gene] = str(field_of(one, "value", service.name))
         say("cBioPortal expression", start + len(part), len(identifiers))
     genes = sorted({gene for row in values.values() for gene in row})
     if not genes:
@@ -399,81 +346,3 @@ def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
                 names.append((row[at["gene_id"]].split(".")[0], row[at["gene_name"]]))
                 column.append(int(row[at["unstranded"]]))
     return names, column
-
-
-def _toml(name: str, project: str, study: str, out: Path, counts: bool) -> str:
-    """The description of what was fetched; endpoints follow the columns that came."""
-    with (out / "cbioportal_patients.csv").open(encoding="utf-8", newline="") as handle:
-        header = next(csv.reader(handle))
-    text = f'''\
-# Written by `sage cohort fetch {name}`.
-id = "{name}"
-title = "{project} from GDC and cBioPortal ({study})"
-license = "TCGA open access; cBioPortal data: ODbL 1.0"
-patient = {{ table = "gdc", ids = "tcga" }}
-
-[tables.gdc]
-file = "gdc_clinical.csv"
-key = "submitter_id"
-source = "GDC cases endpoint"
-
-[tables.cbioportal]
-file = "cbioportal_patients.csv"
-key = "PATIENT_ID"
-source = "cBioPortal study {study}"
-
-[variables.gender]
-table = "gdc"
-column = "gender"
-kind = "binary"
-label = "Sex"
-synonyms = ["sex"]
-
-[variables.stage]
-table = "gdc"
-column = "ajcc_pathologic_stage"
-kind = "ordinal"
-label = "AJCC pathologic stage"
-values = {{ "Stage I" = 1, "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }}
-other = "missing"
-
-[endpoints.pN_positive]
-kind = "binary"
-table = "gdc"
-column = "ajcc_pathologic_n"
-positive_values = ["N1", "N2", "N3"]
-negative_values = ["N0"]
-missing_values = ["NX"]
-contained_in = ["clinical:stage"]
-label = "Lymph-node positivity (pN1-3 against pN0)"
-'''
-    if "AGE" in header:
-        text += (
-            '\n[variables.age]\ntable = "cbioportal"\ncolumn = "AGE"\nkind = "continuous"\n'
-            'unit = "years"\nlabel = "Age at diagnosis"\n'
-        )
-    labels = {
-        "OS": ("Overall survival", "1:DECEASED", "0:LIVING"),
-        "DSS": ("Disease-specific survival", "1:DEAD WITH TUMOR", "0:ALIVE OR DEAD TUMOR FREE"),
-        "PFS": ("Progression-free survival", "1:PROGRESSION", "0:CENSORED"),
-        "DFS": ("Disease-free survival", "1:Recurred/Progressed", "0:DiseaseFree"),
-    }
-    for key, (label, event, censored) in labels.items():
-        if {f"{key}_STATUS", f"{key}_MONTHS"} <= set(header):
-            text += (
-                f'\n[endpoints.{key}]\nkind = "survival"\ntable = "cbioportal"\n'
-                f'time = "{key}_MONTHS"\ntime_unit = "months"\nevent = "{key}_STATUS"\n'
-                f'event_values = ["{event}"]\ncensored_values = ["{censored}"]\n'
-                f'label = "{label}"\n'
-            )
-    if counts:
-        return text + (
-            '\n[expression]\nfile = "counts.csv.gz"\nsymbol = "symbol"\ndrop = ["ensembl_id"]\n'
-            'scale = "counts"\ntransform = "log2cpm"\nunit = "log2(CPM+1)"\n'
-            'source = "GDC STAR counts, protein-coding genes"\n'
-        )
-    return text + (
-        '\n[expression]\nfile = "expression.csv"\norientation = "samples_by_genes"\n'
-        'sample = "SAMPLE_ID"\nscale = "rsem"\ntransform = "log2"\nunit = "log2(RSEM+1)"\n'
-        'source = "cBioPortal, RNA Seq V2 RSEM"\n'
-    )
