@@ -25,7 +25,7 @@ _DENIAL = re.compile(
     r"differ\w*|improve\w*|reproduc\w*|replicat\w*|confirm\w*|support\w*|detect\w*)|"
     r"(does|do|did|could|can) not|fail(s|ed|ure)? to|refut\w+|contradict\w*|irreproducib\w*|"
     r"retract\w*|fabricat\w*|falsif\w*|misconduct|debunk\w*|disprov\w*|negative finding|"
-    r"artifact\w*|contaminat\w*|unfounded|independent of|without (any )?(association|effect))\b",
+    r"artifact\w*|contaminat\w*|unfounded|without (any )?(association|effect))\b",
     re.IGNORECASE,
 )
 _REFUTATION = re.compile(
