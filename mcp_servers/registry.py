@@ -325,12 +325,12 @@ def execute(
     except (InputError, FaultError, Cancelled):
         raise
     except Exception as error:
-        kind = type(error).__name__
-        if kind == "InputError":  # of kg or validation
+        kinds = {base.__name__ for base in type(error).__mro__}
+        if "InputError" in kinds:  # of kg or validation, or derived from theirs
             raise InputError(str(error)) from error
-        if kind == "FaultError":
+        if "FaultError" in kinds:
             raise FaultError(str(error)) from error
-        raise FaultError(f"{spec.name} failed: {kind}: {error}") from error
+        raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     seconds = time.monotonic() - started
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:
