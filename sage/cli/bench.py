@@ -83,6 +83,9 @@ def _proposals(
     records = read_literature(literature or data_root() / "novelty" / "literature.jsonl")
     index = LocalIndex([*records, *LocalIndex.from_folder(data_root() / "corpus").records])
     live = _online(settings, index) if online else None
+    if live is not None:
+        # Here completeness counts, not time: wait for every source's next slot.
+        debate = debate.model_copy(update={"patience_seconds": 10.0})
     rows = []
     with counting("proposals", quiet=as_json) as advance:
         for number, one in enumerate(proposals):
