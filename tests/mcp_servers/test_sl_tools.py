@@ -277,16 +277,18 @@ def test_ihc_counts_brown_nuclei(tmp_path: Path) -> None:
     )
 
 
-def test_the_same_survey_serves_all_tools_of_a_worker(painted: tuple[Path, SlideTruth]) -> None:
-    import time
+def test_the_same_survey_serves_all_tools_of_a_worker(
+    painted: tuple[Path, SlideTruth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.pathology import walk
 
+    passes = []
+    real = walk.walk
+    monkeypatch.setattr(walk, "walk", lambda *a, **k: passes.append(1) or real(*a, **k))
     ctx = context(painted[0])
-    start = time.perf_counter()
-    run(ctx, "tls", slide="s.tif")
-    first = time.perf_counter() - start
-    start = time.perf_counter()
-    run(ctx, "tls", slide="s.tif")
-    assert time.perf_counter() - start < 0.7 * first
+    for name in ("tls", "tumor", "til", "stroma"):
+        run(ctx, name, slide="s.tif")
+    assert len(passes) == 1
 
 
 # -- odd input -------------------------------------------------------------------------------
@@ -420,7 +422,7 @@ def test_progress_rises_to_the_end(painted: tuple[Path, SlideTruth]) -> None:
     seen: list[float] = []
     ctx = context(painted[0], on_progress=lambda fraction, _: seen.append(fraction))
     run(ctx, "tls", slide="s.tif")
-    assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 3
+    assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 2
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
