@@ -260,9 +260,9 @@ def promote(
 
     Example: sage tools promote runs/last/hypotheses/h1 joint_groups --into my-tools
     """
-    import importlib
+    from agents.coding import promote as promote_function
 
-    written = importlib.import_module("agents.coding").promote(run_dir, function, into)
+    written = promote_function(run_dir, function, into)
     if as_json:
         print_json({"file": str(written)})
         return
