@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _NS = "http://graphml.graphdrawing.org/xmlns"
 _NODE_KEYS = (
     ("name", "string"), ("type", "string"), ("degree", "int"), ("aliases", "string"),
-    ("definition", "string"), ("identifiers", "string"), ("merges", "string"),
+    ("synonyms", "string"), ("definition", "string"), ("identifiers", "string"),
+    ("merges", "string"),
 )  # fmt: skip
 _EDGE_KEYS = (
     ("relation", "string"), ("weight", "double"), ("belief", "double"), ("polarity", "string"),
@@ -91,7 +92,7 @@ def _stream(graph: Graph, stream: Any) -> None:
             f'<data key="n_type">{types[node_type[n]]}</data>'
             f'<data key="n_degree">{degree[n]}</data>'
         ]
-        for name in ("aliases", "identifiers", "merges"):
+        for name in ("aliases", "synonyms", "identifiers", "merges"):
             if row.get(name):
                 value = json.dumps(row[name], ensure_ascii=False, sort_keys=True)
                 parts.append(f'<data key="n_{name}">{_text(value)}</data>')
@@ -270,9 +271,12 @@ class _Reader:
         ours = {n for n, _ in _NODE_KEYS} | set(_NAME_KEYS) | set(_TYPE_KEYS)
         self._count_foreign(data, ours, "node")
         where = f'node "{id_}"'
-        aliases, identifiers, merges = [], {}, []
-        if "aliases" in data:
-            aliases = [str(a) for a in self._json(data["aliases"], list, f"aliases of {where}")]
+        more: dict[str, list[str]] = {"aliases": [], "synonyms": []}
+        identifiers, merges = {}, []
+        for kind in more:
+            if kind in data:
+                found = self._json(data[kind], list, f"{kind} of {where}")
+                more[kind] = [str(a) for a in found]
         if "identifiers" in data:
             found = self._json(data["identifiers"], dict, f"identifiers of {where}")
             identifiers = {str(k): str(v) for k, v in found.items()}
@@ -283,7 +287,8 @@ class _Reader:
             id=id_,
             name=name,
             type=type_,
-            names=(name, *(a for a in aliases if a != name)),
+            names=(name, *(a for a in more["aliases"] if a != name)),
+            synonyms=tuple(more["synonyms"]),
             definition=data.get("definition"),
             identifiers=identifiers,
         )
@@ -300,7 +305,7 @@ class _Reader:
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
-            "meta": self.meta, "foreign": dict(sorted(self.foreign.items())),
+            "meta": self.meta,
         }  # fmt: skip
         made: list[tuple[FusedEdge, tuple[Any, ...]]] = []
         names = ("weight", "belief", "documents", "first_year", "last_year")
@@ -341,6 +346,7 @@ class _Reader:
         for values in (row for _, row in made):
             for name, value in zip(names, values, strict=True):
                 extra[name].append(value)
+        extra["foreign"] = dict(sorted(self.foreign.items()))
         try:
             options = FusionOptions.model_validate(
                 self.meta.get("options") or {"similarity": False, "prune_below": 1}

@@ -474,6 +474,8 @@ def _same_symbol(given: str, expected: str) -> bool:
         return True
     if len(expected) > 2 and expected[-1] == "s" and expected[:-1].isupper():
         return False  # a plural must be written as one: TILs, not TILS
+    if len(expected) <= 4 and expected[0].islower() and expected[1:].isupper():
+        return expected == "mTOR" and given == "MTOR"  # pCR is not PCR
     if expected.islower() and expected.isalpha() and len(expected) > 4:
         return True  # a name in small letters: insulin, Insulin
     if given.islower():

@@ -162,7 +162,7 @@ class DockerSandbox:
         for name, path in job.inputs.items():
             source = path.resolve()
             if os.getuid() == 0:
-                source = readable_copy(source, stage.folder / "inputs" / name)
+                source = readable_copy(source, stage.folder / "inputs" / name, int(uid))
             found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
         built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
         for name, folder in runtime.package_folders(self.packages).items():

@@ -17,6 +17,7 @@ from agents.types import ExpandedHypothesis
 from kg.literature.expansion import synonyms
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
+from kg.ontology import Ontology
 
 _DENIAL = re.compile(
     r"\b(no (significant )?(association|correlation|difference|effect|evidence|benefit|"
@@ -60,8 +61,8 @@ class Reading:
 
     `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
     `seen` counts records that mention at least two parts, and half of those that mention one (they
-    show that the index knows the field, so that a gap in it means something); `degree` counts, per part, the other
-    parts it was seen with (its degree in the co-mention graph of the retrieved literature).
+    show that the index knows the field, so that a gap in it means something); `degree` counts, per
+    part, the other parts it was seen with: its degree in the retrieved co-mention graph.
     """
 
     parts: tuple[str, ...]
@@ -96,7 +97,11 @@ class Reading:
         )
 
 
-def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Reading:
+def read(
+    expanded: ExpandedHypothesis,
+    records: Sequence[CitedRecord],
+    ontology: Ontology | None = None,
+) -> Reading:
     """Count co-mentions, order prior claims by overlap, and find denying sentences.
 
     A part is mentioned when it or a synonym occurs as whole words. Parts weigh by rarity among
@@ -105,7 +110,7 @@ def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Readin
     of the statement's words it holds.
     """
     parts = expanded.parts or (expanded.hypothesis.statement,)
-    names = [synonyms(part) for part in parts]
+    names = [synonyms(part, ontology) for part in parts]
     keys = [phrase_key(cited.record.body) for cited in records]
     has = [[mentions(key, name) for name in names] for key in keys]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))

@@ -192,6 +192,11 @@ INQUIRY = re.compile(
     r"evaluated|assessed|studied|discussed)|inconsistent)\b",
     re.IGNORECASE,
 )
+INDIRECT = re.compile(
+    r"\b(?:determin|assess|test|investigat|ask|examin|explor|evaluat|clarif|stud|know|unclear)\w*\s+"
+    r"(?:if|whether)\b",
+    re.IGNORECASE,
+)
 # A mention after these is the setting of a statement, not its argument.
 SETTING = re.compile(
     r"\b(?:in|within|among|from|under|during|after|before|across|throughout|at|on|versus|vs\.?"
@@ -210,9 +215,40 @@ EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 COORDINATION = re.compile(
-    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|and/or|but|with|with or without)\b)?"
+    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|but not|and/or|but|with|with or without)\b)?"
     r"[\s,]*(?:(?:the|a|an|of|both|by|with|its|their|to|also|most) )*"
-    r"(?:[\w'-]+ ){0,4}?(?:[\w'-]+-)?\s*$",
+    r"(?:[\w'+-]+ ){0,4}?(?:[\w'-]+-)?\s*$",
     re.IGNORECASE,
 )
-WORDS = re.compile(r"[A-Za-z][A-Za-z'-]*")
+WORDS = re.compile(r"[A-Za-z][\w'+-]*")
+
+# Words of judgment: `better recurrence` means less of it.
+JUDGMENT = frozenset(
+    """better best improved favorable favourable superior good worse worst poor poorer unfavorable
+    unfavourable adverse inferior dismal bad""".split()
+)
+# Outcomes and factors of which more is worse.
+HARMS = frozenset(
+    {
+        "recurrence",
+        "progression",
+        "mortality",
+        "cancer-specific mortality",
+        "tumor stage",
+        "tumor grade",
+        "lymph node metastasis",
+        "distant metastasis",
+        "lymphovascular invasion",
+        "bladder cancer incidence",
+    }
+)
+# `CXCL13-producing Tfh cells`, `iCAF-derived FGF2`, `PD-L1+ cells`: the first only qualifies.
+QUALIFIER = re.compile(
+    r"^(?:\+|⁺|(?:\((?:\+|-)\))|-(?:\w+-)?(?:\w+(?:ed|ing|ive|ent)|rich|poor|like|low|high|free|null|"
+    r"wild-type|intact)\b)",
+    re.IGNORECASE,
+)
+# A disease before these names the patients, not the disease.
+CARRIER = re.compile(
+    r"^\s+(?:patients?|cases?|specimens?|samples?|prediction|analys[ie]s|models?)\b"
+)

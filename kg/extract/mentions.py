@@ -144,6 +144,15 @@ _PATTERNS = (
 )
 
 
+# `CD8+, FoxP3+ and CD20+ cells`: the marker stands for the cell.
+_MARKED = {
+    "CD3D": "T cell", "CD3E": "T cell", "CD4": "CD4 T cell", "CD8A": "CD8 T cell",
+    "FOXP3": "regulatory T cell", "MS4A1": "B cell", "CD79A": "B cell", "CD19": "B cell",
+    "CD68": "macrophage", "CD163": "M2 macrophage", "MRC1": "M2 macrophage",
+    "NCAM1": "NK cell", "SDC1": "plasma cell", "LAMP3": "dendritic cell",
+}  # fmt: skip
+
+
 class MentionFinder:
     """Finds entities in text. Earlier lexicons outrank later ones where spans overlap equally."""
 
@@ -217,7 +226,17 @@ class MentionFinder:
             if mention.name and (self._types is None or mention.type in self._types):
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
-        return chosen
+        return [self._marked(text, mention) for mention in chosen]
+
+    def _marked(self, text: str, mention: Mention) -> Mention:
+        """A marker followed by a plus sign as the cell that carries it."""
+        cell = _MARKED.get(mention.name)
+        if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
+            return mention
+        entry = self._ontology.find(cell)
+        if entry is None:
+            return mention
+        return Mention(mention.start, mention.end + 1, entry.name, entry.type, entry.id)
 
     def _denotes(self, long: str) -> Mention | None:
         """What a long form denotes: the whole of it, or its end (`human bladder cancer`)."""

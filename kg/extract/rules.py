@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from kg.chunks import Chunk
 from kg.extract import cues, syntax
@@ -22,7 +24,8 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "6"
+VERSION = "8"
+PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
     "promotes": "inhibits",
@@ -41,10 +44,43 @@ _OPPOSITE = {
 }
 _ORIENTED = frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR})
 _IN = frozenset({"overexpressed_in", "underexpressed_in", "expressed_in", "mutated_in"})
+# Relations between things, not between amounts of them.
+_PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "treats"})
+# Nothing is expressed `in` a treatment or an outcome.
+_NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
+_CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
+_INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
 _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD})
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+
+
+_worker: RulesExtractor | None = None
+
+
+def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...]) -> None:
+    global _worker
+    _worker = RulesExtractor(ontology, lexicons)
+
+
+def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
+    assert _worker is not None
+    return [_worker.read(chunk) for chunk in chunks]
+
+
+_ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
+
+
+_PLAIN_WORD = re.compile(r"(?<![\w-])[a-z]{2,}(?![\w-])")
+
+
+def _prose(sentence: str) -> bool:
+    """Whether this is a sentence, not a table row or a run of labels from a page."""
+    if len(sentence) > 900:
+        return False
+    plain = len(_PLAIN_WORD.findall(sentence))
+    return plain >= 3 or plain >= 0.25 * len(sentence.split())
 
 
 class RulesExtractor:
@@ -75,9 +111,22 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit one extraction per chunk."""
-        for chunk in chunks:
-            emit(chunk, self.read(chunk))
+        """Emit one extraction per chunk; long corpora are shared between worker processes."""
+        if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
+            for chunk in chunks:
+                emit(chunk, self.read(chunk))
+            return
+        size = 64
+        batches = [chunks[at : at + size] for at in range(0, len(chunks), size)]
+        with ProcessPoolExecutor(
+            self._workers,
+            mp_context=get_context("forkserver"),
+            initializer=_start_worker,
+            initargs=(self._ontology, self._lexicons),
+        ) as pool:
+            for batch, results in zip(batches, pool.map(_read_batch, batches), strict=True):
+                for chunk, result in zip(batch, results, strict=True):
+                    emit(chunk, result)
 
     def read(self, chunk: Chunk) -> Extraction:
         """Statements and mentions of one chunk."""
@@ -103,7 +152,8 @@ class RulesExtractor:
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
         """Statements of one sentence, given its mentions."""
-        if len({m.name for m in mentions}) < 2:
+        mentions = [m for m in mentions if not _ADVERSE_GRADE.match(sentence[m.start :])]
+        if len({m.name for m in mentions}) < 2 or not _prose(sentence):
             return []
         found: dict[tuple[str, str, str], Statement] = {}
         subjects: list[Mention] = []
@@ -114,6 +164,8 @@ class RulesExtractor:
             heads, tails = self._arguments(
                 sentence, mentions, trigger, previous, following, subjects
             )
+            if heads and not tails and trigger.text.endswith("each other"):
+                heads, tails = heads[:1], heads[1:]
             if heads and not trigger.passive:
                 subjects = heads
             if not heads or not tails:
@@ -138,13 +190,14 @@ class RulesExtractor:
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
         right = [m for m in usable if trigger.end <= m.start and m.end <= high]
+        left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
         between = [m for m in left if m.start >= previous]
         if trigger.relative and between:
             heads = _group_before(sentence, between)
         elif trigger.continues and subjects:
             heads = subjects
         elif between and previous > low:
-            heads = _subject(sentence, between, previous)
+            heads = _subject_after(sentence, between)
         elif left and previous <= low:
             heads = _subject(sentence, left, low)
         else:
@@ -169,7 +222,8 @@ class RulesExtractor:
         before = sentence[span_start : trigger.start]
         low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
-        if cues.INQUIRY.search(sentence[low : trigger.end]):
+        asked = cues.INDIRECT.search(sentence[: trigger.start])
+        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
@@ -183,6 +237,10 @@ class RulesExtractor:
             for tail, tail_sign in zip(tails, tail_signs, strict=True):
                 if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
                     continue
+                if trigger.relation.canonical in _IN and tail.type in _NO_PLACE:
+                    continue
+                if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:
+                    continue  # a model does not cause an outcome
                 item = bool(cues.NEGATED_ITEM.search(sentence[trigger.end : tail.start]))
                 statements.append(
                     _statement(
@@ -258,6 +316,8 @@ def _statement(
         # `associated with survival` does not say in which direction.
         if tail.type == EntityType.CLINICAL_ENDPOINT:
             value = 0
+    if canonical in _PLAIN:
+        head_sign = tail_sign = 0
     if canonical in _IN:
         tail_sign = 0  # `overexpressed in high-grade tumors` is about the gene
     value *= (head_sign or 1) * (tail_sign or 1)
@@ -289,12 +349,17 @@ def _statement(
 def _signs(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
     """Signs of a coordinated group; a modifier carries on to members without their own."""
     signs = []
-    carried = 0
+    carried = (0, False)
     for position, mention in enumerate(group):
         low = floor if position == 0 else group[position - 1].end
         own = syntax.sign(sentence, mention, min(low, mention.start))
-        carried = own or carried
-        signs.append(carried)
+        carried = own if own[0] else carried
+        value, judgment = carried
+        harm = judgment and mention.name in cues.HARMS
+        signs.append(-value if harm else value)
+    if len(group) > 1 and syntax.lost(sentence, group[-1]):
+        # `TGF-beta and PD-L1 blockade`: the loss is shared.
+        signs = [sign or -1 for sign in signs[:-1]] + signs[-1:]
     return signs
 
 
@@ -315,6 +380,13 @@ def _subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention
     return group
 
 
+def _subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
+    """The subject of a later predicate: the nearest group of one type that is not a setting."""
+    candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
+    group = _group_before(sentence, candidates)
+    return [m for m in group if m.type == group[-1].type]
+
+
 def _group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
     """The coordinated group that ends nearest to the trigger."""
     group = [left[-1]]
@@ -328,6 +400,8 @@ def _group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
 def _object(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[Mention]:
     """The first coordinated group after the trigger."""
     usable = [m for m in right if not cues.EXCLUDED.search(sentence[trigger.end : m.start])]
+    if trigger.relation.canonical == "predicts":
+        usable = [m for m in usable if not cues.CARRIER.match(sentence[m.end :])]
     if not usable:
         return []
     first = usable[0]
@@ -337,6 +411,8 @@ def _object(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[M
     group = [first]
     for mention in usable[1:]:
         if not syntax.coordinated(sentence, group[-1], mention):
+            break
+        if syntax.starts_predicate(sentence, mention):
             break
         group.append(mention)
     return group

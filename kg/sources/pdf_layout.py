@@ -36,6 +36,11 @@ def _key(line: str) -> str:
     return re.sub(r"\d+", "#", " ".join(line.lower().split()))
 
 
+def _edge(page: Sequence[str]) -> int:
+    """Lines at either end that may be header or footer: fewer on a short page."""
+    return min(_EDGE, len(page) // 4)
+
+
 def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """Pages without running headers and footers and without bare page numbers.
 
@@ -44,16 +49,17 @@ def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """
     counts: Counter[str] = Counter()
     for page in pages:
-        edge = {_key(line) for line in (*page[:_EDGE], *page[-_EDGE:]) if line.strip()}
+        size = _edge(page)
+        edge = {_key(line) for line in (*page[:size], *page[len(page) - size :]) if line.strip()}
         counts.update(edge)
     need = max(3, len(pages) // 3)
     running = {key for key, count in counts.items() if count >= need}
     stripped = []
     for page in pages:
-        last = len(page) - _EDGE
+        size = _edge(page)
         kept = []
         for position, line in enumerate(page):
-            edge_line = position < _EDGE or position >= last
+            edge_line = position < size or position >= len(page) - size
             if edge_line and (_key(line) in running or _PAGE_NUMBER.match(line)):
                 continue
             kept.append(line)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +121,12 @@ def _handcrafted(mpp: float) -> Batch:
 
     from mcp_servers.pathology.compute.handcrafted import encode_patch
 
-    return lambda patches: np.stack([encode_patch(patch, mpp) for patch in patches])
+    def run(patches: list[U8]) -> F32:
+        # the loops inside release the interpreter's lock
+        with ThreadPoolExecutor(2) as pool:
+            return np.stack(list(pool.map(lambda patch: encode_patch(patch, mpp), patches)))
+
+    return run
 
 
 def _torch_batch(module: Any, pool: Callable[[Any], Any], spec: EncoderSpec, device: str) -> Batch:

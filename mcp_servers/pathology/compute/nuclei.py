@@ -195,13 +195,13 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: the table's median or
-    0.35, whichever is less, when None.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: 0.8 of the table's median
+    or 0.35, whichever is less, when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
     if dark is None:
-        dark = min(float(np.median(table[:, 8])), 0.35)
+        dark = min(0.8 * float(np.median(table[:, 8])), 0.35)
     low, high = LYMPHOCYTE_AREA_UM2
     small = (table[:, 2] >= low) & (table[:, 2] <= high)
     round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
