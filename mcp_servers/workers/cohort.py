@@ -346,6 +346,8 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
         if one.run is not None:
             written = {output.name for output in one.run.outputs}
             for key, value in flat(one.run.result).items():
+                if key in ("patient", "slide", "status", "error"):
+                    continue  # the table's own
                 here = f"{spec.name}/{one.item.name}/{value}" if value in written else value
                 row[key] = here
                 if key not in columns:

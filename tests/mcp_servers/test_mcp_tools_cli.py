@@ -101,6 +101,7 @@ def test_a_cohort_job_writes_a_table_and_lists_failures(tmp_path: Path, slides: 
         rows = list(csv.DictReader(stream))
     assert len(rows) == 7
     assert rows[0]["patient"] == "TCGA-AB-0000"
+    assert rows[0]["slide"] == "TCGA-AB-0000-01Z-00-DX1.png"
     assert [row["status"] for row in rows] == ["ok"] * 6 + ["failed"]
     assert (tmp_path / "out" / rows[0]["image"]).is_file()
     again = sage(*words, "--out", "out", "--json", cwd=tmp_path)
@@ -227,3 +228,27 @@ def until_records(records: Path, count: int) -> None:
     while len(list(records.glob("*/run.json"))) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) -> None:
+    """TLS on rendered slides, then into a cohort, then a survival model: no step by hand."""
+    from validation.simulate import write_world
+
+    pytest.importorskip("mcp_servers.pathology.tls")
+    world = tmp_path / "world"
+    write_world(world, seed=3, patients=60, slides=12, slide_px=1024)
+    slides = next(one for one in world.rglob("*") if one.suffix in {".tif", ".tiff", ".svs"})
+    words = ["run", "tls", "--slides", str(slides.parent), "--out", str(world), "--workers", "2"]
+    report = answer(sage(*words, "--json", cwd=tmp_path))
+    assert report["slides"] == 12
+    assert report["failures"] == []
+    text = (world / "cohort.toml").read_text()
+    table = 'file = "tls.csv"\nkey = "patient"\nwhere = { status = "ok" }\n'
+    variable = 'table = "tls"\ncolumn = "per_mm2"\nkind = "continuous"\nmodality = "imaging"\n'
+    text += f"\n[tables.tls]\n{table}\n[variables.measured_tls]\n{variable}"
+    (world / "cohort.toml").write_text(text)
+    words = ["run", "concordance", "--set", f"cohort={world}", "--set", "endpoint=OS"]
+    more = ["--set", "risk=imaging:measured_tls", "--set", "bootstrap=100", "--root", str(world)]
+    found = answer(sage(*words, *more, "--workers", "1", "--json", cwd=tmp_path))
+    assert found["result"]["n"] == 12
