@@ -24,7 +24,7 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "8"
+VERSION = "9"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
@@ -219,10 +219,11 @@ class RulesExtractor:
         first = min(m.end for m in (*heads, *tails))
         span_start = max(previous, min(first, trigger.start))
         before = sentence[span_start : trigger.start]
-        low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
+        low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
         asked = cues.INDIRECT.search(sentence[: trigger.start])
-        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
+        examined = cues.EXAMINED.search(sentence[trigger.end : high])
+        if asked or examined or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
