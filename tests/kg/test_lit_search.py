@@ -237,7 +237,7 @@ def test_a_preprint_and_its_journal_version_are_one() -> None:
     preprint = Record(
         title="Lymphoid follicles in bladder tumors",
         year=2018,
-        doi="10.1101/2025.01.19.25320797",
+        doi=bodies.PREPRINT_DOI,
         preprint=True,
     )
     journal = Record(title="Lymphoid follicles in bladder tumors", year=2019, doi=bodies.DOI)
