@@ -109,7 +109,7 @@ def test_passing_errors_are_retried(status: int, tmp_path: Path) -> None:
 
 def test_an_error_that_stays_is_one_clear_fault(tmp_path: Path) -> None:
     down = Answer("down", status=503, headers={"Retry-After": "0"})
-    with serve(_script(down)) as server, pytest.raises(FaultError, match="503.*sage resume"):
+    with serve(_script(down)) as server, pytest.raises(FaultError, match=r"503.*sage resume"):
         _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
 
 
@@ -123,7 +123,7 @@ def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
 
 def test_an_unreachable_endpoint_names_itself_and_the_way_on(tmp_path: Path) -> None:
     nowhere = Server(url="http://127.0.0.1:9/v1")
-    with pytest.raises(FaultError, match="127.0.0.1:9.*--reasoner rules"):
+    with pytest.raises(FaultError, match=r"127\.0\.0\.1:9.*--reasoner rules"):
         _reasoner(nowhere, tmp_path).ask(PATH_GENERATION, GIVEN)
 
 
