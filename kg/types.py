@@ -73,6 +73,8 @@ class Document(Frozen):
     retracted: bool = False
     pages: int | None = None
     tier: str | None = None
+    basis: str | None = None
+    topics: tuple[str, ...] = ()
 
 
 class Evidence(Frozen):

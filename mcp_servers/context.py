@@ -72,7 +72,8 @@ class ToolContext:
     """What a tool may touch. One per call.
 
     `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
-    "cpu" or "cuda". `read` and `written` record the files that went through the context.
+    "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
+    found. `read` and `written` record the files that went through the context.
     """
 
     roots: Roots
@@ -81,6 +82,7 @@ class ToolContext:
     memory_mb: int = 1024
     threads: int = 1
     device: str = "cpu"
+    tag: str = field(default_factory=lambda: str(os.getpid()))
     handles: Handles = field(default_factory=Handles)
     read: list[Path] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -114,7 +116,7 @@ class ToolContext:
         of one name do not mix: the last to finish wins, whole.
         """
         target = self.roots.write_path(name)
-        unique = f".{os.getpid()}-{secrets.token_hex(4)}"
+        unique = f".{self.tag}-{secrets.token_hex(4)}"
         temporary = target.with_name(f".{target.stem[:80]}{unique}.part{target.suffix}")
         try:
             yield temporary
@@ -134,6 +136,18 @@ class ToolContext:
         """Raise `Cancelled` if the caller cancelled; cheap, to be called in every long loop."""
         if self.cancelled():
             raise Cancelled("cancelled by the caller")
+
+    def batch_size(self, mb_per_item: float, most: int = 256) -> int:
+        """How many items of `mb_per_item` MiB fit into half of the memory to plan for, 1 to `most`.
+
+        On a GPU the free memory of the device counts instead.
+        """
+        budget = float(self.memory_mb)
+        if self.device.startswith("cuda"):
+            import torch
+
+            budget = torch.cuda.mem_get_info(self.device)[0] / 2**20
+        return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
 
     def shared(self, key: Any, make: Callable[[], T]) -> T:
         """A handle kept open between the calls of one worker, say an open slide or a model."""

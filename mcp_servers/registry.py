@@ -19,8 +19,9 @@ tools of the modules that `mcp_servers.catalog` names.
 from __future__ import annotations
 
 import inspect
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
@@ -31,7 +32,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.errors import Cancelled, FaultError, InputError
 
 if TYPE_CHECKING:
-    from mcp_servers.results_cache import ResultsCache
+    from mcp_servers.results_cache import HashIndex, ResultsCache
 
 ATTRIBUTE = "__sage_tool__"
 
@@ -132,6 +133,7 @@ class ToolSpec:
     validity: Validity | None = None
     license: str | None = None
     cacheable: bool = True
+    fingerprint: Callable[[Any], str] | None = None
     source: str = ""
 
     @property
@@ -198,11 +200,13 @@ def tool(
     validity: Validity | None = None,
     license: str | None = None,
     cacheable: bool = True,
+    fingerprint: Callable[[Any], str] | None = None,
 ) -> Callable[[F], F]:
     """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
     `license` is the license of any weights. `cacheable=False` is for tools whose answer depends
-    on more than their version, arguments and input files.
+    on more than their version, arguments and input files. `fingerprint(given)` is a string that
+    must change when the same arguments would be answered differently, say which weights are here.
 
     Raises
     ------
@@ -231,6 +235,7 @@ def tool(
             validity=validity,
             license=license,
             cacheable=cacheable,
+            fingerprint=fingerprint,
             source=f"{function.__module__}:{function.__qualname__}",
         )
         setattr(function, ATTRIBUTE, spec)
@@ -277,11 +282,12 @@ class Registry:
         """Every tool, by suite and name."""
         return iter(self.all())
 
-    def describe(self) -> str:
-        """The tools as text for a prompt: signature, units, limits, known failures."""
+    def describe(self, names: Collection[str] | None = None) -> str:
+        """The tools (or those named) as text for a prompt: signature, units, limits, failures."""
         from mcp_servers.describe import describe_tool
 
-        return "\n\n".join(describe_tool(spec) for spec in self.all())
+        chosen = [spec for spec in self.all() if names is None or spec.name in names]
+        return "\n\n".join(describe_tool(spec) for spec in chosen)
 
     def run(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolRun:
         """Run a tool here, in this process, or find its result in the cache.
@@ -301,13 +307,15 @@ class Registry:
             found = self.cache.find(spec, given, context)
             if found is not None:
                 return found
-        run = execute(spec, given, context)
+        run = execute(spec, given, context, self.cache.index if self.cache else None)
         if self.cache is not None and spec.cacheable:
             self.cache.store(spec, given, context, run)
         return run
 
 
-def execute(spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun:
+def execute(
+    spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
+) -> ToolRun:
     """Run a tool's function and gather result, outputs and provenance."""
     from mcp_servers.results_cache import describe_output, hash_input
 
@@ -318,14 +326,14 @@ def execute(spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun:
     except (InputError, FaultError, Cancelled):
         raise
     except Exception as error:
-        kind = type(error).__name__
-        if kind == "InputError":  # of kg or validation
+        kinds = {base.__name__ for base in type(error).__mro__}
+        if "InputError" in kinds:  # of kg or validation, or derived from theirs
             raise InputError(str(error)) from error
-        if kind == "FaultError":
+        if "FaultError" in kinds:
             raise FaultError(str(error)) from error
-        raise FaultError(f"{spec.name} failed: {kind}: {error}") from error
+        raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     seconds = time.monotonic() - started
-    result = answer.model_dump(mode="json")
+    result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:
         spec.returns.model_validate(result)
     except ValidationError as error:
@@ -339,7 +347,7 @@ def execute(spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun:
             tool=spec.name,
             version=spec.version,
             arguments=given.model_dump(mode="json"),
-            inputs={str(path): hash_input(path) for path in context.read},
+            inputs={str(path): hash_input(path, index) for path in context.read},
             seconds=round(seconds, 4),
             device=context.device,
         ),

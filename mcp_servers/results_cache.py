@@ -1,11 +1,28 @@
-"""Results by tool version, arguments and content of the inputs."""
+"""Results by tool version, arguments and content of the inputs.
+
+An entry is found by what went in, never by place or time: the key holds the tool, its version,
+its arguments with each input path replaced by the SHA-256 of its content and its file name (never
+its folder), and the tool's own
+fingerprint (which weights it would use, say). Files that a tool read beyond its arguments are
+stored with the entry and compared again on every hit. Outputs are kept by content and copied back.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import mimetypes
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mcp_servers.errors import InputError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -14,6 +31,10 @@ if TYPE_CHECKING:
     from mcp_servers.registry import Output, ToolRun, ToolSpec
 
 CHUNK = 1 << 20
+FORMAT = 1
+"""Layout of the cache; part of every key, so that an old layout is never misread."""
+RACY_SECONDS = 2.0
+"""A file changed more recently than this may change again within its time stamp's resolution."""
 
 
 def hash_file(path: Path) -> str:
@@ -25,16 +46,29 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def hash_input(path: Path) -> str:
+def hash_input(path: Path, index: HashIndex | None = None) -> str:
     """SHA-256 of a file, or of a folder: its files' names and contents, in order of name."""
-    if path.is_file():
-        return hash_file(path)
+    hashed = hash_file if index is None else index.hash
     digest = hashlib.sha256()
+    if path.is_file():
+        beside = companion(path)
+        if beside is None:
+            return hashed(path)
+        digest.update(hashed(path).encode())
+        path = beside
     for one in sorted(path.rglob("*")):
         if one.is_file() and not one.is_symlink():
             digest.update(one.relative_to(path).as_posix().encode() + b"\0")
-            digest.update(hash_file(one).encode())
+            digest.update(hashed(one).encode())
     return digest.hexdigest()
+
+
+def companion(path: Path) -> Path | None:
+    """The folder that holds the rest of a slide whose file is only an index, or None."""
+    suffix = path.suffix.lower()
+    if suffix == ".mrxs" and path.with_suffix("").is_dir():
+        return path.with_suffix("")
+    return path.parent if suffix in (".vms", ".vmu") else None
 
 
 def describe_output(root: Path, name: str) -> Output:
@@ -42,13 +76,12 @@ def describe_output(root: Path, name: str) -> Output:
     from mcp_servers.registry import Output
 
     path = root / name
-    size = (
-        path.stat().st_size
-        if path.is_file()
-        else sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    if path.is_dir():
+        size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+        return Output(name=name, bytes=size, sha256=hash_input(path), mime="inode/directory")
+    return Output(
+        name=name, bytes=path.stat().st_size, sha256=hash_file(path), mime=mime_type(name)
     )
-    mime = "inode/directory" if path.is_dir() else mime_type(name)
-    return Output(name=name, bytes=size, sha256=hash_input(path), mime=mime)
 
 
 def mime_type(name: str) -> str:
@@ -58,17 +91,216 @@ def mime_type(name: str) -> str:
     return ours.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-class ResultsCache:
-    """Found results. Kept in a folder, one file per result."""
+class HashIndex:
+    """Remembers the hash of a file while its size, time stamp and inode stay the same.
 
-    def __init__(self, folder: Path) -> None:
-        """Keep results below `folder`."""
-        self.folder = folder
+    Slides are gigabytes: hashing one takes seconds, looking it up takes none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Keep the index in the SQLite file `path`."""
+        self.path = path
+        with self._open() as base:
+            base.execute(
+                "CREATE TABLE IF NOT EXISTS hashes"
+                " (path TEXT PRIMARY KEY, size INT, mtime_ns INT, inode INT, sha256 TEXT)"
+            )
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        base = sqlite3.connect(self.path, timeout=30)
+        try:
+            with base:
+                yield base
+        finally:
+            base.close()
+
+    def hash(self, path: Path) -> str:
+        """SHA-256 of the file's content, from the index when the file is unchanged."""
+        seen = path.stat()
+        stamp = (seen.st_size, seen.st_mtime_ns, seen.st_ino)
+        with self._open() as base:
+            row = base.execute(
+                "SELECT size, mtime_ns, inode, sha256 FROM hashes WHERE path = ?", (str(path),)
+            ).fetchone()
+        if row is not None and tuple(row[:3]) == stamp:
+            return str(row[3])
+        found = hash_file(path)
+        if time.time() - seen.st_mtime > RACY_SECONDS:
+            with self._open() as base:
+                base.execute(
+                    "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?, ?, ?)",
+                    (str(path), *stamp, found),
+                )
+        return found
+
+
+class ResultsCache:
+    """Found results, in a folder: `results/KEY.json` and outputs by content in `blobs/`.
+
+    Safe for several processes: entries are written whole and renamed, never changed. An entry
+    that does not read back, or whose outputs changed, counts as absent.
+    """
+
+    def __init__(
+        self, folder: str | Path, max_output_mb: int = 512, max_total_mb: int = 20_480
+    ) -> None:
+        """Keep results below `folder`; outputs of one result up to `max_output_mb` MiB."""
+        self.folder = Path(folder).expanduser().resolve()
+        self.max_output = max_output_mb << 20
+        self.max_total = max_total_mb << 20
+        (self.folder / "results").mkdir(parents=True, exist_ok=True)
+        (self.folder / "blobs").mkdir(exist_ok=True)
+        self.index = HashIndex(self.folder / "hashes.sqlite")
+        self._stored = 0
+
+    def key(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> str:
+        """The entry's name: SHA-256 over everything that decides the result.
+
+        Raises `InputError` when an input path is not allowed or absent.
+        """
+        arguments = given.model_dump(mode="json")
+        for name in spec.path_fields():
+            arguments[name] = self._content(arguments[name], context)
+        identity = {
+            "format": FORMAT,
+            "tool": spec.name,
+            "version": spec.version,
+            "source": spec.source if spec.source.startswith("sage_user_tools.") else "",
+            "fingerprint": spec.fingerprint(given) if spec.fingerprint else "",
+            "arguments": arguments,
+        }
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _content(self, value: Any, context: ToolContext) -> Any:
+        if isinstance(value, list):
+            return [self._content(one, context) for one in value]
+        if isinstance(value, dict):
+            return {name: self._content(one, context) for name, one in value.items()}
+        if isinstance(value, str):
+            path = context.roots.input(value)
+            # Tools name their outputs, and the slide in their result, after the file.
+            return {"sha256": hash_input(path, self.index), "name": path.name}
+        return value
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:
-        """The result of the same tool version, arguments and input content, or None."""
-        return None
+        """The result of the same tool version, arguments and input content, or None.
+
+        Its outputs are copied into the context's output folder.
+        """
+        from mcp_servers.registry import ToolRun
+
+        entry = self._read(self.key(spec, given, context))
+        if entry is None:
+            return None
+        run = ToolRun.model_validate(entry["run"])
+        for path, expected in entry["extra"].items():
+            try:
+                current = hash_input(context.roots.input(path), self.index)
+            except InputError:  # gone, or no longer allowed
+                return None
+            if current != expected:
+                return None
+        if not all(self._restore(output, context) for output in run.outputs):
+            return None
+        inputs = {}
+        for name in spec.path_fields():
+            for path in _paths(given.model_dump(mode="json")[name]):
+                resolved = context.input(path)
+                inputs[str(resolved)] = hash_input(resolved, self.index)
+        inputs.update(entry["extra"])
+        provenance = run.provenance.model_copy(
+            update={
+                "cached": True,
+                "inputs": inputs,
+                "arguments": given.model_dump(mode="json"),
+            }
+        )
+        return run.model_copy(update={"provenance": provenance})
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        path = self.folder / "results" / f"{key}.json"
+        try:
+            entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # recently used, so pruned last
+        return entry
+
+    def _restore(self, output: Output, context: ToolContext) -> bool:
+        blob = self.folder / "blobs" / output.sha256
+        present = context.roots.write_path(output.name)
+        if present.is_file() and hash_file(present) == output.sha256:
+            context.output(output.name)
+            return True
+        if not blob.is_file() or hash_file(blob) != output.sha256:
+            return False
+        with context.writing(output.name) as target:
+            shutil.copyfile(blob, target)
+        return True
 
     def store(self, spec: ToolSpec, given: BaseModel, context: ToolContext, run: ToolRun) -> None:
-        """Keep a result."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Keep a result; results with folders or very large outputs are not kept."""
+        if sum(one.bytes for one in run.outputs) > self.max_output:
+            return
+        if any(one.mime == "inode/directory" for one in run.outputs):
+            return
+        for output in run.outputs:
+            blob = self.folder / "blobs" / output.sha256
+            if not blob.is_file():
+                self._write(blob, (context.roots.output / output.name).read_bytes())
+        named = {
+            str(context.roots.input(path))
+            for name in spec.path_fields()
+            for path in _paths(given.model_dump(mode="json")[name])
+        }
+        extra = {path: sha for path, sha in run.provenance.inputs.items() if path not in named}
+        entry = {"run": run.model_dump(mode="json"), "extra": extra}
+        name = f"{self.key(spec, given, context)}.json"
+        self._write(self.folder / "results" / name, json.dumps(entry).encode())
+        self._stored += 1
+        if self._stored % 100 == 0:
+            self.prune()
+
+    def _write(self, path: Path, content: bytes) -> None:
+        temporary = path.with_name(f".{path.name[:16]}.{os.getpid()}-{secrets.token_hex(4)}.part")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def prune(self) -> int:
+        """Remove the least recently used blobs beyond the bound; the number removed.
+
+        A result whose blob is gone is computed again.
+        """
+        held = sorted(
+            ((one.stat().st_mtime, one.stat().st_size, one) for one in self._blobs()),
+            key=lambda item: item[0],
+        )
+        total = sum(size for _, size, _ in held)
+        removed = 0
+        for _, size, path in held:
+            if total <= self.max_total:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+            removed += 1
+        return removed
+
+    def _blobs(self) -> Iterator[Path]:
+        return (one for one in (self.folder / "blobs").iterdir() if one.is_file())
+
+
+def _paths(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _paths(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _paths(one)

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     ERROR = "error"
     TIMEOUT = "timeout"
     MEMORY = "memory"
+    PROCESSES = "processes"
     OUTPUT_LIMIT = "output_limit"
     KILLED = "killed"
     POLICY = "policy"

@@ -31,7 +31,10 @@ class Variable(Strict):
 
 
 class Endpoint(Strict):
-    """One outcome. `n` patients have it, `events` of them had the event."""
+    """One outcome. `n` patients have it, `events` of them had the event.
+
+    `contained_in` names variables that hold the outcome itself and so cannot adjust it.
+    """
 
     key: str
     label: str
@@ -41,6 +44,7 @@ class Endpoint(Strict):
     events: int | None = None
     median_follow_up: float | None = None
     coding: str = ""
+    contained_in: tuple[str, ...] = ()
     note: str = ""
 
 

@@ -8,4 +8,4 @@ class InputError(ValueError):
 
 
 class FaultError(RuntimeError):
-    """Something outside the user's input failed: disk, network, a broken dependency (exit code 1)."""
+    """Disk, network or a dependency failed, not the user's input (exit code 1)."""

@@ -1,3 +1,3 @@
 """Knowledge tools over the graph of `kg`, and tools that drive a run of SAGE."""
 
-TOOL_MODULES: tuple[str, ...] = ()
+TOOL_MODULES = ("graphs",)

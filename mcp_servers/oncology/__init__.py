@@ -1,3 +1,6 @@
-"""Clinical oncology tools over the statistics of `validation`."""
+"""Clinical oncology tools over the statistics of `validation`.
 
-TOOL_MODULES: tuple[str, ...] = ()
+Results are aggregates: never a patient's row, never the size of a group under five.
+"""
+
+TOOL_MODULES = ("describe", "survival", "models", "signatures")

@@ -9,6 +9,10 @@ import click
 import typer
 from typer.core import TyperGroup
 
+from sage.cli.doctor import config, doctor
+from sage.cli.run import replay, resume, review, run
+from sage.cli.runs import runs, show
+
 GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
     "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, fetch, simulate."),
@@ -32,13 +36,48 @@ class LazyGroups(TyperGroup):
         if name not in GROUPS:
             return super().get_command(ctx, name)
         target, summary = GROUPS[name]
-        if ctx.resilient_parsing or ctx.params.get("help"):
-            return click.Group(name, short_help=summary)
+        if ctx.meta.get("listing"):
+            return click.Group(name, short_help=summary, help=summary)
         module, attribute = target.split(":")
-        try:
-            loaded: Any = getattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError as missing:
-            if missing.name != module:
-                raise
-            raise click.UsageError(f"`sage {name}` is not part of this installation") from None
+        loaded: Any = getattr(importlib.import_module(module), attribute)
         return typer.main.get_command(loaded)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the groups by their summaries, without importing them."""
+        ctx.meta["listing"] = True
+        super().format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=LazyGroups,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    help=(
+        "From a research question in computational pathology to a tested, traceable hypothesis.\n\n"
+        'Example: sage run "Which genes interact with tertiary lymphoid structures in bladder'
+        ' cancer?" --auto-approve'
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sage.versions import own_version
+
+        typer.echo(f"sage {own_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    return None
+
+
+for _command in (run, review, resume, replay, runs, show, doctor, config):
+    app.command()(_command)

@@ -18,6 +18,10 @@ from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_
 _MOST_STEPS = 25
 _TOLERANCE = 1e-9
 _BLOCK = 160
+# As in `validation.statistics.cox`: log hazard ratios between the extreme patients that no data
+# support, while still growing and after the likelihood went flat.
+_SEPARATED = 30.0
+_SEPARATED_FLAT = 12.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Batch:
     """One entry per feature, on the scale of the standardized feature.
 
     `score` is the score statistic (chi-squared, 1 df) given the covariates; `converged` is False
-    where Newton's method did not settle, and the numbers there are NaN.
+    where Newton's method did not settle, and the numbers there are NaN. `separated` marks those of
+    them whose coefficient was on its way to infinity.
     """
 
     coef: FloatArray
@@ -33,6 +38,7 @@ class Batch:
     score: FloatArray
     score_sign: FloatArray
     converged: BoolArray
+    separated: BoolArray
 
 
 @dataclass(frozen=True)
@@ -48,13 +54,16 @@ class _Plan:
     tied: bool
     covariates: FloatArray
     null_coef: FloatArray
-    event_covariates: FloatArray
+    lengths: IntArray
+    event_totals: FloatArray
+    covariate_products: FloatArray
 
 
 def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Plan:
     used = sets.order[: int(sets.last[-1]) + 1]
     segments = np.concatenate(([0], sets.last[:-1] + 1))
     c = covariates[used]
+    pairs = [c[:, a] * c[:, b] for a in range(c.shape[1]) for b in range(a + 1)]
     return _Plan(
         rows=used,
         segments=segments.astype(np.int64),
@@ -65,7 +74,9 @@ def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Pla
         tied=bool((sets.fraction > 0.0).any()),
         covariates=c,
         null_coef=null_coef,
-        event_covariates=c[sets.who],
+        lengths=np.diff(np.append(segments, len(used))).astype(np.int64),
+        event_totals=c[sets.who].sum(axis=0),
+        covariate_products=np.array(pairs).reshape(len(pairs), len(used)),
     )
 
 
@@ -79,6 +90,21 @@ def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
     return adjusted
 
 
+def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
+    """w times each patient's cumulative baseline hazard, (patients, features).
+
+    Sums over risk sets of a quantity over the risk-set total then are one weighted sum over
+    patients: no running sum is needed for second moments.
+    """
+    per_group = np.add.reduceat(inverse, plan.starts, axis=0) if plan.tied else inverse
+    hazard = np.cumsum(per_group[::-1], axis=0)[::-1]
+    weighted: FloatArray = w * np.repeat(hazard, plan.lengths, axis=0)
+    if plan.tied:
+        lost = np.add.reduceat(plan.fraction[:, None] * inverse, plan.starts, axis=0)
+        weighted[plan.event_rows] -= w[plan.event_rows] * lost[plan.group]
+    return weighted
+
+
 def _step(
     plan: _Plan, z: FloatArray, z_events: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -90,28 +116,33 @@ def _step(
         eta += c @ beta[1:]
         eta -= eta.max(axis=0)
     w = np.exp(eta)
-    s0 = _risk_sums(plan, w)
+    inverse = 1.0 / _risk_sums(plan, w)
+    v = _exposure_sums(plan, w, inverse)
     score = np.empty((k, z.shape[1]))
     information = np.empty((k, k, z.shape[1]))
-    weighted = w * z
-    inverse = 1.0 / s0
-    means = [_risk_sums(plan, weighted) * inverse]
-    score[0] = z_events - means[0].sum(axis=0)
-    second = _risk_sums(plan, weighted * z) * inverse
-    information[0, 0] = (second - means[0] * means[0]).sum(axis=0)
-    products = []
-    for a in range(1, k):
-        column = c[:, a - 1 : a]
-        by_covariate = w * column
-        products.append(by_covariate)
-        means.append(_risk_sums(plan, by_covariate) * inverse)
-        score[a] = plan.event_covariates[:, a - 1].sum() - means[a].sum(axis=0)
-        cross = _risk_sums(plan, by_covariate * z) * inverse
-        information[0, a] = information[a, 0] = (cross - means[0] * means[a]).sum(axis=0)
-        for b in range(1, a + 1):
-            cross = _risk_sums(plan, by_covariate * c[:, b - 1 : b]) * inverse
-            information[a, b] = information[b, a] = (cross - means[a] * means[b]).sum(axis=0)
+    vz = v * z
+    means = [_risk_sums(plan, w * z) * inverse]
+    score[0] = z_events - vz.sum(axis=0)
+    information[0, 0] = np.einsum("ij,ij->j", vz, z) - _dot(means[0], means[0])
+    if k > 1:
+        score[1:] = plan.event_totals[:, None] - c.T @ v
+        crossed = c.T @ vz
+        squares = plan.covariate_products @ v
+        row = 0
+        for a in range(1, k):
+            means.append(_risk_sums(plan, w * c[:, a - 1 : a]) * inverse)
+            cross = crossed[a - 1] - _dot(means[0], means[a])
+            information[0, a] = information[a, 0] = cross
+            for b in range(1, a + 1):
+                cross = squares[row] - _dot(means[a], means[b])
+                information[a, b] = information[b, a] = cross
+                row += 1
     return score, information
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Column-wise inner products."""
+    return np.asarray(np.einsum("ij,ij->j", a, b), dtype=np.float64)
 
 
 def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, ...]:
@@ -123,7 +154,12 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
     converged = np.zeros(p, dtype=bool)
     se = np.full(p, np.nan)
     score_test, sign = np.full(p, np.nan), np.zeros(p)
+    span = np.ptp(z, axis=0)
     active = np.arange(p)
+    separated = np.zeros(p, dtype=bool)
+    # No step moves the extreme patients' log hazard ratio by more than ten: a feature that a few
+    # patients carry would be thrown past its maximum.
+    reach = np.minimum(1.5, 10.0 / np.maximum(span, 1e-9))
     for iteration in range(_MOST_STEPS):
         whole = len(active) == p
         score, information = _step(
@@ -134,7 +170,12 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
         )
         matrices = np.moveaxis(information, 2, 0)
         good = np.isfinite(matrices).all(axis=(1, 2)) & (np.linalg.det(matrices) > 1e-12)
-        active, matrices, score = active[good], matrices[good], score[:, good]
+        apart = np.abs(beta[0, active]) * span[active]
+        outward = score[0] * np.sign(beta[0, active]) > -1e-8
+        lost = outward & ((apart > _SEPARATED) | (~good & (apart > _SEPARATED_FLAT)))
+        separated[active[lost]] = True
+        keep = good & ~lost
+        active, matrices, score = active[keep], matrices[keep], score[:, keep]
         if len(active) == 0:
             break
         inverse = np.linalg.inv(matrices)
@@ -145,15 +186,15 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
             if not newton:
                 break
         settled = (np.abs(step) < _TOLERANCE).all(axis=0)
+        step[0] = np.clip(step[0], -reach[active], reach[active])
         beta[:, active] += np.clip(step, -1.5, 1.5)
         se[active] = np.sqrt(inverse[:, 0, 0])
         converged[active[settled]] = True
-        lost = np.abs(beta[0, active]) > 12.0
-        active = active[~settled & ~lost]
+        active = active[~settled]
         if len(active) == 0:
             break
     coef = np.where(converged, beta[0], np.nan)
-    return coef, np.where(converged, se, np.nan), score_test, sign, converged
+    return coef, np.where(converged, se, np.nan), score_test, sign, converged, separated
 
 
 def batched_cox(
@@ -200,5 +241,12 @@ def batched_cox(
     else:
         with ThreadPoolExecutor(count) as pool:
             parts = list(pool.map(solve, blocks))
-    joined = [np.concatenate([part[i] for part in parts]) for i in range(5)]
-    return Batch(joined[0], joined[1], joined[2], joined[3], joined[4].astype(bool))
+    joined = [np.concatenate([part[i] for part in parts]) for i in range(6)]
+    return Batch(
+        coef=joined[0],
+        se=joined[1],
+        score=joined[2],
+        score_sign=joined[3],
+        converged=joined[4].astype(bool),
+        separated=joined[5].astype(bool) & newton,
+    )

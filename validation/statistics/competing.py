@@ -31,6 +31,7 @@ class CumulativeIncidence:
 
     times: FloatArray
     incidence: FloatArray
+    se: FloatArray
     lower: FloatArray
     upper: FloatArray
     at_risk: IntArray
@@ -95,6 +96,7 @@ def aalen_johansen(
     return CumulativeIncidence(
         times=times,
         incidence=incidence,
+        se=se,
         lower=lower,
         upper=upper,
         at_risk=at_risk.astype(np.int64),

@@ -30,6 +30,7 @@ from validation.statistics.concordance import harrell
 from validation.statistics.errors import (
     BadTimesError,
     CollinearError,
+    ConstantFeatureError,
     ConvergenceError,
     SeparationError,
     TooManyCovariatesError,
@@ -39,9 +40,9 @@ from validation.statistics.proportional import NonProportionality, schoenfeld
 
 _MOST_STEPS = 50
 _TOLERANCE = 1e-10
-# A coefficient this many standard deviations from zero means a hazard ratio above e^15 between
-# ordinary patients: no data set supports it, the likelihood has no maximum.
-_SEPARATED = 15.0
+# A log hazard ratio this large between the extreme patients (e^30) is supported by no data set: the
+# likelihood has no maximum, the fit was on its way to infinity.
+SEPARATED = 30.0
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,24 @@ class _Maximum:
 
 
 def _maximize(
-    evaluate: Callable[[FloatArray], Likelihood], start: FloatArray, free: BoolArray
+    evaluate: Callable[[FloatArray], Likelihood],
+    start: FloatArray,
+    free: BoolArray,
+    tolerance: float = _TOLERANCE,
+    spans: FloatArray | None = None,
 ) -> _Maximum:
-    """Newton's method with step halving over the `free` coefficients."""
+    """Newton's method with step halving over the `free` coefficients.
+
+    With `spans` (the range of each covariate) it gives up as soon as one is separated.
+    """
     beta, at = start.copy(), evaluate(start)
     for iteration in range(1, _MOST_STEPS + 1):
         try:
             step = np.linalg.solve(at.information[np.ix_(free, free)], at.score[free])
         except np.linalg.LinAlgError:
             return _Maximum(beta, at, False, iteration)
-        step = np.clip(step, -5.0, 5.0)
+        most = 5.0 if spans is None else np.minimum(5.0, 10.0 / spans[free])
+        step = np.clip(step, -most, most)
         size = 1.0
         while True:
             candidate = beta.copy()
@@ -118,11 +127,17 @@ def _maximize(
                 return _Maximum(beta, at, settled, iteration)
         moved = float(np.abs(size * step).max())
         beta, at = candidate, found
-        if moved < _TOLERANCE:
+        if moved < tolerance:
             return _Maximum(beta, at, True, iteration)
-        if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
+        if spans is not None and _separated(beta, at.score, spans).any():
             return _Maximum(beta, at, False, iteration)
     return _Maximum(beta, at, False, _MOST_STEPS)
+
+
+def _separated(beta: FloatArray, score: FloatArray, spans: FloatArray) -> BoolArray:
+    """Coefficients far out whose likelihood still rises outward (it is concave: no way back)."""
+    far: BoolArray = (np.abs(beta) * spans > SEPARATED) & (score * np.sign(beta) > -1e-8)
+    return far
 
 
 def _prepare(
@@ -208,10 +223,11 @@ def cox(
         return likelihood(sets, z, beta, firth=firth)
 
     null = evaluate(np.zeros(k))
-    if firth and not np.isfinite(null.value):
-        raise CollinearError(f"covariates {', '.join(labels)} do not vary among patients at risk")
-    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool))
-    _refuse_divergence(best, labels, firth)
+    _refuse_unidentified(null.information, labels)
+    spans = np.ptp(z, axis=0)
+    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool), spans=None if firth else spans)
+    _refuse_divergence(best, spans, labels, firth)
+    _refuse_unidentified(best.at.information, labels)
     covariance_z = np.linalg.inv(best.at.information)
     se_z = np.sqrt(np.diag(covariance_z))
     _refuse_flat(best, se_z, labels, firth)
@@ -241,9 +257,9 @@ def cox(
         n=len(t),
         events=int(e.sum()),
         converged=True,
-        loglik=best.at.value - (float(np.log(scale).sum()) if firth else 0.0),
+        loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
         concordance=harrell(t, e, x @ coef) if entry is None and strata is None else float("nan"),
-        loglik_null=null.value - (float(np.log(scale).sum()) if firth else 0.0),
+        loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         score_test=rao,
         covariance=covariance_z / np.outer(scale, scale),
@@ -254,13 +270,32 @@ def cox(
     )
 
 
-def _refuse_divergence(best: _Maximum, names: Sequence[str], firth: bool) -> None:
-    worst = int(np.argmax(np.abs(best.beta)))
-    if abs(float(best.beta[worst])) > _SEPARATED:
-        remedy = "simplify the model" if firth else 'use penalty="firth"'
+def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
+    """Refuse covariates that do not vary, or vary together, among those at risk at event times."""
+    own = np.diag(information)
+    if (own < 1e-9).any():
+        raise ConstantFeatureError(
+            f'covariate "{names[int(np.argmin(own))]}" does not vary among the patients at risk'
+            " when events happen (within strata): it cannot be related to the outcome"
+        )
+    scaled = information / np.sqrt(np.outer(own, own))
+    if float(np.linalg.eigvalsh(scaled)[0]) < 1e-9:
+        raise CollinearError(
+            f"covariates {', '.join(names)} cannot be told apart among the patients at risk when"
+            " events happen: leave one out"
+        )
+
+
+def _refuse_divergence(
+    best: _Maximum, spans: FloatArray, names: Sequence[str], firth: bool
+) -> None:
+    apart = np.abs(best.beta) * spans
+    worst = int(np.argmax(apart))
+    far = bool(_separated(best.beta, best.at.score, spans).any())
+    if not firth and (far or (not best.converged and apart[worst] > 12.0)):
         raise SeparationError(
-            f'covariate "{names[worst]}" orders the events perfectly (its coefficient grows without'
-            f" bound): {remedy}"
+            f'covariate "{names[worst]}" separates the events (its coefficient grows without'
+            ' bound): use penalty="firth"'
         )
     if not best.converged:
         raise ConvergenceError(
@@ -282,39 +317,69 @@ def _refuse_flat(best: _Maximum, se: FloatArray, names: Sequence[str], firth: bo
 def _profile(
     evaluate: Callable[[FloatArray], Likelihood], best: _Maximum, se: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values."""
-    from scipy.optimize import brentq
+    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values.
 
+    The profile's slope is the score of the fixed coefficient (envelope theorem), so its root is
+    found by Newton's method, kept inside a bracket.
+    """
     k = len(best.beta)
-    drop = float(chdtri(1, 1.0 - level)) / 2.0
+    target = best.at.value - float(chdtri(1, 1.0 - level)) / 2.0
     low, high, p = np.zeros(k), np.zeros(k), np.zeros(k)
     for j in range(k):
         free = np.ones(k, dtype=bool)
         free[j] = False
 
-        def profiled(value: float, j: int = j, free: BoolArray = free) -> float:
-            start = best.beta.copy()
-            start[j] = value
+        def profiled(
+            value: float, start: FloatArray, j: int = j, free: BoolArray = free
+        ) -> _Maximum:
+            at = start.copy()
+            at[j] = value
             if not free.any():
-                return evaluate(start).value
-            return _maximize(evaluate, start, free).at.value
-
-        def above(value: float, profiled: Callable[[float], float] = profiled) -> float:
-            return profiled(value) - (best.at.value - drop)
+                return _Maximum(at, evaluate(at), True, 0)
+            return _maximize(evaluate, at, free, tolerance=1e-7)
 
         for side, limits in ((-1.0, low), (1.0, high)):
-            reach = z_of(level) * float(se[j])
-            for _ in range(40):
-                if above(float(best.beta[j]) + side * reach) < 0.0:
-                    break
-                reach *= 1.5
-            else:
-                limits[j] = side * np.inf
-                continue
-            ends = sorted((float(best.beta[j]), float(best.beta[j]) + side * reach))
-            limits[j] = brentq(above, ends[0], ends[1], xtol=1e-9)
-        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0)), 1)
+            limits[j] = _root(profiled, best.beta, j, side * z_of(level) * float(se[j]), target)
+        p[j] = chi2_p(2.0 * (best.at.value - profiled(0.0, best.beta).at.value), 1)
     return low, high, p
+
+
+def _root(
+    profiled: Callable[[float, FloatArray], _Maximum],
+    beta: FloatArray,
+    j: int,
+    reach: float,
+    target: float,
+) -> float:
+    """Where the profile of coefficient j falls to `target` on the side of `reach` (or infinity)."""
+    inside, outside = float(beta[j]), float("nan")
+    value, start = inside + reach, beta
+    for _ in range(60):
+        found = profiled(value, start)
+        start = found.beta
+        gap = found.at.value - target
+        if abs(gap) < 1e-9:
+            return value
+        if gap > 0.0:
+            inside = value
+        else:
+            outside = value
+        slope = float(found.at.score[j])
+        step = -gap / slope if slope != 0.0 else reach
+        step = float(np.clip(step, -2.0 * abs(reach), 2.0 * abs(reach)))
+        proposed = value + step
+        bracketed = not np.isnan(outside)
+        ends = sorted((inside, outside)) if bracketed else [-np.inf, np.inf]
+        if bracketed and not ends[0] < proposed < ends[1]:
+            proposed = (inside + outside) / 2.0
+        elif not bracketed and (proposed - value) * reach <= 0.0:
+            proposed = value + reach
+        if abs(proposed) > 2.0 * SEPARATED:
+            return float(np.sign(reach) * np.inf)
+        if abs(proposed - value) < 1e-10:
+            return proposed
+        value = proposed
+    return value
 
 
 __all__ = ["CoxFit", "NonProportionality", "cox", "schoenfeld"]

@@ -1,0 +1,113 @@
+"""The data agent: which variables exist, which tool computes those that do not (SAGE, 3.3.1).
+
+It sees names and tools; the rows stay with `validation.compile.prepare` and with the tools.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from agents.base import Agent, Resources, Role, View, prompt_file
+
+
+class ToolOffer(View):
+    """A registered tool as the data agent sees it. `returns` are the numbers in its result."""
+
+    name: str
+    suite: str
+    version: str
+    summary: str
+    returns: tuple[str, ...] = ()
+
+
+class DataInput(View):
+    """Which variables are wanted, which the cohort has, how many slides, which tools there are."""
+
+    cohort: str
+    wanted: tuple[str, ...]
+    present: tuple[str, ...]
+    slides: int = 0
+    tools: tuple[ToolOffer, ...] = ()
+
+
+class Extraction(View):
+    """Compute `variable` for each slide as field `field` of tool `tool`."""
+
+    variable: str
+    tool: str
+    field: str
+    arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class DataPlan(View):
+    """Each wanted variable: found in the cohort, to be extracted, or not to be had."""
+
+    found: tuple[str, ...] = ()
+    extract: tuple[Extraction, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def resolve(given: DataInput, resources: Resources) -> DataPlan:
+    """Take what the cohort has; for imaging variables find the tool whose result is named alike."""
+    present = set(given.present)
+    found, extract, missing = [], [], []
+    for key in given.wanted:
+        if key in present:
+            found.append(key)
+        elif given.slides and key.startswith("imaging:") and (best := _tool_for(key, given.tools)):
+            extract.append(Extraction(variable=key, tool=best[0], field=best[1]))
+        else:
+            missing.append(key)
+    return DataPlan(found=tuple(found), extract=tuple(extract), missing=tuple(missing))
+
+
+def _tool_for(key: str, tools: tuple[ToolOffer, ...]) -> tuple[str, str] | None:
+    """The tool and result field that hold every word of the variable's name; the tightest first."""
+    words = _words(key.split(":", 1)[1])
+    fits = [
+        (len(_words(field) - words), tool.name, field)
+        for tool in tools
+        for field in tool.returns
+        if words <= _words(field) | _words(tool.name) and words & _words(field)
+    ]
+    return min(fits)[1:] if fits else None
+
+
+def _words(name: str) -> set[str]:
+    words = {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    # A count per area is a density, whatever the field is called.
+    return (words - {"per", "mm2"}) | {"density"} if {"per", "mm2"} <= words else words
+
+
+def check_data(given: DataInput, plan: DataPlan) -> list[str]:
+    """Every wanted variable once, only registered tools, nothing called found that is not there."""
+    problems = []
+    tools = {one.name: one for one in given.tools}
+    named = [*plan.found, *(one.variable for one in plan.extract), *plan.missing]
+    problems += [f'"{one}" was not asked for' for one in named if one not in given.wanted]
+    problems += [f'"{one}" is not accounted for' for one in given.wanted if one not in named]
+    problems += [f'the cohort has no "{one}"' for one in plan.found if one not in given.present]
+    if len(set(named)) != len(named):
+        problems.append("a variable is named twice")
+    for one in plan.extract:
+        if one.tool not in tools:
+            problems.append(f'tool "{one.tool}" is not registered')
+        elif one.field not in tools[one.tool].returns:
+            returns = ", ".join(tools[one.tool].returns)
+            problems.append(f'tool "{one.tool}" returns no "{one.field}"; it returns: {returns}')
+        if not given.slides:
+            problems.append(f'"{one.variable}" cannot be extracted: the cohort has no slides')
+    return problems
+
+
+DATA_AGENT = Agent(
+    name="data_agent",
+    role=Role.MINI,
+    reads=DataInput,
+    returns=DataPlan,
+    prompt=prompt_file(__file__, "data.md"),
+    rule=resolve,
+    check=check_data,
+)

@@ -1,0 +1,250 @@
+"""From a function of a reviewed analysis to a tool of the user's, with its test.
+
+The function is taken from the program's text, never run here. The person who promotes it has read
+it: tools run with the person's own rights.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from agents.errors import InputError
+from sandbox import policy
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
+PROGRAMS = ("analysis.py", "attempt-*/analysis.py", "**/attempt-*/analysis.py", "**/analysis.py")
+
+MODULE = '''\
+"""Promoted from a reviewed analysis: {function}({parameters}).
+
+From {origin}, program {digest}. Read before it was promoted; change it as you see fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.registry import tool
+{imports}
+
+{source}
+
+
+class {stem}Input(BaseModel):
+    """What `{function}` takes."""
+
+{fields}
+
+
+class {stem}Result(BaseModel):
+    """What `{function}` returned."""
+
+    value: Any = Field(description="The function's return value, as JSON")
+
+
+@tool("{function}", "user", "1.0.0", {summary!r})
+def {function}_tool(given: {stem}Input, context: ToolContext) -> {stem}Result:
+    """Call `{function}` with the given arguments."""
+    return {stem}Result(value={function}({call}))
+'''
+
+TEST = '''\
+"""Test of the promoted tool `{function}`: it is registered, typed, and refuses what it must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from mcp_servers.registry import load
+
+
+def spec():
+    return load("all", tool_folders=[Path(__file__).parents[1]]).get("{function}")
+
+
+def test_it_is_in_the_registry():
+    assert spec().version == "1.0.0"
+    assert list(spec().input_schema["properties"]) == {parameters!r}
+
+
+def test_it_refuses_arguments_of_the_wrong_type():
+    wrong = dict.fromkeys({required!r}, object())
+    with pytest.raises(ValidationError):
+        spec().given.model_validate(wrong | {{"no_such_argument": 1}} if not wrong else wrong)
+'''
+
+
+def promote(run_dir: Path, function: str, into: Path) -> Path:
+    """Write `function` of the analysis under `run_dir` as a tool to the folder `into`.
+
+    Writes `FUNCTION.py` and `tests/test_FUNCTION.py` and returns the first; nothing is run.
+
+    Raises
+    ------
+    InputError
+        If there is no such function, it cannot stand alone, its parameters are not plain typed
+        values, or the tool is there already.
+    """
+    if not _NAME.fullmatch(function):
+        raise InputError(f'"{function}" is no function name; use lower case letters, digits, _')
+    program = _program(run_dir, function)
+    text = program.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    node = _function(tree, function)
+    target, test = into / f"{function}.py", into / "tests" / f"test_{function}.py"
+    for path in (target, test):
+        if path.exists():
+            raise InputError(f"{path} exists; remove it, or choose another folder with --into")
+    module = _module(tree, node, text, program)
+    _must_be_allowed(module, program)
+    test.parent.mkdir(parents=True, exist_ok=True)
+    for path, content in ((test, _test(node)), (target, module)):
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(path)
+    return target
+
+
+def _program(run_dir: Path, function: str) -> Path:
+    """The newest program under `run_dir` that defines the function."""
+    root = run_dir.resolve()
+    if not root.is_dir():
+        raise InputError(f"{run_dir} is not a folder")
+    found: dict[Path, None] = {}
+    for pattern in PROGRAMS:
+        for path in sorted(root.glob(pattern), key=_number, reverse=True):
+            if path.is_file() and path.resolve().is_relative_to(root):
+                found[path] = None
+    names: set[str] = set()
+    for path in found:
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        here = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+        if function in here:
+            return path
+        names |= here
+    known = ", ".join(sorted(names - {"main"})) or "none"
+    raise InputError(f'no program under {run_dir} defines "{function}"; they define: {known}')
+
+
+def _number(path: Path) -> tuple[str, int]:
+    digits = path.parent.name.removeprefix("attempt-")
+    return str(path.parent.parent), int(digits) if digits.isdigit() else 0
+
+
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
+    node = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
+        raise InputError(f"{name}: a tool's parameters are named one by one, without * or **")
+    for one in (*arguments.args, *arguments.kwonlyargs):
+        if one.annotation is None or not _plain(one.annotation):
+            raise InputError(
+                f'{name}: parameter "{one.arg}" needs a plain type (int, float, str, bool, or '
+                "list, dict, tuple of them); tools take what can be written as JSON"
+            )
+    if node.decorator_list:
+        raise InputError(f"{name}: a function with decorators cannot be promoted")
+    return node
+
+
+_PLAIN = {"int", "float", "str", "bool", "list", "dict", "tuple", "None"}
+
+
+def _plain(annotation: ast.expr) -> bool:
+    words = {one.id for one in ast.walk(annotation) if isinstance(one, ast.Name)}
+    return words <= _PLAIN and not any(
+        isinstance(one, ast.Attribute | ast.Call) for one in ast.walk(annotation)
+    )
+
+
+def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -> str:
+    import hashlib
+
+    imports, helpers = _needs(tree, node)
+    parts = [ast.get_source_segment(text, one) or "" for one in (*helpers, node)]
+    fields, call = [], []
+    defaults: dict[str, ast.expr] = {}
+    positional = node.args.args
+    for argument, value in zip(
+        positional[len(positional) - len(node.args.defaults) :], node.args.defaults, strict=True
+    ):
+        defaults[argument.arg] = value
+    for argument, given in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if given is not None:
+            defaults[argument.arg] = given
+    for argument in (*positional, *node.args.kwonlyargs):
+        kind = ast.unparse(argument.annotation) if argument.annotation else "str"
+        default = f" = {ast.unparse(defaults[argument.arg])}" if argument.arg in defaults else ""
+        fields.append(f"    {argument.arg}: {kind}{default}")
+        call.append(f"{argument.arg}=given.{argument.arg}")
+    summary = (ast.get_docstring(node) or f"Promoted function {node.name}.").split("\n")[0]
+    return MODULE.format(
+        function=node.name,
+        parameters=", ".join(one.arg for one in (*positional, *node.args.kwonlyargs)),
+        origin=f"{program.parent.parent.name}/{program.parent.name}",
+        digest=hashlib.sha256(text.encode()).hexdigest()[:12],
+        imports="".join(f"{ast.unparse(one)}\n" for one in imports),
+        source="\n\n\n".join(parts),
+        stem="".join(word.capitalize() for word in node.name.split("_")),
+        fields="\n".join(fields) or "    pass",
+        summary=summary[:120],
+        call=", ".join(call),
+    )
+
+
+def _needs(
+    tree: ast.Module, node: ast.FunctionDef
+) -> tuple[list[ast.Import | ast.ImportFrom], list[ast.stmt]]:
+    """The imports, functions and constants of the program that the function uses, in order."""
+    defined: dict[str, ast.stmt] = {}
+    for one in tree.body:
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            for alias in one.names:
+                defined[(alias.asname or alias.name).split(".")[0]] = one
+        elif isinstance(one, ast.FunctionDef | ast.ClassDef):
+            defined[one.name] = one
+        elif isinstance(one, ast.Assign):
+            for name in (t.id for t in one.targets if isinstance(t, ast.Name)):
+                defined[name] = one
+    needed: list[ast.stmt] = []
+    queue: list[ast.stmt] = [node]
+    while queue:
+        current = queue.pop()
+        for word in {n.id for n in ast.walk(current) if isinstance(n, ast.Name)}:
+            found = defined.get(word)
+            if found is not None and found is not node and found not in needed:
+                needed.append(found)
+                queue.append(found)
+    ordered = [one for one in tree.body if one in needed]
+    imports = [one for one in ordered if isinstance(one, ast.Import | ast.ImportFrom)]
+    helpers = [one for one in ordered if not isinstance(one, ast.Import | ast.ImportFrom)]
+    return imports, helpers
+
+
+def _must_be_allowed(module: str, program: Path) -> None:
+    allowed = policy.ALLOWED_IMPORTS | {"mcp_servers"}
+    if found := policy.check(module, allowed):
+        raise InputError(f"{program}: not promoted, line {found[0].line}: {found[0].message}")
+
+
+def _test(node: ast.FunctionDef) -> str:
+    names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+    optional = len(node.args.defaults)
+    required = [one.arg for one in node.args.args[: len(node.args.args) - optional]]
+    required += [
+        one.arg
+        for one, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        if default is None
+    ]
+    return TEST.format(function=node.name, parameters=names, required=required)

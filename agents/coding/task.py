@@ -1,0 +1,91 @@
+"""The task agent: from the contract to a normalized execution plan (SAGE, 3.3.1)."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.coding.types import ContractBrief, ExecutionPlan, Step
+
+
+class TaskInput(View):
+    """The contract, and the tasks that the coding instructions set."""
+
+    contract: ContractBrief
+    tasks: tuple[str, ...] = ()
+
+
+ORDER = ("descriptive", "primary", "adjusted", "assumption", "secondary", "subgroup")
+TITLES = {
+    "descriptive": "Describe the groups",
+    "primary": "Primary test",
+    "adjusted": "Adjusted tests",
+    "assumption": "Check the assumptions",
+    "secondary": "Secondary tests",
+    "subgroup": "Subgroups",
+}
+
+
+def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
+    """Data first, then every registered test by its role, then the controls."""
+    contract = given.contract
+    columns = ", ".join(dict.fromkeys(one.key for one in contract.columns))
+    steps = [
+        Step(
+            name="Assemble data",
+            what=f"Join {columns} and {', '.join(contract.endpoints)} per patient of "
+            f"{contract.cohort}; population: {contract.population}.",
+        ),
+        Step(
+            name="Form groups",
+            what=f"{contract.exposed} against {contract.reference}, by the registered cut rules, "
+            "without the outcome.",
+        ),
+    ]
+    for role in ORDER:
+        tests = [one for one in contract.tests if one.role == role]
+        if tests:
+            methods = ", ".join(dict.fromkeys(f"{one.method} on {one.endpoint}" for one in tests))
+            steps.append(
+                Step(name=TITLES[role], what=f"{methods}.", tests=tuple(one.id for one in tests))
+            )
+    steps.append(Step(name="Controls", what="Run the registered controls beside the claim."))
+    return ExecutionPlan(
+        contract_sha256=contract.sha256,
+        data=tuple(dict.fromkeys(one.key for one in contract.columns)),
+        endpoints=contract.endpoints,
+        steps=tuple(steps),
+    )
+
+
+def check_plan(given: TaskInput, plan: ExecutionPlan) -> list[str]:
+    """The plan is of this contract, and covers exactly its variables, endpoints and tests."""
+    contract, problems = given.contract, []
+    if plan.contract_sha256 != contract.sha256:
+        problems.append(f'contract_sha256 must be "{contract.sha256}"')
+    for what, planned, registered in (
+        ("variable", plan.data, {one.key for one in contract.columns}),
+        ("endpoint", plan.endpoints, set(contract.endpoints)),
+        (
+            "test",
+            tuple(test for step in plan.steps for test in step.tests),
+            {one.id for one in contract.tests},
+        ),
+    ):
+        problems += [
+            f'{what} "{one}" is not in the contract' for one in planned if one not in registered
+        ]
+        missing = sorted(registered - set(planned))
+        problems += [f'{what} "{one}" of the contract is not in the plan' for one in missing]
+        if len(set(planned)) != len(planned):
+            problems.append(f"a {what} stands in the plan twice")
+    return problems
+
+
+TASK_AGENT = Agent(
+    name="task_agent",
+    role=Role.MINI,
+    reads=TaskInput,
+    returns=ExecutionPlan,
+    prompt=prompt_file(__file__, "task.md"),
+    rule=normalize,
+    check=check_plan,
+)

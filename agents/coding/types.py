@@ -1,0 +1,119 @@
+"""What the coding agent's parts hand to each other, and what comes out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from sandbox.types import SandboxResult
+
+Part = Literal["all", "discovery", "confirmation", "replication"]
+
+
+class Column(View):
+    """A column of the analysis-ready table: what it means, never what a patient has."""
+
+    key: str
+    label: str
+    kind: str
+    role: str
+    unit: str | None = None
+
+
+class PlannedTest(View):
+    """A registered test, in words that a plan can quote."""
+
+    id: str
+    role: str
+    method: str
+    endpoint: str
+    covariates: tuple[str, ...] = ()
+
+
+class ContractBrief(View):
+    """The frozen contract as the sub-agents see it: names, rules and registered tests."""
+
+    sha256: str
+    statement: str
+    cohort: str
+    simulated: bool
+    population: str
+    exposed: str
+    reference: str
+    columns: tuple[Column, ...]
+    endpoints: tuple[str, ...]
+    tests: tuple[PlannedTest, ...]
+    primary: str
+    seed: int
+
+
+class Step(View):
+    """One step of the plan. `tests` are ids of registered tests."""
+
+    name: str
+    what: str
+    tests: tuple[str, ...] = ()
+
+
+class ExecutionPlan(View):
+    """The normalized plan of a contract: which data, which steps, which tests, in which order."""
+
+    contract_sha256: str
+    data: tuple[str, ...] = Field(min_length=1)
+    endpoints: tuple[str, ...] = Field(min_length=1)
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=12)
+
+
+class DataProvenance(View):
+    """Where the analysis-ready tables came from: hashes, versions and counts, never rows."""
+
+    part: Part
+    cohort: str
+    simulated: bool
+    patients_in_cohort: int
+    patients_in_table: int
+    columns: dict[str, str]
+    data_hashes: dict[str, str]
+    files: dict[str, str]
+    losses: tuple[str, ...] = ()
+    tools: dict[str, str] = Field(default_factory=dict)
+
+
+class Attempt(View):
+    """One round: the code, how it ended in the sandbox, and what was fed back.
+
+    `result` is without what the program printed, which may hold patients' rows.
+    """
+
+    number: int
+    part: Part
+    by: str
+    code_path: str
+    code_sha256: str
+    compiled_by_sage: bool
+    result: SandboxResult
+    feedback: tuple[str, ...] = ()
+    accepted: bool = False
+
+
+class CodingOutcome(View):
+    """How a contract was carried out. Paths are relative to the work folder."""
+
+    status: Literal["done", "escalated"]
+    contract_sha256: str
+    sandbox: str
+    reasoner: str
+    plan: ExecutionPlan
+    provenance: tuple[DataProvenance, ...]
+    attempts: tuple[Attempt, ...]
+    results: str | None = None
+    figures: tuple[str, ...] = ()
+    verdict: str | None = None
+    message: str = ""
+
+    @property
+    def rounds(self) -> int:
+        """How many times code was run for this contract."""
+        return len(self.attempts)

@@ -1,0 +1,114 @@
+"""Coding instructions: what the contract must say beyond the hypothesis (SAGE, 3.3 and E.5).
+
+The contract itself is drafted from the hypothesis by `validation.contract`; this agent settles what
+the hypothesis leaves open before any outcome is read.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.types import DictionaryView, ExpandedHypothesis
+from agents.wording import describe_design, free_numbers
+from validation.hypothesis import Hypothesis
+
+
+class ToolCard(View):
+    """A registered tool in one line."""
+
+    name: str
+    summary: str
+    suite: str
+
+
+class CodingInstructionsInput(View):
+    """The expanded hypothesis, the data dictionary and the tool registry; nothing earlier."""
+
+    expanded: ExpandedHypothesis
+    dictionary: DictionaryView
+    tools: tuple[ToolCard, ...] = ()
+
+
+class CodingInstructions(View):
+    """Choices to register. Every name is a key of the data dictionary or of the registry."""
+
+    covariates: tuple[str, ...] = Field(max_length=6)
+    secondary_endpoints: tuple[str, ...] = Field(default=(), max_length=3)
+    negative_control_endpoint: str | None = None
+    tools: tuple[str, ...] = Field(default=(), max_length=6)
+    tasks: tuple[str, ...] = Field(min_length=1, max_length=10)
+    assumptions: tuple[str, ...] = Field(default=(), max_length=6)
+
+
+def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInstructions:
+    """Register the hypothesis' own covariates and endpoints, and say what will be run."""
+    hypothesis = given.expanded.hypothesis
+    known = given.dictionary.keys()
+    covariates = tuple(key for key in hypothesis.covariates if key in known)
+    tasks = [
+        f"Assemble {', '.join(one.variable for one in hypothesis.exposures)} and"
+        f" {hypothesis.endpoint} per patient; report every patient lost and why.",
+        f"Group by {' and '.join(f'{one.label} ({one.cut.value})' for one in hypothesis.exposures)}"
+        " without looking at the outcome.",
+        f"Primary test on {hypothesis.endpoint}: {describe_design(hypothesis)}.",
+    ]
+    if covariates:
+        tasks.append(f"Repeat adjusted for {', '.join(covariates)}.")
+    if hypothesis.secondary_endpoints:
+        tasks.append(f"Secondary endpoints: {', '.join(hypothesis.secondary_endpoints)}.")
+    tasks.append("Controls: permuted outcome, matched random features, a known positive.")
+    return CodingInstructions(
+        covariates=covariates,
+        secondary_endpoints=hypothesis.secondary_endpoints,
+        tasks=tuple(tasks),
+        assumptions=(
+            "Censoring is independent of the exposure.",
+            "Hazards are proportional; the registered consequence applies where they are not.",
+        ),
+    )
+
+
+def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
+    """Only known variables, endpoints and tools; no invented threshold."""
+    problems = []
+    keys, endpoints = given.dictionary.keys(), {one.key for one in given.dictionary.endpoints}
+    tools = {one.name for one in given.tools}
+    exposed = {one.variable for one in given.expanded.hypothesis.exposures}
+    for key in answer.covariates:
+        if key not in keys:
+            problems.append(f'covariate "{key}" is not in the data dictionary')
+        elif key in exposed:
+            problems.append(f'covariate "{key}" is an exposure of the hypothesis')
+    negative = answer.negative_control_endpoint
+    for key in (*answer.secondary_endpoints, *([negative] if negative else [])):
+        if key not in endpoints:
+            problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
+    if given.expanded.hypothesis.endpoint in answer.secondary_endpoints:
+        problems.append("the primary endpoint cannot be secondary too")
+    problems += [f'tool "{name}" is not registered' for name in answer.tools if name not in tools]
+    for task in answer.tasks:
+        if free_numbers(task):
+            problems.append(f'a task states the number "{free_numbers(task)[0]}"; leave it out')
+    return problems
+
+
+def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hypothesis:
+    """The hypothesis as it is to be registered: with the settled covariates and endpoints."""
+    return hypothesis.model_copy(
+        update={
+            "covariates": answer.covariates,
+            "secondary_endpoints": answer.secondary_endpoints,
+        }
+    )
+
+
+CODING_INSTRUCTIONS = Agent(
+    name="coding_instructions",
+    role=Role.HIGH,
+    reads=CodingInstructionsInput,
+    returns=CodingInstructions,
+    prompt=prompt_file(__file__, "coding_instructions.md"),
+    rule=instruct,
+    check=check_instructions,
+)

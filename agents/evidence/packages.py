@@ -1,0 +1,123 @@
+"""Maturity of analysis packages: what is installed here, and what their index knows of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+_STATUS = {
+    "1 - Planning": 0.1,
+    "2 - Pre-Alpha": 0.2,
+    "3 - Alpha": 0.5,
+    "4 - Beta": 0.8,
+    "5 - Production/Stable": 1.0,
+    "6 - Mature": 1.0,
+    "7 - Inactive": 0.2,
+}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package's version and how mature it says it is, in [0, 1]."""
+
+    name: str
+    version: str
+    status: str | None
+    maturity: float
+    license: str | None = None
+    repository: str | None = None
+
+    def sentence(self) -> str:
+        """For the reader."""
+        status = f", declared {self.status.split(' - ')[-1].lower()}" if self.status else ""
+        return f"{self.name} {self.version} is installed{status}."
+
+
+def installed(name: str) -> Package | None:
+    """The installed package `name`, or None.
+
+    Maturity is the declared development status where there is one, else read from the version: 1
+    from 1.0 on, 0.8 below.
+    """
+    try:
+        facts = metadata.metadata(name)
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+    prefix = "Development Status :: "
+    status = next(
+        (
+            line.removeprefix(prefix)
+            for line in facts.get_all("Classifier") or ()
+            if line.startswith(prefix)
+        ),
+        None,
+    )
+    major = re.match(r"\d+", version)
+    by_version = 1.0 if major and int(major[0]) >= 1 else 0.8
+    return Package(
+        name=name,
+        version=version,
+        status=status,
+        maturity=_STATUS.get(status, by_version) if status else by_version,
+        license=next(iter(facts.get_all("License-Expression") or ()), None),
+        repository=_repository(
+            [*(facts.get_all("Project-URL") or ()), *(facts.get_all("Home-page") or ())]
+        ),
+    )
+
+
+def _repository(urls: list[str]) -> str | None:
+    """The first project address on a code host."""
+    return next((url.rpartition(",")[2].strip() for url in urls if "github.com/" in url), None)
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What the index knows of a package."""
+
+    name: str
+    latest: str
+    count: int
+
+
+def released(
+    name: str, *, seconds: float = 20.0, environment: Mapping[str, str] | None = None
+) -> Releases | None:
+    """Releases of `name` as the index lists them, asked through pip, which knows its index.
+
+    None where pip, the index or the package is not there.
+
+    Raises
+    ------
+    ValueError
+        If `name` is not the name of a package.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", name):
+        raise ValueError(f'"{name}" is not the name of a package')
+    command = [
+        sys.executable,
+        *("-m", "pip", "index", "versions", name, "--json"),
+        *("--disable-pip-version-check", "--no-input", "--retries", "0"),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env=dict(environment) if environment is not None else None,
+        )
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+    if not isinstance(answer, dict) or not isinstance(answer.get("versions"), list):
+        return None
+    versions = [str(one) for one in answer["versions"]]
+    return Releases(name, versions[0], len(versions)) if versions else None

@@ -1,0 +1,52 @@
+"""The feasibility agent."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Role, prompt_file
+from agents.feasibility.rule import assess, weights_of
+from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.types import STEPS, FeasibilityInput, FeasibilityVerdict
+
+_ROUNDING = 1.0
+
+
+def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
+    """Reasons why a verdict is not acceptable: steps, weights, arithmetic, evidence, blockers."""
+    weights = weights_of(FeasibilitySettings())
+    problems = []
+    if tuple(step.name for step in answer.steps) != STEPS:
+        return [f"give the four steps once each, in this order: {', '.join(STEPS)}"]
+    known = {one.id for one in given.evidence}
+    for step in answer.steps:
+        if step.weight != weights[step.name]:
+            problems.append(f"step {step.name} weighs {weights[step.name]:g}")
+        for check in step.checks:
+            if not check.evidence:
+                problems.append(f'check "{check.name}" of {step.name} names no evidence')
+            problems += [
+                f'check "{check.name}" cites {one}, which was not gathered'
+                for one in check.evidence
+                if one not in known
+            ]
+    total = sum(step.weight * step.score for step in answer.steps) / sum(weights.values())
+    if abs(total - answer.score) > _ROUNDING:
+        problems.append(f"score is {answer.score:g}, but the weighted steps give {total:.1f}")
+    blocked = [one for one in given.evidence if one.blocking and one.found is False]
+    if blocked and answer.verdict != "infeasible":
+        problems.append(f"{blocked[0].id} blocks: the verdict has to be infeasible")
+    if answer.verdict == "conditionally_feasible" and not answer.conditions:
+        problems.append("a conditional verdict names its conditions")
+    if answer.verdict == "infeasible" and not answer.what_would_make_it_feasible:
+        problems.append("an infeasible verdict says what would make it feasible")
+    return problems
+
+
+FEASIBILITY = Agent(
+    name="feasibility",
+    role=Role.MINI,
+    reads=FeasibilityInput,
+    returns=FeasibilityVerdict,
+    prompt=prompt_file(__file__, "feasibility.md"),
+    rule=assess,
+    check=check_feasibility,
+)

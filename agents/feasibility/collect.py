@@ -1,0 +1,117 @@
+"""Gathers the facts that the feasibility agent judges; no verdict here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agents.base import View
+from agents.feasibility.data_facts import data_facts
+from agents.feasibility.external import ExternalFact
+from agents.feasibility.facts import Ledger
+from agents.feasibility.logic_facts import logic_facts
+from agents.feasibility.resource_facts import resource_facts
+from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.tool_facts import tool_facts
+from agents.feasibility.types import EvidenceItem
+from agents.types import ExpandedHypothesis
+from validation.dictionary import DataDictionary
+
+
+class ToolNeeds(Protocol):
+    """A tool's resources, as the registry describes them."""
+
+    @property
+    def gpu(self) -> str:
+        """ "none", "optional" or "required"."""
+        ...
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB."""
+        ...
+
+    @property
+    def seconds_per_item(self) -> float | None:
+        """Seconds per slide or patient on one core."""
+        ...
+
+
+class ToolFacts(Protocol):
+    """What feasibility wants to know of a registered tool; the registry's entries have it."""
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        ...
+
+    @property
+    def resources(self) -> ToolNeeds:
+        """What one call needs."""
+        ...
+
+
+class Machine(View):
+    """The machine that would run the analysis."""
+
+    cores: int = 1
+    memory_mb: int = 4096
+    gpu: bool = False
+
+
+class EvidenceClients(Protocol):
+    """Outside registries (`agents.evidence.clients.EvidenceClients`)."""
+
+    def facts(self, expanded: ExpandedHypothesis) -> Sequence[ExternalFact]:
+        """Data sets, trials, packages and repositories that bear on the hypothesis."""
+        ...
+
+
+def gather(
+    expanded: ExpandedHypothesis,
+    dictionary: DataDictionary,
+    registry_tools: Sequence[ToolFacts] = (),
+    clients: EvidenceClients | None = None,
+    *,
+    settings: FeasibilitySettings | None = None,
+    machine: Machine | None = None,
+) -> list[EvidenceItem]:
+    """Facts for the four steps, numbered E1, E2, … in a fixed order.
+
+    Parameters
+    ----------
+    expanded : the hypothesis under assessment
+    dictionary : the cohort's data dictionary; its counts are all that is used of the cohort
+    registry_tools : entries of the tool registry
+    clients : outside registries; None asks none, and the verdict then rests on the cohort, the
+        installed packages and the registry alone
+    """
+    settings = settings or FeasibilitySettings()
+    machine = machine or Machine()
+    ledger = Ledger()
+    data_facts(ledger, expanded.hypothesis, dictionary, settings)
+    computed = tool_facts(ledger, expanded.hypothesis, dictionary, registry_tools)
+    logic_facts(ledger, expanded.hypothesis, dictionary, settings)
+    resource_facts(ledger, expanded.hypothesis, dictionary, computed, machine, settings)
+    for fact in clients.facts(expanded) if clients is not None else ():
+        ledger.add(
+            fact.step,
+            fact.check,
+            fact.statement,
+            fact.source,
+            found=fact.found,
+            share=fact.share,
+            value=fact.value,
+            url=fact.url,
+        )
+    return ledger.items

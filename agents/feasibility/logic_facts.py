@@ -1,0 +1,162 @@
+"""Logic and falsifiability: could the test come out against the claim, and mean it?"""
+
+from __future__ import annotations
+
+from agents.feasibility.data_facts import compared_share, exposed_fraction
+from agents.feasibility.facts import Ledger
+from agents.feasibility.settings import FeasibilitySettings
+from validation.dictionary import DataDictionary
+from validation.hypothesis import CutRule, Direction, Hypothesis
+
+_CONFOUNDERS = ("age", "stage", "grade")
+
+
+def logic_facts(
+    ledger: Ledger,
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    settings: FeasibilitySettings,
+) -> None:
+    """Facts of step three."""
+    worse = hypothesis.direction is Direction.HIGHER_RISK
+    ledger.add(
+        "logic",
+        "falsifiable",
+        f"The claim names a direction ({'higher' if worse else 'lower'} risk), an endpoint "
+        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); the opposite "
+        "or no difference would refute it.",
+        "hypothesis",
+        found=True,
+        share=1.0,
+    )
+    cuts = {one.cut for one in hypothesis.exposures}
+    fixed = CutRule.FIXED in cuts
+    ledger.add(
+        "logic",
+        "groups fixed beforehand",
+        "Groups follow rules that do not look at the outcome: "
+        + ", ".join(sorted(cut.value for cut in cuts))
+        + ("; check that the fixed threshold was not tuned on this outcome." if fixed else "."),
+        "hypothesis",
+        found=True,
+        share=0.8 if fixed else 1.0,
+    )
+    _circular(ledger, hypothesis)
+    _confounders(ledger, hypothesis, dictionary)
+    _untested(ledger, hypothesis)
+    _terms(ledger, hypothesis, dictionary, settings)
+    share = exposed_fraction(hypothesis) * compared_share(hypothesis)
+    group = int(share * dictionary.n_patients)
+    ledger.add(
+        "logic",
+        "groups large enough",
+        f"About {group} of {dictionary.n_patients} patients are expected in the exposed group.",
+        f"data dictionary of {dictionary.cohort}",
+        found=group >= 20,
+        share=min(1.0, group / 50.0),
+        value=group,
+        unit="patients",
+        remedy="" if group >= 20 else "Join fewer conditions, or cut at the median.",
+    )
+
+
+def _circular(ledger: Ledger, hypothesis: Hypothesis) -> None:
+    exposures = [one.variable for one in hypothesis.exposures]
+    twice = sorted({one for one in exposures if exposures.count(one) > 1})
+    both = sorted(set(exposures) & set(hypothesis.covariates))
+    ends = [one for one in exposures if one.rpartition(":")[2] == hypothesis.endpoint]
+    problem = (
+        f"{ends[0]} is the endpoint itself"
+        if ends
+        else f"{twice[0]} is named twice"
+        if twice
+        else f"{both[0]} is exposure and covariate at once"
+        if both
+        else ""
+    )
+    ledger.add(
+        "logic",
+        "not circular",
+        f"Circular: {problem}." if problem else "No exposure is also endpoint or covariate.",
+        "hypothesis",
+        found=not problem,
+        share=0.0 if problem else 1.0,
+        blocking=bool(ends or twice),
+        remedy=f"Remove the double use: {problem}." if problem else "",
+    )
+
+
+def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDictionary) -> None:
+    available = {
+        name: [one.key for one in dictionary.variables if name in one.key.lower().split(":")[-1]]
+        for name in _CONFOUNDERS
+    }
+    used = [*hypothesis.covariates, *(one.variable for one in hypothesis.population.filters)]
+    used += [one.variable for one in hypothesis.exposures]
+    left = [keys[0] for keys in available.values() if keys and not any(key in used for key in keys)]
+    known = [keys for keys in available.values() if keys]
+    if not known:
+        ledger.add(
+            "logic",
+            "confounders",
+            "The cohort records neither age nor stage nor grade; confounding cannot be adjusted.",
+            f"data dictionary of {dictionary.cohort}",
+            found=False,
+            share=0.0,
+            remedy="Use a cohort that records age and stage.",
+        )
+        return
+    ledger.add(
+        "logic",
+        "confounders",
+        f"Not adjusted for: {', '.join(left)}."
+        if left
+        else "Age, stage and grade, as far as "
+        "recorded, are adjusted for or part of the population.",
+        f"data dictionary of {dictionary.cohort}",
+        found=not left,
+        share=1.0 - len(left) / len(known),
+        remedy=f"Adjust for {', '.join(left)} beside the primary test." if left else "",
+    )
+
+
+def _untested(ledger: Ledger, hypothesis: Hypothesis) -> None:
+    parts = len(hypothesis.exposures) + len(hypothesis.untested)
+    text = (
+        "Parts of the statement that this cohort cannot test: " + "; ".join(hypothesis.untested)
+        if hypothesis.untested
+        else "Every part of the statement is tested."
+    )
+    ledger.add(
+        "logic",
+        "statement covered",
+        text,
+        "hypothesis",
+        found=True,
+        share=1.0 - len(hypothesis.untested) / parts,
+    )
+
+
+def _terms(
+    ledger: Ledger,
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    settings: FeasibilitySettings,
+) -> None:
+    endpoint = dictionary.endpoint(hypothesis.endpoint)
+    if endpoint is None or endpoint.events is None:
+        return
+    terms = len(hypothesis.exposures) + len(hypothesis.covariates)
+    per_term = endpoint.events / terms
+    enough = per_term >= settings.events_per_variable
+    ledger.add(
+        "logic",
+        "events per model term",
+        f"{per_term:.1f} events per model term ({endpoint.events} events, {terms} terms).",
+        f"data dictionary of {dictionary.cohort}",
+        found=enough,
+        share=min(1.0, per_term / settings.events_per_variable),
+        value=per_term,
+        unit="events per term",
+        remedy="" if enough else "Use fewer covariates or a penalized model.",
+    )

@@ -1,0 +1,115 @@
+"""The feasibility rule: weights of Table 6 over checks, each tied to gathered facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.base import Resources
+from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.types import (
+    STEPS,
+    Check,
+    EvidenceItem,
+    FeasibilityInput,
+    FeasibilityVerdict,
+    Step,
+    StepName,
+    Verdict,
+)
+
+_TITLES: dict[StepName, str] = {
+    "data": "data reality",
+    "tools": "technical readiness",
+    "logic": "logic and falsifiability",
+    "resources": "resources",
+}
+_UNSHOWN = 0.5
+"""Share of a step for which no source could be asked: neither credited nor refused."""
+
+
+def assess(given: FeasibilityInput, resources: Resources) -> FeasibilityVerdict:
+    """Weigh the gathered facts; see `judge` with the default settings."""
+    return judge(given.evidence, FeasibilitySettings())
+
+
+def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> FeasibilityVerdict:
+    """Score the four steps and decide.
+
+    A step's score is the mean share of its checks; facts that could not be obtained (a service
+    that did not answer) are left out and named, never counted as found. The total is the mean of
+    the steps weighted 35, 25, 25, 15 (SAGE, Table 6). A blocking fact that failed makes the
+    hypothesis infeasible whatever the total; a total below `conditional_from` does too. What is
+    left is feasible from `feasible_from` on where nothing failed, else conditionally feasible,
+    with the failed facts' remedies as conditions.
+    """
+    weights = weights_of(settings)
+    steps = tuple(_step(name, weights[name], evidence) for name in STEPS)
+    score = sum(step.weight * step.score for step in steps) / sum(weights.values())
+    failed = [one for one in evidence if one.found is False]
+    blockers = tuple(one.statement for one in failed if one.blocking)
+    remedies = tuple(dict.fromkeys(one.remedy for one in failed if one.remedy))
+    verdict: Verdict
+    if blockers or score < settings.conditional_from:
+        verdict = "infeasible"
+    elif score >= settings.feasible_from and not remedies:
+        verdict = "feasible"
+    else:
+        verdict = "conditionally_feasible"
+    weakest = min(steps, key=lambda step: step.score)
+    conditions = remedies if verdict == "conditionally_feasible" else ()
+    if verdict == "conditionally_feasible" and not conditions:
+        conditions = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
+    wanted = tuple(
+        dict.fromkeys(
+            one.remedy for one in sorted(failed, key=lambda one: not one.blocking) if one.remedy
+        )
+    )
+    if verdict == "infeasible" and not wanted:
+        wanted = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
+    return FeasibilityVerdict(
+        steps=steps,
+        score=score,
+        verdict=verdict,
+        summary=_summary(verdict, score, steps, blockers),
+        conditions=conditions,
+        blockers=blockers,
+        what_would_make_it_feasible=wanted if verdict == "infeasible" else (),
+    )
+
+
+def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
+    """The four steps' weights."""
+    return {
+        "data": settings.data_weight,
+        "tools": settings.tools_weight,
+        "logic": settings.logic_weight,
+        "resources": settings.resources_weight,
+    }
+
+
+def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> Step:
+    mine = [one for one in evidence if one.step == name]
+    checks = []
+    for title in dict.fromkeys(one.check for one in mine):
+        facts = [one for one in mine if one.check == title]
+        known = [one for one in facts if one.found is not None]
+        passed = all(one.found for one in known) if known else None
+        share = sum(one.share for one in known) / len(known) if known else _UNSHOWN
+        checks.append(
+            Check(
+                name=title,
+                share=share,
+                passed=passed,
+                statement=" ".join(one.statement for one in facts),
+                evidence=tuple(one.id for one in facts),
+            )
+        )
+    made = [check for check in checks if check.passed is not None]
+    score = 100.0 * (sum(one.share for one in made) / len(made) if made else _UNSHOWN)
+    return Step(name=name, weight=weight, score=score, checks=tuple(checks))
+
+
+def _summary(verdict: Verdict, score: float, steps: Sequence[Step], blockers: Sequence[str]) -> str:
+    parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in steps)
+    text = f"{verdict.replace('_', ' ').capitalize()}: {score:.0f} of 100 ({parts})."
+    return f"{text} Blocked: {blockers[0]}" if blockers else text

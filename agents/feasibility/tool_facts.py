@@ -1,0 +1,82 @@
+"""Technical readiness: the tools and packages that the analysis needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agents.evidence.packages import installed
+from agents.feasibility.data_facts import held
+from agents.feasibility.facts import Ledger
+from kg.literature.text import words
+from validation.dictionary import DataDictionary
+from validation.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from agents.feasibility.collect import ToolFacts
+
+STATISTICS = ("lifelines", "statsmodels", "scikit-survival", "pandas")
+_IMAGE_MODALITY = "imaging:"
+
+
+def tool_facts(
+    ledger: Ledger,
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    tools: Sequence[ToolFacts],
+) -> list[ToolFacts]:
+    """Facts of step two; returns the tools that would have to run on slides."""
+    for name in STATISTICS:
+        package = installed(name)
+        ledger.add(
+            "tools",
+            "analysis packages",
+            package.sentence() if package else f"{name} is not installed.",
+            "installed packages",
+            found=package is not None,
+            share=package.maturity if package else 0.0,
+            blocking=False,
+            remedy="" if package else f"Install {name}.",
+        )
+    needed: list[ToolFacts] = []
+    for exposure in hypothesis.exposures:
+        if not exposure.variable.startswith(_IMAGE_MODALITY):
+            continue
+        if held(dictionary, exposure.variable) is not None:
+            ledger.add(
+                "tools",
+                "image features",
+                f"{exposure.label} is already measured; no slide has to be processed.",
+                f"data dictionary of {dictionary.cohort}",
+                found=True,
+                share=1.0,
+            )
+            continue
+        tool = _tool_for(exposure.label + " " + exposure.variable, tools)
+        if tool is not None:
+            needed.append(tool)
+        ledger.add(
+            "tools",
+            "image features",
+            f"{exposure.label} would be computed by {tool.name} {tool.version}: {tool.summary}"
+            if tool
+            else f"No registered tool measures {exposure.label}.",
+            "tool registry",
+            found=tool is not None,
+            share=1.0 if tool else 0.0,
+            remedy=""
+            if tool
+            else f"Register a tool that measures {exposure.label}, or use a measured feature.",
+        )
+    return needed
+
+
+def _tool_for(wanted: str, tools: Sequence[ToolFacts]) -> ToolFacts | None:
+    """The tool whose name and summary share most words with `wanted`; at least two."""
+    asked = set(words(wanted.replace("_", " ").replace(":", " "))) - {"imag", "density", "score"}
+    best, most = None, 0
+    for tool in tools:
+        shared = len(asked & set(words(f"{tool.name} {tool.summary}".replace("_", " "))))
+        if shared > most:
+            best, most = tool, shared
+    return best if most >= min(2, len(asked)) else None

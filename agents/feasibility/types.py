@@ -1,0 +1,80 @@
+"""What the feasibility agent reads and returns."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from agents.types import DictionaryView, ExpandedHypothesis
+
+StepName = Literal["data", "tools", "logic", "resources"]
+Verdict = Literal["feasible", "conditionally_feasible", "infeasible"]
+STEPS: tuple[StepName, ...] = ("data", "tools", "logic", "resources")
+
+
+class EvidenceItem(View):
+    """One gathered fact.
+
+    `check` names what it bears on, `found` is True, False, or None where the source could not be
+    asked; `share` in [0, 1] is how well the check is met; `blocking` facts alone can make a
+    hypothesis infeasible. `remedy` says what would mend it.
+    """
+
+    id: str
+    step: StepName
+    check: str
+    statement: str
+    source: str
+    found: bool | None
+    share: float = Field(ge=0.0, le=1.0)
+    value: float | None = None
+    unit: str | None = None
+    blocking: bool = False
+    remedy: str = ""
+    url: str | None = None
+
+
+class FeasibilityInput(View):
+    """What the feasibility agent sees (SAGE, 3.2.4): nothing earlier than the expansion."""
+
+    expanded: ExpandedHypothesis
+    dictionary: DictionaryView
+    evidence: tuple[EvidenceItem, ...]
+
+
+class Check(View):
+    """One check of a step; `evidence` are ids of the gathered facts it rests on."""
+
+    name: str
+    share: float = Field(ge=0.0, le=1.0)
+    passed: bool | None
+    statement: str
+    evidence: tuple[str, ...]
+
+
+class Step(View):
+    """One of the four steps. `score` in [0, 100] is the mean share of its checks that were made."""
+
+    name: StepName
+    weight: float
+    score: float = Field(ge=0.0, le=100.0)
+    checks: tuple[Check, ...]
+
+
+class FeasibilityVerdict(View):
+    """The weighted score, the verdict, and what it would take to change it."""
+
+    steps: tuple[Step, ...]
+    score: float = Field(ge=0.0, le=100.0)
+    verdict: Verdict
+    summary: str
+    conditions: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
+    what_would_make_it_feasible: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """False when nothing may be computed."""
+        return self.verdict != "infeasible"

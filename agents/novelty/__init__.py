@@ -1,0 +1,1 @@
+"""Prover, verifier and judge, and the debate between them."""

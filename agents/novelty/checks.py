@@ -1,0 +1,79 @@
+"""A citation that was not retrieved is rejected; so is a claim without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agents.novelty.types import (
+    CriticInput,
+    JudgePosition,
+    ProverPosition,
+    VerifierPosition,
+)
+
+
+def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
+    """Reasons why the prover's position is not acceptable."""
+    known = _refs(given)
+    problems = []
+    for claim in position.claims:
+        problems += _cited(f"claim {claim.id}", claim.citations, known)
+    if len({claim.id for claim in position.claims}) < len(position.claims):
+        problems.append("two claims have the same id; number them")
+    if not position.claims and given.records:
+        problems.append("no claim is made; give at least one, with the nearest record it is new to")
+    return problems + _unfounded_confidence(given, position.confidence)
+
+
+def check_verifier(given: CriticInput, position: VerifierPosition) -> list[str]:
+    """Reasons why the verifier's position is not acceptable."""
+    known = _refs(given)
+    problems = []
+    for answer in position.answers:
+        problems += _cited(f"answer to {answer.claim}", answer.citations, known)
+    for flag in position.specious:
+        problems += _cited(f"specious flag on {flag.claim}", flag.citations, known)
+    return problems + _unfounded_confidence(given, position.confidence)
+
+
+def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
+    """Reasons why the judge's position is not acceptable."""
+    problems = []
+    if given.records:
+        problems += _cited("synthesis", position.citations, _refs(given))
+    flagged = flags_raised(given)
+    for claim in (*position.upheld, *position.overruled):
+        if claim not in flagged:
+            problems.append(f"{claim} was not flagged as specious in this round")
+    return problems + _unfounded_confidence(given, position.confidence)
+
+
+def flags_raised(given: CriticInput) -> set[str]:
+    """Claims that the verifier flagged in the round under judgment."""
+    return {
+        flag.claim
+        for turn in given.debate
+        if turn.round == given.round and isinstance(turn.position, VerifierPosition)
+        for flag in turn.position.specious
+    }
+
+
+def _refs(given: CriticInput) -> set[str]:
+    return {cited.ref for cited in given.records}
+
+
+def _cited(what: str, citations: Sequence[str], known: set[str]) -> list[str]:
+    if not citations:
+        return [f"{what} cites nothing; cite retrieved records by their key"]
+    unknown = _sorted(set(citations) - known)
+    return [f"{what} cites {', '.join(unknown)}, which was not retrieved"] if unknown else []
+
+
+def _unfounded_confidence(given: CriticInput, confidence: float) -> list[str]:
+    if not given.records and confidence > 0.3:
+        return ["nothing was retrieved; confidence may be at most 0.3"]
+    return []
+
+
+def _sorted(refs: Iterable[str]) -> list[str]:
+    return sorted(refs, key=lambda ref: (len(ref), ref))

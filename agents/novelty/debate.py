@@ -1,0 +1,317 @@
+"""The debate: initial scores, rounds while the critics disagree, the mean of where they end.
+
+The controller is deterministic given the reasoner's and the retriever's answers. It scores
+nothing itself: it retrieves, asks, rejects citations that were not retrieved, applies the update
+rule, and keeps the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, Protocol
+
+from agents.base import Agent, Reasoner, Spent
+from agents.novelty.judge import JUDGE
+from agents.novelty.prover import PROVER
+from agents.novelty.queries import counter_queries, opening_queries
+from agents.novelty.sanitize import without_unretrieved
+from agents.novelty.settings import DebateSettings
+from agents.novelty.types import (
+    CRITICS,
+    CitedRecord,
+    Critic,
+    CriticInput,
+    DebateOutcome,
+    JudgePosition,
+    Position,
+    ProverPosition,
+    Round,
+    Turn,
+    VerifierPosition,
+)
+from agents.novelty.update import penalize, sigma, update
+from agents.novelty.verifier import VERIFIER
+from agents.types import ExpandedHypothesis
+from kg.literature.merge import SHORTEST_TITLE
+from kg.literature.search import Literature
+from kg.literature.types import MissingSource, Query, Record, SearchAnswer, title_key
+
+__all__ = ["Retriever", "hold", "retriever"]
+
+_AGENTS: dict[Critic, Agent[Any, Any]] = {"prover": PROVER, "verifier": VERIFIER, "judge": JUDGE}
+
+
+class Retriever(Protocol):
+    """Searches the literature for several critics at once."""
+
+    def __call__(self, wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
+        """One answer per name in `wanted`."""
+        ...
+
+
+def retriever(
+    literature: Literature, settings: DebateSettings, as_of: date | None = None
+) -> Retriever:
+    """A retriever over `literature`: both critics' searches travel in the same requests."""
+
+    def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
+        return literature.search_together(
+            wanted, settings.records_per_critic, as_of, patience=settings.patience_seconds
+        )
+
+    return retrieve
+
+
+def hold(
+    expanded: ExpandedHypothesis,
+    reasoner: Reasoner,
+    retrieve: Retriever,
+    settings: DebateSettings | None = None,
+    seed: int = 0,
+    *,
+    as_of: date | None = None,
+    critics: Sequence[Critic] = CRITICS,
+    debate: bool = True,
+) -> DebateOutcome:
+    """Judge how novel `expanded` is.
+
+    Parameters
+    ----------
+    expanded : the hypothesis; its own text is all that the critics get of it
+    reasoner : fills the critics' positions, with a model or by rules
+    retrieve : finds literature; see `retriever`
+    settings : every number of the debate
+    seed : recorded for the reasoner's resources; the controller draws no random number
+    as_of : the date of judgment; passed on to the critics (the retriever enforces it)
+    critics, debate : fewer critics, or no rounds, for calibration (SAGE, 4.4)
+
+    Raises
+    ------
+    Whatever the reasoner raises for an answer that it could not obtain.
+    """
+    return _Debate(expanded, reasoner, retrieve, settings or DebateSettings(), as_of, critics).run(
+        debate
+    )
+
+
+class _Debate:
+    def __init__(
+        self,
+        expanded: ExpandedHypothesis,
+        reasoner: Reasoner,
+        retrieve: Retriever,
+        settings: DebateSettings,
+        as_of: date | None,
+        critics: Sequence[Critic],
+    ) -> None:
+        self.expanded = expanded
+        self.reasoner = reasoner
+        self.retrieve = retrieve
+        self.settings = settings
+        self.as_of = as_of
+        self.critics = tuple(critic for critic in CRITICS if critic in critics)
+        self.records: list[CitedRecord] = []
+        self.seen: dict[str, int] = {}
+        self.missing: dict[str, MissingSource] = {}
+        self.served: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        self.transcript: list[Turn] = []
+        self.rounds: list[Round] = []
+        self.spent = Spent()
+        self.asked: set[Query] = set()
+
+    def run(self, debate: bool) -> DebateOutcome:
+        found = self._search(
+            {
+                "prover": opening_queries(self.expanded),
+                "verifier": counter_queries(self.expanded),
+            }
+        )
+        # Nobody sees another's opening, so that the first scores are independent.
+        opening = {critic: self._ask(critic, 0, debate=()) for critic in self.critics}
+        beliefs = [opening[critic].score for critic in self.critics]
+        scores = beliefs
+        self._close_round(0, scores, found)
+        initial = dict(zip(self.critics, scores, strict=True))
+        upheld: tuple[str, ...] = ()
+        penalty = 0.0
+        if debate and self.rounds[0].sigma > self.settings.debate_above_sigma:
+            for number in range(1, self.settings.max_rounds + 1):
+                found = self._search(self._wanted())
+                positions = [self._ask(critic, number) for critic in self.critics]
+                beliefs = update(
+                    beliefs,
+                    [one.score for one in positions],
+                    [one.confidence for one in positions],
+                    self.settings.own_weight,
+                ).tolist()
+                if not upheld and (upheld := _upheld(positions)):
+                    penalty = self.settings.specious_penalty
+                # The penalty stays beside the beliefs: later proposals cannot argue it away.
+                scores = penalize(beliefs, penalty).tolist()
+                self._close_round(number, scores, found, penalty)
+                if self.rounds[-1].sigma < self.settings.converged_below_sigma:
+                    break
+        return self._outcome(initial, scores, upheld, penalty)
+
+    def _search(self, wanted: Mapping[str, Sequence[Query]]) -> tuple[float, int, int]:
+        """Retrieve what was not asked before: seconds, requests, new records."""
+        limit = self.settings.queries_per_critic
+        fresh = {
+            name: [query for query in queries if query not in self.asked][:limit]
+            for name, queries in wanted.items()
+        }
+        fresh = {name: queries for name, queries in fresh.items() if queries}
+        if not fresh:
+            return 0.0, 0, 0
+        answers = self.retrieve(fresh)
+        self.asked.update(query for queries in fresh.values() for query in queries)
+        before = len(self.records)
+        for answer in answers.values():
+            for record in answer.records:
+                self._file(record)
+            self.missing.update({one.name: one for one in answer.missing})
+            self.served.update(dict.fromkeys(answer.served_by))
+            self.notes.update(dict.fromkeys(answer.notes))
+        seconds = max(answer.seconds for answer in answers.values())
+        requests = max(answer.requests for answer in answers.values())
+        return seconds, requests, len(self.records) - before
+
+    def _file(self, record: Record) -> None:
+        """Give a record its key, once; a paper met again under another identifier is the same."""
+        names = [record.key]
+        if len(title := title_key(record.title)) >= SHORTEST_TITLE:
+            names.append(f"title:{title}")
+        if any(name in self.seen for name in names):
+            return
+        for name in names:
+            self.seen[name] = len(self.records)
+        self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
+
+    def _wanted(self) -> dict[str, list[Query]]:
+        """What prover and verifier asked to have searched in their last positions."""
+        wanted: dict[str, list[Query]] = {}
+        for turn in self.transcript:
+            if isinstance(turn.position, ProverPosition | VerifierPosition):
+                wanted[turn.critic] = [
+                    Query(text=text) for text in turn.position.queries if text.strip()
+                ]
+        return wanted
+
+    def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
+        agent = _AGENTS[critic]
+        given = CriticInput(
+            expanded=self.expanded,
+            records=tuple(self.records),
+            missing_sources=tuple(self.missing.values()),
+            as_of=self.as_of,
+            debate=tuple(self.transcript) if debate is None else debate,
+            round=number,
+        )
+        reply = self.reasoner.ask(agent, given)
+        position, rejected = without_unretrieved(given, reply.output)
+        self.spent = _sum(self.spent, reply.spent)
+        self.transcript.append(
+            Turn(round=number, critic=critic, position=position, rejected=rejected)
+        )
+        return position
+
+    def _close_round(
+        self,
+        number: int,
+        scores: Sequence[float],
+        found: tuple[float, int, int],
+        penalty: float = 0.0,
+    ) -> None:
+        seconds, requests, new = found
+        self.rounds.append(
+            Round(
+                number=number,
+                scores=dict(zip(self.critics, scores, strict=True)),
+                sigma=sigma(scores),
+                retrieval_seconds=seconds,
+                requests=requests,
+                new_records=new,
+                penalty=penalty,
+            )
+        )
+
+    def _outcome(
+        self,
+        initial: dict[Critic, float],
+        scores: Sequence[float],
+        upheld: tuple[str, ...],
+        penalty: float,
+    ) -> DebateOutcome:
+        score = sum(scores) / len(scores)
+        last = {turn.critic: turn.position for turn in self.transcript}
+        verdict = last.get("judge")
+        reasons = verdict.reasons if isinstance(verdict, JudgePosition) else ()
+        return DebateOutcome(
+            initial=initial,
+            final=dict(zip(self.critics, scores, strict=True)),
+            initial_sigma=self.rounds[0].sigma,
+            sigma=self.rounds[-1].sigma,
+            debated=len(self.rounds) > 1,
+            rounds=tuple(self.rounds),
+            transcript=tuple(self.transcript),
+            specious=upheld,
+            penalty=penalty,
+            score=score,
+            threshold=self.settings.threshold,
+            below_threshold=score < self.settings.threshold,
+            reasons=reasons,
+            records=tuple(self.records),
+            retracted=tuple(one.ref for one in self.records if one.record.retracted),
+            contradictions=_contradictions(self.transcript),
+            missing_sources=tuple(self.missing.values()),
+            served_by=tuple(self.served),
+            notes=tuple(self.notes),
+            reasoner=self.reasoner.name,
+            as_of=self.as_of,
+            spent=self.spent,
+        )
+
+
+def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
+    """Claims that the verifier flagged in this round and that the judge upheld in it."""
+    flagged = {
+        flag.claim
+        for position in positions
+        if isinstance(position, VerifierPosition)
+        for flag in position.specious
+    }
+    return tuple(
+        claim
+        for position in positions
+        if isinstance(position, JudgePosition)
+        for claim in position.upheld
+        if claim in flagged
+    )
+
+
+def _contradictions(transcript: Sequence[Turn]) -> int:
+    """Distinct retrieved records that the verifier holds against the hypothesis or a part of it."""
+    return len(
+        {
+            ref
+            for turn in transcript
+            if isinstance(turn.position, VerifierPosition)
+            for answer in turn.position.answers
+            if answer.verdict in ("refutes", "weakens")
+            for ref in answer.citations
+        }
+    )
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    return Spent(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        usd=one.usd + other.usd,
+        seconds=one.seconds + other.seconds,
+        calls=one.calls + other.calls,
+        cached=one.cached + other.cached,
+        repairs=one.repairs + other.repairs,
+    )

@@ -1,0 +1,90 @@
+"""The judge: weighs both sides, and decides on specious flags."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, prompt_file
+from agents.novelty.checks import check_judge
+from agents.novelty.evidence import NEAR, Reading, read
+from agents.novelty.stance import confidence, score_of
+from agents.novelty.types import CriticInput, JudgePosition, SpeciousFlag, VerifierPosition
+from agents.novelty.verifier import refutations
+
+
+def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
+    """Weigh unseen pairs and distance to prior claims equally; uphold flags that evidence bears.
+
+    A specious flag is upheld when what it cites refutes most of the hypothesis in the judge's own
+    reading, and overruled otherwise.
+    """
+    seen = read(given.expanded, given.records, resources.ontology)
+    novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
+    refuted = {one.ref for one in refutations(seen)}
+    flags = _flags(given)
+    upheld = tuple(flag.claim for flag in flags if refuted & set(flag.citations))
+    if refuted:
+        novelty *= 0.25
+    elif seen.denials and seen.denials[0].overlap >= NEAR:
+        novelty *= 0.75
+    cited = [one.ref for one in seen.nearest[:2]]
+    cited += [one.ref for one in (*seen.refutations, *seen.denials)[:2]]
+    return JudgePosition(
+        score=score_of(novelty, seen.weight, prior=0.55),
+        confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),
+        summary=_summary(seen, bool(refuted)),
+        citations=tuple(dict.fromkeys(cited)),
+        upheld=upheld,
+        overruled=tuple(flag.claim for flag in flags if flag.claim not in upheld),
+        reasons=_reasons(seen, bool(refuted)),
+    )
+
+
+def _flags(given: CriticInput) -> tuple[SpeciousFlag, ...]:
+    """Flags of the round under judgment; there are none to judge in the opening."""
+    return tuple(
+        flag
+        for turn in given.debate
+        if turn.round == given.round and isinstance(turn.position, VerifierPosition)
+        for flag in turn.position.specious
+    )
+
+
+def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
+    """What a revision would have to change, most telling first."""
+    reasons = []
+    for one in seen.refutations[:2] if refuted else ():
+        reasons.append(f'Refuted by {one.record.citation()}: "{one.sentence}"')
+    for near in seen.nearest[:2]:
+        if near.overlap >= NEAR:
+            reasons.append(
+                f"Already covered to {near.overlap:.0%} by {near.record.citation()}; add a part "
+                "that it lacks, or a population or endpoint that it did not study."
+            )
+    for one in seen.denials[:2]:
+        reasons.append(f'Answer this finding: "{one.sentence}" ({one.record.citation()})')
+    known = [f"{a} with {b}" for (a, b), n in zip(seen.pairs, seen.together, strict=True) if n >= 3]
+    if known:
+        reasons.append(f"Well-studied pairs add no novelty: {', '.join(known[:3])}.")
+    if not seen.nearest:
+        reasons.append("No literature was retrieved for the parts; name them as papers do.")
+    return tuple(reasons)
+
+
+def _summary(seen: Reading, refuted: bool) -> str:
+    if refuted:
+        return "The claim is refuted by retrieved work; novelty of form does not save it."
+    return (
+        f"Evidence from {seen.seen:g} records (those with one part count half): "
+        f"{seen.unseen_share:.0%} of pairs unseen, nearest prior claim {seen.closest:.0%}. "
+        "This is a count of co-mentions, not a reading of arguments."
+    )
+
+
+JUDGE = Agent(
+    name="judge",
+    role=Role.MINI,
+    reads=CriticInput,
+    returns=JudgePosition,
+    prompt=prompt_file(__file__, "judge.md"),
+    rule=synthesize,
+    check=check_judge,
+)

@@ -1,0 +1,84 @@
+"""The prover: argues for novelty, and has to name the nearest work it is novel against."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, prompt_file
+from agents.novelty.checks import check_prover
+from agents.novelty.evidence import Reading, read
+from agents.novelty.stance import confidence, score_of, standing_objections
+from agents.novelty.types import Claim, CriticInput, ProverPosition
+
+_CLAIMS = 3
+
+
+def argue(given: CriticInput, resources: Resources) -> ProverPosition:
+    """Claim the pairs of parts that no retrieved record brings together.
+
+    Score: 0.6 times the share of unseen pairs plus 0.4 times the distance to the nearest prior
+    claim, against an optimistic prior where little was seen. After the verifier has answered, the
+    prover gives way by half of the way to the judge for each round with a standing objection.
+    """
+    seen = read(given.expanded, given.records, resources.ontology)
+    novelty = 0.6 * seen.unseen_share + 0.4 * (1.0 - seen.closest)
+    score = score_of(novelty, seen.weight, prior=0.75)
+    objections = standing_objections(given.debate)
+    if objections:
+        score += (objections.judged - score) / 2.0
+    return ProverPosition(
+        score=score,
+        confidence=confidence(seen, given.missing_sources),
+        summary=_summary(seen, bool(objections)),
+        claims=_claims(seen, given.round),
+        queries=tuple(f"{one} {other}" for one, other in seen.unseen_pairs()[:_CLAIMS]),
+    )
+
+
+def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
+    if not seen.nearest:
+        return ()
+    claims = []
+    for number, (one, other) in enumerate(seen.unseen_pairs()[:_CLAIMS], start=1):
+        near = [found for found in seen.nearest if one in found.parts or other in found.parts]
+        cited = tuple(found.ref for found in (near or seen.nearest)[:2])
+        claims.append(
+            Claim(
+                id=f"P{round_number}.{number}",
+                text=f"No retrieved record brings {one} and {other} together.",
+                citations=cited,
+            )
+        )
+    if not claims:
+        top = seen.nearest[0]
+        rest = [part for part in seen.parts if part not in top.parts]
+        text = (
+            f"Every pair of parts was seen before, but the nearest record lacks {', '.join(rest)}."
+            if rest
+            else "Every part was seen in one record; what is left is the claim's exact form."
+        )
+        claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
+    return tuple(claims)
+
+
+def _summary(seen: Reading, objected: bool) -> str:
+    if not seen.nearest:
+        return (
+            "No retrieved record touches the hypothesis; this is absence of evidence, "
+            "not evidence of novelty."
+        )
+    unseen = len(seen.unseen_pairs())
+    text = (
+        f"{unseen} of {len(seen.pairs)} pairs of parts are in no retrieved record; the nearest "
+        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})."
+    )
+    return text + (" The verifier's objections are partly conceded." if objected else "")
+
+
+PROVER = Agent(
+    name="prover",
+    role=Role.MINI,
+    reads=CriticInput,
+    returns=ProverPosition,
+    prompt=prompt_file(__file__, "prover.md"),
+    rule=argue,
+    check=check_prover,
+)

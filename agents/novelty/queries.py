@@ -1,0 +1,34 @@
+"""What to search for: by rule from the hypothesis, before a critic asks for more."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from agents.types import ExpandedHypothesis
+from kg.literature.types import Query
+
+
+def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
+    """The whole combination, the statement, then pairs of parts with the first parts first."""
+    parts = expanded.parts
+    queries = []
+    if len(parts) >= 2:
+        queries.append(Query(text=" ".join(parts), phrases=parts))
+    queries.append(Query(text=expanded.hypothesis.statement[:300]))
+    queries += [Query(text=f"{one} {other}", phrases=(one, other)) for one, other in pairs(parts)]
+    return queries
+
+
+def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
+    """Work that would overlap or refute: pairs of parts together with words of denial."""
+    doubts = ("not associated", "retracted", "failed to replicate")
+    return [
+        Query(text=f"{one} {other} {doubt}", phrases=(one, other))
+        for one, other in pairs(expanded.parts)[:2]
+        for doubt in doubts[:2]
+    ] + [Query(text=f"{' '.join(expanded.parts)} {doubts[2]}")]
+
+
+def pairs(parts: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Pairs of parts, those of the leading parts first."""
+    return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(one) for one in pair))

@@ -1,0 +1,70 @@
+"""The last guard: whatever reasoner wrote a position, an unretrieved citation does not stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from agents.novelty.checks import flags_raised
+from agents.novelty.types import (
+    Answer,
+    Claim,
+    CriticInput,
+    Position,
+    ProverPosition,
+    SpeciousFlag,
+    VerifierPosition,
+)
+
+Statement = TypeVar("Statement", Claim, Answer, SpeciousFlag)
+
+
+def without_unretrieved(given: CriticInput, position: Position) -> tuple[Position, tuple[str, ...]]:
+    """The position without citations that were not retrieved, and what was taken out.
+
+    A claim, answer or flag that is left without a citation goes with them; a judge's ruling on a
+    flag that nobody raised goes too.
+    """
+    known = {cited.ref for cited in given.records}
+    rejected: list[str] = []
+    if isinstance(position, ProverPosition):
+        change: dict[str, object] = {"claims": _kept(position.claims, known, rejected)}
+    elif isinstance(position, VerifierPosition):
+        change = {
+            "answers": _kept(position.answers, known, rejected),
+            "specious": _kept(position.specious, known, rejected),
+        }
+    else:
+        flagged = flags_raised(given)
+        rejected += [
+            f"ruling on {claim}, which nobody flagged"
+            for claim in (*position.upheld, *position.overruled)
+            if claim not in flagged
+        ]
+        change = {
+            "citations": _cleared("synthesis", position.citations, known, rejected),
+            "upheld": tuple(claim for claim in position.upheld if claim in flagged),
+            "overruled": tuple(claim for claim in position.overruled if claim in flagged),
+        }
+    return position.model_copy(update=change), tuple(rejected)
+
+
+def _kept(
+    statements: Sequence[Statement], known: set[str], rejected: list[str]
+) -> tuple[Statement, ...]:
+    kept = []
+    for statement in statements:
+        name = statement.id if isinstance(statement, Claim) else statement.claim
+        citations = _cleared(name, statement.citations, known, rejected)
+        if citations:
+            kept.append(statement.model_copy(update={"citations": citations}))
+        elif not statement.citations:
+            rejected.append(f"{name}: no citation")
+    return tuple(kept)
+
+
+def _cleared(
+    name: str, citations: Sequence[str], known: set[str], rejected: list[str]
+) -> tuple[str, ...]:
+    rejected += [f"{name}: {ref} was not retrieved" for ref in citations if ref not in known]
+    return tuple(ref for ref in citations if ref in known)

@@ -1,0 +1,42 @@
+"""What the three critics' rules share: scales, confidence, what stands of the debate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.novelty.evidence import Reading
+from agents.novelty.types import JudgePosition, Turn, VerifierPosition
+from kg.literature.types import MissingSource
+
+
+def score_of(novelty: float, weight: float, prior: float) -> float:
+    """A novelty in [0, 1] as a score in [1, 10], drawn to the critic's prior where little was seen.
+
+    `weight` in [0, 1] is how far the literature seen carries the reading (`Reading.weight`).
+    """
+    blended = weight * novelty + (1.0 - weight) * prior
+    return 1.0 + 9.0 * min(1.0, max(0.0, blended))
+
+
+def confidence(seen: Reading, missing: Sequence[MissingSource]) -> float:
+    """0.1 with nothing seen, towards 0.9 with much; a tenth less per missing source."""
+    return round((0.1 + 0.8 * seen.weight) * 0.9 ** len(missing), 4)
+
+
+@dataclass(frozen=True)
+class Objections:
+    """Claims that the verifier met with an overlap or a refutation, and where the judge stood."""
+
+    claims: tuple[str, ...]
+    judged: float
+
+
+def standing_objections(debate: Sequence[Turn]) -> Objections | None:
+    """The verifier's objections of the last round, None where it made none."""
+    answers = [turn.position for turn in debate if isinstance(turn.position, VerifierPosition)]
+    verdicts = [turn.position for turn in debate if isinstance(turn.position, JudgePosition)]
+    if not answers or not verdicts:
+        return None
+    met = tuple(one.claim for one in answers[-1].answers if one.verdict != "stands")
+    return Objections(met, verdicts[-1].score) if met else None

@@ -1,0 +1,163 @@
+"""What the three critics read and return, and what a debate leaves behind."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from agents.base import Spent, View
+from agents.types import ExpandedHypothesis
+from kg.literature.types import MissingSource, Record
+
+Score = Annotated[float, Field(ge=1.0, le=10.0)]
+Confidence = Annotated[float, Field(ge=0.0, le=1.0)]
+Critic = Literal["prover", "verifier", "judge"]
+CRITICS: tuple[Critic, ...] = ("prover", "verifier", "judge")
+
+
+class CitedRecord(View):
+    """A retrieved record with the short key ("R3") by which the critics cite it."""
+
+    ref: str
+    record: Record
+
+
+class Claim(View):
+    """One claim of novelty. `citations` are the refs of the nearest records it was held against."""
+
+    id: str
+    text: str
+    citations: tuple[str, ...]
+
+
+class Answer(View):
+    """The verifier's answer to one claim (or to "hypothesis", the whole).
+
+    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself.
+    """
+
+    claim: str
+    verdict: Literal["overlaps", "weakens", "refutes", "stands"]
+    text: str
+    citations: tuple[str, ...]
+
+
+class SpeciousFlag(View):
+    """A claim that appears new but that retrieved literature directly refutes."""
+
+    claim: str
+    reason: str
+    citations: tuple[str, ...]
+
+
+class ProverPosition(View):
+    """The prover's assessment: what is new here, and against which nearest work."""
+
+    kind: Literal["prover"] = "prover"
+    score: Score
+    confidence: Confidence
+    summary: str
+    claims: tuple[Claim, ...] = ()
+    queries: tuple[str, ...] = ()
+
+
+class VerifierPosition(View):
+    """The verifier's assessment: what is already known, or refuted."""
+
+    kind: Literal["verifier"] = "verifier"
+    score: Score
+    confidence: Confidence
+    summary: str
+    answers: tuple[Answer, ...] = ()
+    specious: tuple[SpeciousFlag, ...] = ()
+    queries: tuple[str, ...] = ()
+
+
+class JudgePosition(View):
+    """The judge's synthesis. `upheld` and `overruled` name the claims flagged as specious.
+
+    `reasons` say what a revision would have to change.
+    """
+
+    kind: Literal["judge"] = "judge"
+    score: Score
+    confidence: Confidence
+    summary: str
+    citations: tuple[str, ...] = ()
+    upheld: tuple[str, ...] = ()
+    overruled: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+Position = Annotated[ProverPosition | VerifierPosition | JudgePosition, Field(discriminator="kind")]
+
+
+class Turn(View):
+    """One critic speaking in one round (round 0 is the initial assessment)."""
+
+    round: int
+    critic: Critic
+    position: Position
+    rejected: tuple[str, ...] = ()
+
+
+class CriticInput(View):
+    """What a critic sees: the expanded hypothesis, retrieved literature, the debate so far."""
+
+    expanded: ExpandedHypothesis
+    records: tuple[CitedRecord, ...]
+    missing_sources: tuple[MissingSource, ...] = ()
+    as_of: date | None = None
+    debate: tuple[Turn, ...] = ()
+    round: int = 0
+
+
+class Round(View):
+    """The scores after one round, less `penalty`, and their population standard deviation."""
+
+    number: int
+    scores: dict[Critic, Score]
+    sigma: float
+    retrieval_seconds: float = 0.0
+    requests: int = 0
+    new_records: int = 0
+    penalty: float = 0.0
+
+
+class DebateOutcome(View):
+    """How novel the hypothesis is held to be, and every step to that score.
+
+    `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
+    `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;
+    `debated` is True when a debate took place. `reasons` are for a revision.
+    """
+
+    initial: dict[Critic, Score]
+    final: dict[Critic, Score]
+    initial_sigma: float
+    sigma: float
+    debated: bool
+    rounds: tuple[Round, ...]
+    transcript: tuple[Turn, ...]
+    specious: tuple[str, ...]
+    penalty: float
+    score: Score
+    threshold: float
+    below_threshold: bool
+    reasons: tuple[str, ...]
+    records: tuple[CitedRecord, ...]
+    retracted: tuple[str, ...]
+    contradictions: int
+    missing_sources: tuple[MissingSource, ...]
+    served_by: tuple[str, ...]
+    notes: tuple[str, ...]
+    reasoner: str
+    as_of: date | None
+    spent: Spent
+
+    @property
+    def debate_rounds(self) -> int:
+        """Rounds of debate that took place."""
+        return len(self.rounds) - 1

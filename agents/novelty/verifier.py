@@ -1,0 +1,133 @@
+"""The verifier: looks for work that overlaps with the hypothesis or refutes it."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, prompt_file
+from agents.novelty.checks import check_verifier
+from agents.novelty.evidence import NEAR, Nearest, Reading, read
+from agents.novelty.stance import confidence, score_of
+from agents.novelty.types import (
+    Answer,
+    CriticInput,
+    ProverPosition,
+    SpeciousFlag,
+    VerifierPosition,
+)
+
+WHOLE = "hypothesis"
+
+
+def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
+    """Hold the nearest prior claim and every denying sentence against the hypothesis.
+
+    Score: 0.7 times the distance to the nearest prior claim plus 0.3 times the share of unseen
+    pairs, less half where a record denies the claim and all of it where one refutes it, against a
+    conservative prior where little was seen. A refutation (a retraction, a failed replication, an
+    artifact) of most of the hypothesis is flagged as specious.
+    """
+    seen = read(given.expanded, given.records, resources.ontology)
+    novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share
+    refuted = refutations(seen)
+    if refuted:
+        novelty = 0.0
+    elif seen.denials and seen.denials[0].overlap >= NEAR:
+        novelty *= 0.5
+    claims = _claims_before(given)
+    flagged = tuple(
+        SpeciousFlag(claim=WHOLE, reason=_reason(one), citations=(one.ref,)) for one in refuted[:1]
+    )
+    return VerifierPosition(
+        score=score_of(novelty, max(seen.weight, 0.8 if refuted else 0.0), prior=0.4),
+        confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),
+        summary=_summary(seen, refuted),
+        answers=_answers(seen, refuted, claims),
+        specious=flagged,
+        queries=_counter_queries(given),
+    )
+
+
+def refutations(seen: Reading) -> tuple[Nearest, ...]:
+    """Refutations that cover most of the hypothesis."""
+    return tuple(one for one in seen.refutations if one.overlap >= NEAR)
+
+
+def _claims_before(given: CriticInput) -> tuple[str, ...]:
+    positions = [one.position for one in given.debate if isinstance(one.position, ProverPosition)]
+    return tuple(claim.id for claim in positions[-1].claims) if positions else ()
+
+
+def _answers(
+    seen: Reading, refuted: tuple[Nearest, ...], claims: tuple[str, ...]
+) -> tuple[Answer, ...]:
+    answers = [
+        Answer(claim=WHOLE, verdict="refutes", text=_reason(one), citations=(one.ref,))
+        for one in refuted[:3]
+    ]
+    answers += [
+        Answer(
+            claim=WHOLE,
+            verdict="refutes" if one.overlap >= NEAR else "weakens",
+            text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
+            citations=(one.ref,),
+        )
+        for one in seen.denials[:3]
+        if one not in refuted
+    ]
+    near = [one for one in seen.nearest if one.overlap >= NEAR]
+    answers += [
+        Answer(
+            claim=WHOLE,
+            verdict="overlaps",
+            text=f"Covers {one.overlap:.0%} of the hypothesis ({', '.join(one.parts)}).",
+            citations=(one.ref,),
+        )
+        for one in near[:2]
+    ]
+    if not near and seen.nearest:
+        top = seen.nearest[0]
+        answers += [
+            Answer(
+                claim=claim,
+                verdict="stands",
+                text=f"The nearest record covers only {top.overlap:.0%} of the hypothesis.",
+                citations=(top.ref,),
+            )
+            for claim in claims
+        ]
+    return tuple(answers)
+
+
+def _counter_queries(given: CriticInput) -> tuple[str, ...]:
+    parts = given.expanded.parts
+    whole = " ".join(parts)
+    return (
+        f"{whole} no association",
+        f"{whole} failed replication retraction",
+        *(f"{part} negative finding" for part in parts[:2]),
+    )
+
+
+def _reason(one: Nearest) -> str:
+    return f'{one.record.citation()}: "{one.sentence}"'
+
+
+def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
+    if refuted:
+        return f"{len(refuted)} retrieved records refute the claim ({refuted[0].ref} first)."
+    if not seen.nearest:
+        return "Nothing retrieved; novelty is unproven."
+    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})"
+    if seen.denials:
+        text += f"; {len(seen.denials)} records speak against parts of it"
+    return text + "."
+
+
+VERIFIER = Agent(
+    name="verifier",
+    role=Role.MINI,
+    reads=CriticInput,
+    returns=VerifierPosition,
+    prompt=prompt_file(__file__, "verifier.md"),
+    rule=challenge,
+    check=check_verifier,
+)

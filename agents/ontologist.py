@@ -1,0 +1,162 @@
+"""The ontologist: grounds paths in definitions and restates edges as processes (SAGE, 3.2.2)."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.types import Citation, Definition, OntologyBrief, Relationship
+from kg.types import Evidence, PathNode, ScoredPath
+
+
+class OntologistInput(View):
+    """What the ontologist sees: the paths, never the prompt (SAGE, Table 9)."""
+
+    paths: tuple[ScoredPath, ...]
+
+
+EVIDENCE_PER_EDGE = 3
+
+
+class TermDefinition(View):
+    """A term of the paths and what it means, in one or two sentences."""
+
+    term: str
+    definition: str
+    grounded: bool
+
+
+class ProcessStatement(View):
+    """One edge (path number and step, both from 1) restated as a biological process."""
+
+    chain: int
+    step: int
+    process: str
+
+
+class Grounding(View):
+    """The ontologist's answer: words for terms and edges. Evidence stays with the edges."""
+
+    definitions: tuple[TermDefinition, ...]
+    processes: tuple[ProcessStatement, ...]
+
+
+def ground_paths(given: OntologistInput, resources: Resources) -> Grounding:
+    """Define every entity of the paths and restate each edge as a biological process.
+
+    Entities without a definition are kept and marked ungrounded, so that the scientist does not
+    build on them unknowingly.
+    """
+    definitions: dict[str, TermDefinition] = {}
+    processes = []
+    for chain, path in enumerate(given.paths, 1):
+        for node in path.nodes:
+            if node.name not in definitions:
+                text = node.definition or resources.ontology.definition(node.name)
+                definitions[node.name] = TermDefinition(
+                    term=node.name,
+                    definition=text or "no definition in the ontology",
+                    grounded=bool(text),
+                )
+        for step, edge in enumerate(path.edges, 1):
+            head, tail = _ends(path, step - 1)
+            process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
+            if edge.contradicted:
+                process += "; the literature disagrees on the sign"
+            processes.append(ProcessStatement(chain=chain, step=step, process=process))
+    return Grounding(definitions=tuple(definitions.values()), processes=tuple(processes))
+
+
+def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
+    """Head and tail of the edge after node `index`, whichever way the path walks it."""
+    first, second = path.nodes[index], path.nodes[index + 1]
+    return (first, second) if path.edges[index].forward else (second, first)
+
+
+def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
+    """Every term defined, every edge restated, nothing else."""
+    problems = []
+    names = {node.name for path in given.paths for node in path.nodes}
+    missing = sorted(names - {one.term for one in answer.definitions})
+    if missing:
+        problems.append(f"definitions are missing for: {', '.join(missing)}")
+    steps = {
+        (chain, step)
+        for chain, path in enumerate(given.paths, 1)
+        for step in range(1, len(path.edges) + 1)
+    }
+    said = {(one.chain, one.step) for one in answer.processes}
+    if said - steps:
+        problems.append(f"there are no such edges (chain, step): {sorted(said - steps)}")
+    if steps - said:
+        problems.append(f"processes are missing for (chain, step): {sorted(steps - said)}")
+    return problems
+
+
+def cite(evidence: Evidence) -> Citation:
+    """The citation of a piece of evidence, with the sentence it was read in."""
+    return Citation(
+        title=evidence.title,
+        year=evidence.year,
+        doi=evidence.doi,
+        pmid=evidence.pmid,
+        quote=evidence.text.strip().lstrip("-•* "),
+        retracted=evidence.retracted,
+    )
+
+
+def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
+    """Join the ontologist's words to the edges' own evidence.
+
+    A citation therefore always comes from the graph, never from a reply.
+    """
+    words = {one.term: one for one in answer.definitions}
+    processes = {(one.chain, one.step): one.process for one in answer.processes}
+    definitions: dict[str, Definition] = {}
+    relationships = []
+    for chain, path in enumerate(given.paths, 1):
+        for node in path.nodes:
+            said = words.get(node.name)
+            definitions[node.name] = Definition(
+                term=node.name,
+                type=node.type,
+                definition=said.definition if said else "no definition",
+                grounded=bool(said and said.grounded),
+                identifiers=node.identifiers,
+            )
+        for step, edge in enumerate(path.edges, 1):
+            head, tail = _ends(path, step - 1)
+            relationships.append(
+                Relationship(
+                    chain=chain,
+                    step=step,
+                    head=head.name,
+                    head_type=head.type,
+                    relation=edge.relation,
+                    tail=tail.name,
+                    tail_type=tail.type,
+                    process=processes.get(
+                        (chain, step), f"{head.name} {edge.relation} {tail.name}"
+                    ),
+                    polarity=edge.polarity,
+                    forward=edge.forward,
+                    belief=round(edge.belief, 4),
+                    contradicted=edge.contradicted,
+                    evidence=tuple(cite(one) for one in edge.evidence[:EVIDENCE_PER_EDGE]),
+                    contradicting=tuple(
+                        cite(one) for one in edge.contradicting[:EVIDENCE_PER_EDGE]
+                    ),
+                )
+            )
+    return OntologyBrief(
+        definitions=tuple(definitions.values()), relationships=tuple(relationships)
+    )
+
+
+ONTOLOGIST = Agent(
+    name="ontologist",
+    role=Role.MINI,
+    reads=OntologistInput,
+    returns=Grounding,
+    prompt=prompt_file(__file__, "ontologist.md"),
+    rule=ground_paths,
+    check=check_grounding,
+)

@@ -1,0 +1,64 @@
+"""Path generation: from the research prompt to a query on the knowledge graph (SAGE, 3.2.2)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agents.base import Agent, Resources, Role, View, prompt_file
+from kg.types import EntityType
+
+
+class PathRequest(View):
+    """What path generation sees: the prompt, and nothing else."""
+
+    prompt: str
+    already: tuple[str, ...] = Field(
+        default=(), description="queries already tried that led to no path"
+    )
+
+
+class PathQuery(View):
+    """Where to walk: start concepts, end concepts, and the disease context for relevance."""
+
+    sources: tuple[str, ...] = Field(
+        max_length=6, description="start concepts, each a name or a type word such as 'genes'"
+    )
+    targets: tuple[str, ...] = Field(max_length=6, description="end concepts, likewise")
+    domain: str = Field(description="the disease or research context, e.g. 'bladder cancer'")
+
+
+def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
+    """Leave the choice of concepts to the graph search; name only the disease context.
+
+    The context is the longest disease name of the ontology that the prompt contains; a prompt
+    without one gets the whole prompt as its context.
+    """
+    found = [
+        entry
+        for entry in resources.ontology.entries()
+        if entry.type is EntityType.DISEASE
+        and _mentions(given.prompt, (entry.name, *entry.synonyms))
+    ]
+    domain = max(found, key=lambda entry: len(entry.name)).name if found else given.prompt
+    return PathQuery(sources=(), targets=(), domain=domain)
+
+
+def _mentions(text: str, names: tuple[str, ...]) -> bool:
+    padded = f" {''.join(c if c.isalnum() else ' ' for c in text.lower())} "
+    padded = " ".join(padded.split())
+    return any(
+        f" {' '.join(''.join(c if c.isalnum() else ' ' for c in name.lower()).split())} "
+        in f" {padded} "
+        for name in names
+        if name
+    )
+
+
+PATH_GENERATION = Agent(
+    name="path_generation",
+    role=Role.NANO,
+    reads=PathRequest,
+    returns=PathQuery,
+    prompt=prompt_file(__file__, "path_generation.md"),
+    rule=read_prompt,
+)

@@ -1,0 +1,93 @@
+"""From a prompt file and an agent's input to chat messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from agents.base import PromptFile
+from agents.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A parsed prompt file."""
+
+    version: int
+    system: str
+    user: str
+
+
+@lru_cache(maxsize=64)
+def parse(prompt: PromptFile) -> Prompt:
+    """Read a prompt file into its version and sections.
+
+    Raises
+    ------
+    InputError
+        If the file lacks its version line or one of the two sections.
+    """
+    found = re.fullmatch(
+        r"\s*version:\s*(\d+)\s+## system\s+(.*?)\s+## user\s+(.*?)\s*", prompt.text, re.DOTALL
+    )
+    if not found:
+        raise InputError(
+            f'{prompt.path.name}: a prompt file has "version: N", "## system" and "## user"'
+        )
+    return Prompt(version=int(found[1]), system=found[2], user=found[3])
+
+
+@lru_cache(maxsize=64)
+def _template(source: str) -> Template:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=False)
+    return environment.from_string(source)
+
+
+def render(prompt: PromptFile, given: BaseModel) -> tuple[str, str]:
+    """The system and user messages for `given`; the template sees the input's fields alone."""
+    parsed = parse(prompt)
+    fields = {name: getattr(given, name) for name in type(given).model_fields}
+    user = _template(parsed.user).render(**fields)
+    return parsed.system, re.sub(r"\n{3,}", "\n\n", user).strip()
+
+
+def schema_of(returns: type[BaseModel]) -> dict[str, object]:
+    """The JSON schema of an agent's output, for a structured-output request."""
+    return returns.model_json_schema()
+
+
+def extract_json(text: str) -> object:
+    """Parse the one JSON object of a reply, with or without a code fence around it.
+
+    Raises
+    ------
+    ValueError
+        If the reply holds no complete JSON object.
+    """
+    bare = text.strip()
+    fenced = re.search(r"```(?:json)?\s*(\{.*\})\s*```", bare, re.DOTALL)
+    if fenced:
+        bare = fenced[1]
+    start = bare.find("{")
+    if start < 0:
+        raise ValueError("the reply holds no JSON object")
+    try:
+        value, end = json.JSONDecoder().raw_decode(bare[start:])
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"the reply is not complete JSON ({error.msg} at character {error.pos})"
+        ) from None
+    if bare[start + end :].strip().startswith("{"):
+        raise ValueError("the reply holds more than one JSON object")
+    return value

@@ -1,0 +1,299 @@
+"""The scientist without a model: from chains of relationships to a claim the cohort can refute.
+
+Each chain is read from its first entity to its last. Entities that the cohort measures become
+exposures, the endpoint is the one that the chain ends in (or the one with the most events), and
+the sign of the claim is the product of the polarities along the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.base import Resources
+from agents.types import DictionaryView, Relationship
+from agents.views import Proposal, ScientistInput, StepRef
+from agents.wording import describe_design, describe_exposure
+from kg.ontology import Ontology
+from kg.types import EntityType, Polarity
+from validation.dictionary import Endpoint, Variable
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Hypothesis,
+    Population,
+)
+
+SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+BAD_OUTCOME = ("mortality", "death", "recurrence", "progression", "metasta", "risk", "relapse")
+USUAL_COVARIATES = ("age", "stage", "sex", "gender")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An entity of a chain that the cohort measures; `risk` is +1 if high means higher risk."""
+
+    name: str
+    exposure: Exposure
+    modality: str
+    risk: int
+
+
+def propose(given: ScientistInput, resources: Resources) -> Proposal:
+    """Propose the best chain's claim that was not proposed before.
+
+    Chains are ranked by how many entities the cohort measures (two of different modality first),
+    then by whether the literature gives a sign, then by their order in the brief.
+    """
+    chains = sorted({one.chain for one in given.brief.relationships})
+    ranked = []
+    for chain in chains:
+        steps = [one for one in given.brief.relationships if one.chain == chain]
+        measured = _measured(steps, given.dictionary, resources.ontology)
+        if not measured:
+            continue
+        modalities = {one.modality for one in measured}
+        signed = sum(one.risk != 0 for one in measured)
+        ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
+    for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
+        endpoint = _endpoint(steps, given.dictionary)
+        for chosen in _choices(measured):
+            hypothesis = _claim(chosen, steps, endpoint, given.dictionary)
+            if hypothesis.statement not in given.already:
+                rest = tuple(
+                    one.exposure
+                    for group in ranked
+                    for one in group[4]
+                    if one.exposure.variable not in {c.exposure.variable for c in chosen}
+                )
+                unique = tuple({one.variable: one for one in rest}.values())[:4]
+                return Proposal(
+                    hypothesis=hypothesis,
+                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps),
+                    refinements=unique,
+                    concepts=_concepts(chosen, endpoint, given.brief.relationships),
+                )
+    raise ValueError(
+        "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+    )
+
+
+def _concepts(
+    chosen: tuple[Measured, ...], endpoint: Endpoint, edges: tuple[Relationship, ...]
+) -> tuple[str, ...]:
+    """The graph's names of the exposures, the endpoint, and the disease most often on the paths."""
+    diseases = [
+        name
+        for one in edges
+        for name, kind in ((one.head, one.head_type), (one.tail, one.tail_type))
+        if kind is EntityType.DISEASE
+    ]
+    most = max(sorted(set(diseases)), key=diseases.count) if diseases else ""
+    names = [*(one.name for one in chosen), endpoint.label.lower(), most]
+    return tuple(dict.fromkeys(one for one in names if one))
+
+
+def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
+    """Pairs of different modality first, then other pairs, then single exposures."""
+    pairs = [
+        (first, second)
+        for index, first in enumerate(measured)
+        for second in measured[index + 1 :]
+        if first.exposure.variable != second.exposure.variable
+    ]
+    mixed = [pair for pair in pairs if pair[0].modality != pair[1].modality]
+    same = [pair for pair in pairs if pair[0].modality == pair[1].modality]
+    return [*mixed, *same, *((one,) for one in measured)]
+
+
+def _measured(
+    steps: list[Relationship], dictionary: DictionaryView, ontology: Ontology
+) -> list[Measured]:
+    found: dict[str, Measured] = {}
+    for name, kind in _entities(steps):
+        if kind is EntityType.CLINICAL_ENDPOINT:
+            continue
+        match = _variable(name, dictionary, ontology)
+        if match is None or match[0] in found:
+            continue
+        key, label, modality = match
+        label = _within_sentence(label)
+        risk = _risk(name, steps)
+        found[key] = Measured(
+            name=name,
+            exposure=Exposure(
+                variable=key,
+                label=label,
+                level="low" if risk < 0 else "high",
+                cut=CutRule.MEDIAN,
+            ),
+            modality=modality,
+            risk=risk,
+        )
+    return list(found.values())
+
+
+def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
+    """The chain's entities in the order in which it is walked."""
+    names: dict[str, EntityType] = {}
+    for one in steps:
+        pair = [(one.head, one.head_type), (one.tail, one.tail_type)]
+        for name, kind in pair if one.forward else reversed(pair):
+            names.setdefault(name, kind)
+    return list(names.items())
+
+
+def _variable(
+    name: str, dictionary: DictionaryView, ontology: Ontology
+) -> tuple[str, str, str] | None:
+    """The dictionary's variable for an entity: by gene symbol, key, label or synonym."""
+    entry = ontology.find(name)
+    names = [name, *([entry.name, *entry.synonyms] if entry else [])]
+    upper = {gene.upper(): gene for gene in dictionary.genes}
+    for one in names:
+        gene = upper.get(one.upper())
+        if gene:
+            return f"expression:{gene}", f"{gene} expression", "expression"
+    wanted = {_plain(one) for one in names}
+    for variable in dictionary.variables:
+        if variable.kind == "continuous" and wanted & _names(variable):
+            return variable.key, variable.label, variable.modality
+    return None
+
+
+def _within_sentence(label: str) -> str:
+    """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
+    first = label.split(" ", 1)[0]
+    return label[0].lower() + label[1:] if first[1:].islower() else label
+
+
+def _names(variable: Variable) -> set[str]:
+    return {
+        _plain(one) for one in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
+    }
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def _risk(name: str, steps: list[Relationship]) -> int:
+    """+1 when the chain says that more of `name` means a worse outcome, -1 better, 0 unsaid.
+
+    The sign is the product of polarities between the entity and the nearest outcome on the chain,
+    whichever way it lies. A neutral edge on the way leaves the sign unsaid.
+    """
+    entities = _entities(steps)
+    kinds = dict(entities)
+    place = [one for one, _ in entities].index(name)
+    outcomes = [
+        index
+        for index, (_, kind) in enumerate(entities)
+        if kind in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE) and index != place
+    ]
+    for target in sorted(outcomes, key=lambda index: (abs(index - place), index)):
+        low, high = min(place, target), max(place, target)
+        sign = 1
+        for one in steps[low:high]:
+            sign *= SIGN[one.polarity]
+        outcome = entities[target][0]
+        if sign:
+            return sign * _harm(outcome, kinds[outcome])
+    return 0
+
+
+def _harm(outcome: str, kind: EntityType) -> int:
+    """+1 when more of the outcome is worse for the patient (recurrence), -1 when better."""
+    if kind is EntityType.DISEASE:
+        return 1
+    lowered = outcome.lower()
+    return 1 if any(word in lowered for word in BAD_OUTCOME) and "free" not in lowered else -1
+
+
+def _endpoint(steps: list[Relationship], dictionary: DictionaryView) -> Endpoint:
+    """The endpoint that the chain names, else the survival endpoint with the most events."""
+    if not dictionary.endpoints:
+        raise ValueError(f"cohort {dictionary.cohort} has no endpoint; add one to cohort.toml")
+    named = {
+        _plain(name) for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT
+    }
+    for endpoint in dictionary.endpoints:
+        if {_plain(endpoint.key), _plain(endpoint.label)} & named:
+            return endpoint
+    overall = next((one for one in dictionary.endpoints if one.key.upper() == "OS"), None)
+    if overall:
+        return overall
+    survival = [one for one in dictionary.endpoints if one.kind == "survival"]
+    return max(survival or list(dictionary.endpoints), key=lambda one: one.events or 0)
+
+
+def _claim(
+    chosen: tuple[Measured, ...],
+    steps: list[Relationship],
+    endpoint: Endpoint,
+    dictionary: DictionaryView,
+) -> Hypothesis:
+    exposures = tuple(one.exposure for one in chosen)
+    exposed = {one.variable for one in exposures}
+    covariates = tuple(
+        variable.key
+        for variable in dictionary.variables
+        if variable.modality == "clinical"
+        and variable.key not in exposed
+        and _names(variable) & set(USUAL_COVARIATES)
+        and variable.missing <= 0.2
+    )[:3]
+    unmeasured = [
+        name
+        for name, kind in _entities(steps)
+        if kind not in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE)
+        and name not in {one.name for one in chosen}
+    ]
+    comparison = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
+    outcome = (
+        f"shorter {endpoint.label.lower()}"
+        if endpoint.kind in ("survival", "competing")
+        else f"more frequent {endpoint.label.lower()}"
+        if endpoint.kind == "binary"
+        else f"higher {endpoint.label.lower()}"
+    )
+    words = " combined with ".join(describe_exposure(one) for one in exposures)
+    opposite = " and ".join(
+        f"{'low' if one.level == 'high' else 'high'} {one.label}" for one in exposures
+    )
+    unsigned = [one.exposure.label for one in chosen if one.risk == 0]
+    rationale = "; ".join(dict.fromkeys(one.process for one in steps)) + "."
+    if unsigned:
+        rationale += (
+            f" The literature gives no sign for {' and '.join(unsigned)}; the direction is a"
+            " conjecture."
+        )
+    hypothesis = Hypothesis(
+        id="draft",
+        statement=(
+            f"In {dictionary.cohort}, {words} identifies patients with {outcome},"
+            f" compared with {opposite}."
+        ),
+        population=Population(description=f"all patients of {dictionary.cohort}"),
+        exposures=exposures,
+        comparison=comparison,
+        endpoint=endpoint.key,
+        secondary_endpoints=tuple(
+            one.key
+            for one in dictionary.endpoints
+            if one.key != endpoint.key and one.kind in ("survival", "binary")
+        )[:2],
+        direction=Direction.HIGHER_RISK,
+        covariates=covariates,
+        rationale=rationale,
+        untested=tuple(f"the role of {name} in the mechanism" for name in unmeasured),
+    )
+    return hypothesis.model_copy(
+        update={
+            "feasibility": (
+                f"{describe_design(hypothesis)[:1].upper()}{describe_design(hypothesis)[1:]}: every"
+                f" variable is in the data dictionary of {dictionary.cohort}."
+            )
+        }
+    )

@@ -1,0 +1,168 @@
+"""Values that pass from one agent to the next."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from kg.types import EntityType, Polarity
+from validation.dictionary import DataDictionary, Endpoint, Variable
+from validation.hypothesis import Exposure, Hypothesis
+
+
+class Citation(View):
+    """A source record: what a sentence of the report may point to."""
+
+    title: str
+    year: int | None = None
+    doi: str | None = None
+    pmid: str | None = None
+    quote: str = ""
+    retracted: bool = False
+
+    @property
+    def key(self) -> str:
+        """The identifier that names the source: DOI, else PMID, else title and year."""
+        if self.doi:
+            return f"doi:{self.doi.lower()}"
+        if self.pmid:
+            return f"pmid:{self.pmid}"
+        return f"title:{self.title.lower()}:{self.year}"
+
+
+class Definition(View):
+    """What a term of the paths means. `grounded` is False where no ontology entry was found."""
+
+    term: str
+    type: EntityType
+    definition: str
+    grounded: bool
+    identifiers: dict[str, str] = Field(default_factory=dict)
+
+
+class Relationship(View):
+    """One edge of a path, restated as a biological process, with its evidence on both sides.
+
+    `chain` is the number of the path (from 1) that the edge belongs to, `step` its place there.
+    """
+
+    chain: int
+    step: int
+    head: str
+    head_type: EntityType
+    relation: str
+    tail: str
+    tail_type: EntityType
+    process: str
+    polarity: Polarity
+    forward: bool = True
+    belief: float
+    contradicted: bool = False
+    evidence: tuple[Citation, ...] = ()
+    contradicting: tuple[Citation, ...] = ()
+
+
+class OntologyBrief(View):
+    """Definitions and relationships that ground the paths."""
+
+    definitions: tuple[Definition, ...]
+    relationships: tuple[Relationship, ...]
+
+
+class DictionaryView(View):
+    """The part of a cohort's data dictionary that bears on an agent's task.
+
+    Holds variables, endpoints and counts; never a patient. `genes` are the expression variables
+    that the task names, out of `genes_available` in the cohort.
+    """
+
+    cohort: str
+    title: str
+    simulated: bool
+    n_patients: int
+    variables: tuple[Variable, ...]
+    genes: tuple[str, ...]
+    genes_available: int
+    expression_unit: str | None = None
+    expression_n: int = 0
+    endpoints: tuple[Endpoint, ...]
+    slides: int = 0
+    notes: tuple[str, ...] = ()
+
+    def keys(self) -> set[str]:
+        """Every variable key that this view offers."""
+        return {one.key for one in self.variables} | {f"expression:{gene}" for gene in self.genes}
+
+
+def dictionary_view(dictionary: DataDictionary, terms: list[str]) -> DictionaryView:
+    """Cut `dictionary` down to its endpoints, its variables and the genes that `terms` name.
+
+    A cohort may hold twenty thousand genes; a prompt gets those that the task mentions.
+    """
+    wanted = {word.upper() for term in terms for word in _words(term)}
+    genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)
+    return DictionaryView(
+        cohort=dictionary.cohort,
+        title=dictionary.title,
+        simulated=dictionary.simulated,
+        n_patients=dictionary.n_patients,
+        variables=dictionary.variables,
+        genes=genes,
+        genes_available=len(dictionary.expression),
+        expression_unit=dictionary.expression_unit,
+        expression_n=dictionary.expression_n,
+        endpoints=dictionary.endpoints,
+        slides=dictionary.slides,
+        notes=dictionary.notes,
+    )
+
+
+def _words(term: str) -> list[str]:
+    cleaned = "".join(char if char.isalnum() or char in "-_" else " " for char in term)
+    return [term.strip(), *cleaned.split()]
+
+
+class Draft(View):
+    """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
+
+    `refinements` are further exposures that belong to the mechanism; expansion may bring them in
+    when the critics ask for a sharper claim. `concepts` are the literature's names for what the
+    hypothesis combines.
+    """
+
+    hypothesis: Hypothesis
+    mechanism: tuple[str, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    contradicting: tuple[Citation, ...] = ()
+    refinements: tuple[Exposure, ...] = ()
+    concepts: tuple[str, ...] = ()
+
+
+class ReviewedHypothesis(View):
+    """A hypothesis that passed the human checkpoint."""
+
+    hypothesis: Hypothesis
+    mechanism: tuple[str, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    contradicting: tuple[Citation, ...] = ()
+    refinements: tuple[Exposure, ...] = ()
+    concepts: tuple[str, ...] = ()
+    review: Literal["approved", "edited", "auto-approved"]
+    comment: str = ""
+
+
+class ExpandedHypothesis(View):
+    """The reviewed hypothesis with background, mechanism and clinical meaning.
+
+    `parts` are the concepts whose combination is claimed to be new.
+    """
+
+    hypothesis: Hypothesis
+    background: str
+    mechanism: str
+    clinical_interpretation: str
+    improvements: tuple[str, ...] = ()
+    parts: tuple[str, ...]
+    citations: tuple[Citation, ...] = ()

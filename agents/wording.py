@@ -1,0 +1,66 @@
+"""Checks on prose that a reasoner wrote: no number without a source (SAGE, 4.2 and E.3)."""
+
+from __future__ import annotations
+
+import re
+
+from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis
+
+PLACEHOLDER = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
+# A free-standing number: not part of a name (FABP5, CD8, 12-chemokine, PD-1, T2, γH2AX).
+NUMBER = re.compile(r"(?<![\w.\-/])[<>≤≥~≈]?\d+(?:[.,]\d+)*\s?(?:%|x\b|×)?(?![\w\-])")
+EFFECT = re.compile(
+    r"\b(?:HR|OR|RR|hazard ratio|odds ratio|p(?:-value)?)\s*(?:of|=|:|<|>|≈|~)?\s*\d", re.IGNORECASE
+)
+
+
+def free_numbers(text: str) -> list[str]:
+    """Numbers in `text` that stand for a quantity rather than inside a name or placeholder."""
+    bare = PLACEHOLDER.sub(" ", text)
+    return [found.group().strip() for found in NUMBER.finditer(bare)] + [
+        found.group().strip() for found in EFFECT.finditer(bare)
+    ]
+
+
+def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
+    """One complaint per text that states a quantity nothing has measured yet.
+
+    `names` may hold digits of their own (a cohort's name) and are taken out first.
+    """
+    for name in names:
+        text = text.replace(name, " ")
+    found = free_numbers(text)
+    if not found:
+        return []
+    return [f'{field} states a number ("{found[0]}") that no evidence gives; say it in words']
+
+
+def describe_exposure(exposure: Exposure) -> str:
+    """An exposure in words, e.g. "high FABP5 expression"."""
+    return f"{exposure.level} {exposure.label}"
+
+
+def describe_design(hypothesis: Hypothesis) -> str:
+    """Who is compared with whom, in words."""
+    exposed = " and ".join(describe_exposure(one) for one in hypothesis.exposures)
+    opposite = {"high": "low", "low": "high"}
+    other = " and ".join(f"{opposite[one.level]} {one.label}" for one in hypothesis.exposures)
+    match hypothesis.comparison:
+        case Comparison.EXPOSED_VS_REST:
+            return f"patients with {exposed} against all others"
+        case Comparison.EXTREMES:
+            return f"patients with {exposed} against patients with {other}"
+        case Comparison.INTERACTION:
+            return f"the interaction of {exposed}"
+        case Comparison.PER_SD:
+            return f"each standard deviation of {hypothesis.exposures[0].label}"
+
+
+def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
+    """The expected direction in words, for an endpoint of `kind`."""
+    worse = hypothesis.direction is Direction.HIGHER_RISK
+    if kind in ("survival", "competing"):
+        return "shorter survival (higher hazard)" if worse else "longer survival (lower hazard)"
+    if kind == "binary":
+        return "more frequent" if worse else "less frequent"
+    return "higher values" if worse else "lower values"

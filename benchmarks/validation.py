@@ -1,0 +1,271 @@
+"""Statistics and validation, measured: screening speed, calibration, and honesty of the whole path.
+
+    python benchmarks/validation.py screen
+    python benchmarks/validation.py calibration --runs 1000
+    python benchmarks/validation.py pipeline --runs 500 --jobs 2
+    python benchmarks/validation.py all --out benchmarks/results
+
+Each part prints a table and writes it, with the command and the machine, as JSON and Markdown.
+Peers are timed in the same run, one after the other, on the same data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from validation.calibration import DISHONEST, TESTS, coverage, false_claims, power_curve, rate
+from validation.simulate import Effects, survival_sample
+
+
+def timed(work, repeat=1):
+    """Median seconds of `repeat` calls."""
+    found = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def screen_part(args):
+    """20,000 features x 400 patients against lifelines and scikit-survival, per 1,000 features."""
+    import pandas as pd
+    from lifelines import CoxPHFitter
+    from sksurv.linear_model import CoxPHSurvivalAnalysis
+    from sksurv.util import Surv
+
+    from validation.screen import screen
+
+    warnings.filterwarnings("ignore")
+    n, p, sampled = 400, args.features, args.peer_features
+    s = survival_sample(n, [0.4, 0.3, -0.2, 0.2], seed=1, censored=0.5)
+    when = np.ceil(s.time * 700)
+    features = np.random.default_rng(1).normal(size=(n, p)) * 1.5 + 6
+    rows = []
+    for label, covariates in (("no covariates", None), ("three covariates", s.X[:, 1:])):
+        first = timed(lambda c=covariates: screen(when, s.event, features, c))
+        ours = timed(lambda c=covariates: screen(when, s.event, features, c), 3)
+        one = timed(lambda c=covariates: screen(when, s.event, features, c, workers=1), 3)
+        result = screen(when, s.event, features, covariates, per_sd=False)
+        y = Surv.from_arrays(s.event, when)
+
+        def design(j, c=covariates):
+            column = features[:, j : j + 1]
+            return column if c is None else np.column_stack((column, c))
+
+        start = time.perf_counter()
+        coefficients = [
+            CoxPHSurvivalAnalysis(ties="efron", tol=1e-9).fit(design(j), y).coef_[0]
+            for j in range(sampled)
+        ]
+        sksurv = (time.perf_counter() - start) / sampled
+        few = max(10, sampled // 5)
+        start = time.perf_counter()
+        for j in range(few):
+            frame = pd.DataFrame(design(j)).assign(t=when, e=s.event)
+            CoxPHFitter().fit(frame, "t", "e")
+        lifelines = (time.perf_counter() - start) / few
+        exact = [
+            CoxPHSurvivalAnalysis(ties="efron", tol=1e-13, n_iter=200).fit(design(j), y).coef_[0]
+            for j in range(sampled)
+        ]
+        rows.append(
+            {
+                "model": label,
+                "patients": n,
+                "features": p,
+                "seconds": ours,
+                "first call s": first,
+                "one thread s": one,
+                "scikit-survival s per 1,000": sksurv * 1000,
+                "lifelines s per 1,000": lifelines * 1000,
+                "ours s per 1,000": ours / p * 1000,
+                "times scikit-survival": sksurv * p / ours,
+                "times lifelines": lifelines * p / ours,
+                "largest difference": float(np.abs(result.coef[:sampled] - exact).max()),
+                "at its default stop": float(
+                    np.abs(np.array(coefficients) - result.coef[:sampled]).max()
+                ),
+            }
+        )
+    return {"Screening": rows}
+
+
+def calibration_part(args):
+    """False claims per test, coverage and power on arrays."""
+    false = []
+    for name in (*TESTS, *DISHONEST):
+        runs = args.runs
+        found = false_claims(name, runs=runs, n=200, seed=7)
+        false.append(flat(found) | {"at most 5%": found.at_most(0.05)})
+    cover = []
+    for penalty, n, hr, prevalence, censored in (
+        (False, 200, 1.6, 0.4, 0.4),
+        (False, 400, 2.0, 0.25, 0.5),
+        (True, 200, 1.6, 0.4, 0.4),
+        (True, 60, 2.5, 0.15, 0.7),
+    ):
+        found = coverage(
+            runs=args.runs, hr=hr, n=n, prevalence=prevalence, censored=censored, penalty=penalty,
+            seed=3,
+        )  # fmt: skip
+        cover.append({"n": n, "HR": hr, "censored": censored} | flat(found))
+    power = [
+        {
+            "HR": point.hr,
+            "mean events": point.events,
+            "found": point.found.rate,
+            "lower": point.found.lower,
+            "upper": point.found.upper,
+            "analytic": point.analytic,
+        }
+        for point in power_curve([1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5], runs=args.runs, seed=5)
+    ]
+    return {"False claims on null data": false, "Interval coverage": cover, "Power": power}
+
+
+def flat(found):
+    """A rate as a row."""
+    return {
+        "name": found.name,
+        "runs": found.runs,
+        "rate": found.rate,
+        "lower": found.lower,
+        "upper": found.upper,
+        "refused": found.refused,
+    }
+
+
+def worlds(args, seeds, **options):
+    """`judge_world` over seeds, in processes."""
+    from validation.calibration_pipeline import judge_world
+
+    with tempfile.TemporaryDirectory() as folder:
+        work = partial(judge_world, Path(folder), **options)
+        if args.jobs == 1:
+            return [work(seed) for seed in seeds]
+        with ProcessPoolExecutor(args.jobs) as pool:
+            return list(pool.map(work, seeds, chunksize=4))
+
+
+def pipeline_part(args):
+    """Null worlds, planted worlds and interval coverage through contract, runner and verdict."""
+    from validation.calibration_pipeline import JOINT, claim_rates
+    from validation.statistics.power import power_at
+
+    start = time.perf_counter()
+    null = worlds(args, range(10_000, 10_000 + args.runs), null=True)
+    seconds = time.perf_counter() - start
+    false = [flat(r) | {"at most 5%": r.at_most(0.05)} for r in claim_rates(null)]
+    counts = {}
+    for world in null:
+        for one in world:
+            key = f"{one.verdict} ({one.because})"
+            counts[key] = counts.get(key, 0) + 1
+    verdicts = [{"verdict in null worlds": k, "count": v} for k, v in sorted(counts.items())]
+    few = max(20, args.runs // 5)
+    power, cover = [], []
+    for hr in (1.3, 1.6, 2.0):
+        clinical = Effects().without_biomarkers().as_dict()
+        planted = Effects(**(clinical | {"fabp5_high_tls_low_hr": hr}))
+        judged = [
+            world[0]
+            for world in worlds(
+                args, range(20_000, 20_000 + few), effects=planted, hypotheses=(JOINT,)
+            )
+        ]
+        events = round(statistics.mean(o.events for o in judged))
+        claimed = rate("supported", (o.verdict == "supported" for o in judged))
+        significant = rate("p", (o.p < 0.05 and o.value > 1 for o in judged))
+        power.append(
+            {
+                "planted HR": hr,
+                "worlds": few,
+                "mean events": events,
+                "supported": claimed.rate,
+                "lower": claimed.lower,
+                "upper": claimed.upper,
+                "primary p < 0.05": significant.rate,
+                "analytic": power_at(hr, events, fraction_exposed=0.28),
+            }
+        )
+        alone = Effects(**(Effects.nothing().as_dict() | {"fabp5_high_tls_low_hr": hr}))
+        judged = [
+            world[0]
+            for world in worlds(
+                args, range(30_000, 30_000 + few), effects=alone, hypotheses=(JOINT,)
+            )
+        ]
+        held = rate("interval holds the planted HR", (o.lower <= hr <= o.upper for o in judged))
+        cover.append({"planted HR": hr} | flat(held))
+    return {
+        f"False claims of the whole path ({args.runs} null worlds, {seconds:.0f} s)": false,
+        "Verdicts in null worlds": verdicts,
+        "Power of the whole path": power,
+        "Interval coverage of the whole path": cover,
+    }
+
+
+PARTS = {"screen": screen_part, "calibration": calibration_part, "pipeline": pipeline_part}
+
+
+def markdown(tables, command):
+    """Tables as Markdown."""
+    lines = [f"`{command}` on {os.cpu_count()} cores, Python {platform.python_version()}", ""]
+    for title, rows in tables.items():
+        keys = list(rows[0])
+        lines += [f"**{title}**", "", "| " + " | ".join(keys) + " |", "|---" * len(keys) + "|"]
+        lines += ["| " + " | ".join(shown(row[k]) for k in keys) + " |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def shown(value):
+    """A value in a table cell."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def main():
+    """Run the chosen parts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=[*PARTS, "all"])
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--features", type=int, default=20_000)
+    parser.add_argument("--peer-features", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for part in PARTS if args.part == "all" else [args.part]:
+        command = f"python benchmarks/validation.py {part} --runs {args.runs} --jobs {args.jobs}"
+        tables = PARTS[part](args)
+        text = markdown(tables, command)
+        print(text)
+        (args.out / f"validation_{part}.md").write_text(text, encoding="utf-8")
+        record = {"command": command, "args": {k: str(v) for k, v in vars(args).items()}}
+        (args.out / f"validation_{part}.json").write_text(
+            json.dumps(record | {"tables": tables}, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Weight and belief of edges from their readings.
+
+Belief treats each independent document as a witness: support is a noisy-or over documents of the
+best confidence in each, and so is the evidence against. The two are joined by Dempster's rule for
+simple support functions, b = s (1 - c) / (1 - s c): equal support and contradiction give under one
+half, and neither alone can reach certainty, because a reading is trusted to at most 0.99.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.types import Polarity
+
+_MOST = 0.99
+#: A speculative sentence ("may", "suggests") counts for half.
+SPECULATIVE = 0.5
+
+POLARITIES = tuple(Polarity)
+_SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+SIGNS = np.array([_SIGN[p] for p in POLARITIES], dtype=np.int8)
+
+
+def best_per_document(
+    edge: NDArray[np.int32],
+    document: NDArray[np.int32],
+    value: NDArray[np.floating],
+    n_documents: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """(edge, document, highest value) once for each pair that occurs, in order."""
+    code = edge.astype(np.int64) * max(n_documents, 1) + document
+    order = np.lexsort((-value, code))
+    code = code[order]
+    first = np.ones(len(code), dtype=np.bool_)
+    first[1:] = code[1:] != code[:-1]
+    chosen = code[first]
+    best = np.asarray(value, dtype=np.float64)[order][first]
+    return chosen // max(n_documents, 1), chosen % max(n_documents, 1), best
+
+
+def noisy_or(
+    group: NDArray[np.int64], probability: NDArray[np.float64], n: int
+) -> NDArray[np.float64]:
+    """(n,) 1 - prod(1 - p) over the members of each group; 0 for an empty one."""
+    logs = np.zeros(n)
+    np.add.at(logs, group, np.log1p(-np.clip(probability, 0.0, _MOST)))
+    return -np.expm1(logs)
+
+
+def combine(support: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Belief from support and contradiction by Dempster's rule: s (1 - c) / (1 - s c)."""
+    s = np.clip(support, 0.0, 1.0)
+    c = np.clip(against, 0.0, 1.0)
+    out = np.where(s * c >= 1.0, 0.5, s * (1.0 - c) / np.maximum(1.0 - s * c, 1e-300))
+    return np.clip(out, 0.0, 1.0)
+
+
+def opponents(
+    head: NDArray[np.int32],
+    tail: NDArray[np.int32],
+    relation: NDArray[np.int32],
+    sign: NDArray[np.int8],
+    negated: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs (edge, edge that speaks against it), both directions, sorted.
+
+    Two edges between the same head and tail oppose each other when one denies the other's relation
+    or sign, or when both are affirmed with opposite signs.
+    """
+    order = np.lexsort((tail, head))
+    h, t = head[order], tail[order]
+    same = np.zeros(len(order) + 1, dtype=np.bool_)
+    if len(order):
+        same[1:-1] = (h[1:] == h[:-1]) & (t[1:] == t[:-1])
+    # Only runs of two or more edges between one pair can oppose each other.
+    starts = np.flatnonzero(~same[:-1] & same[1:]) if len(order) else np.zeros(0, dtype=np.int64)
+    left: list[int] = []
+    right: list[int] = []
+    for start in starts.tolist():
+        stop = start + 1
+        while same[stop]:
+            stop += 1
+        run = order[start:stop].tolist()
+        for a in run:
+            for b in run:
+                if a == b:
+                    continue
+                if negated[a] != negated[b]:
+                    against = relation[a] == relation[b] or (sign[a] != 0 and sign[a] == sign[b])
+                else:
+                    against = not negated[a] and int(sign[a]) * int(sign[b]) == -1
+                if against:
+                    left.append(a)
+                    right.append(b)
+    one = np.asarray(left, dtype=np.int64)
+    other = np.asarray(right, dtype=np.int64)
+    by = np.lexsort((other, one))
+    return one[by], other[by]
+
+
+def edge_measures(
+    n_edges: int,
+    edge: NDArray[np.int32],
+    document: NDArray[np.int32],
+    confidence: NDArray[np.floating],
+    speculative: NDArray[np.bool_],
+    retracted: NDArray[np.bool_],
+    against: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32]]:
+    """Weight, belief and number of documents of each edge from its readings.
+
+    Weight is the paper's: the highest confidence in each document, summed. A retracted document
+    keeps its weight and adds no belief.
+    """
+    n_documents = int(document.max()) + 1 if len(document) else 0
+    at, _, best = best_per_document(edge, document, confidence, n_documents)
+    weight = np.bincount(at, weights=best, minlength=n_edges)
+    documents = np.bincount(at, minlength=n_edges)
+    trust = np.asarray(confidence, dtype=np.float64) * np.where(speculative, SPECULATIVE, 1.0)
+    trust = np.where(retracted, 0.0, trust)
+    at, witness, best = best_per_document(edge, document, trust, n_documents)
+    support = noisy_or(at, best, n_edges)
+    one, other = against
+    con = np.zeros(n_edges)
+    if len(one):
+        # A document that speaks against an edge by several others is one witness.
+        first = np.searchsorted(at, other)
+        count = np.searchsorted(at, other, side="right") - first
+        picks = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        a, _, b = best_per_document(
+            np.repeat(one, count).astype(np.int32),
+            witness[picks].astype(np.int32),
+            best[picks],
+            n_documents,
+        )
+        con = noisy_or(a, b, n_edges)
+    belief = combine(support, con)
+    return weight.astype(np.float32), belief.astype(np.float32), documents.astype(np.int32)

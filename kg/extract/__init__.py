@@ -1,0 +1,1 @@
+"""Triple extraction: two extractors, `rules` and `chat`, behind one protocol."""

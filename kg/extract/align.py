@@ -1,0 +1,43 @@
+"""Aligning a quoted evidence span to the text it should come from."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_SAME = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-", "−": "-"}
+)
+
+
+def align(evidence: str, text: str) -> tuple[int, int] | None:
+    """Character span of `evidence` in `text`, or None if it is not there.
+
+    Exact first; then equal up to white space, case, quotation marks, dashes and width of
+    characters. Nothing fuzzier: a paraphrase is not a quotation.
+    """
+    evidence = evidence.strip()
+    if not evidence:
+        return None
+    at = text.find(evidence)
+    if at >= 0:
+        return at, at + len(evidence)
+    needle, _ = _folded(evidence)
+    haystack, positions = _folded(text)
+    if len(needle) < 12:
+        return None
+    at = haystack.find(needle)
+    if at < 0:
+        return None
+    return positions[at], positions[at + len(needle) - 1] + 1
+
+
+def _folded(text: str) -> tuple[str, list[int]]:
+    """Text without white space and case, with the position of each kept character."""
+    letters: list[str] = []
+    positions: list[int] = []
+    for position, char in enumerate(text):
+        for folded in unicodedata.normalize("NFKC", char.translate(_SAME)).casefold():
+            if not folded.isspace():
+                letters.append(folded)
+                positions.append(position)
+    return "".join(letters), positions

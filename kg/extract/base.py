@@ -1,0 +1,82 @@
+"""What an extractor returns, and the protocol that both extractors follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kg.chunks import Chunk
+from kg.types import EntityType, Polarity
+
+MIN_CONFIDENCE = 0.5  # SAGE, 3.1: triples with c >= 0.5 are retained
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity named in a text; `start:end` are offsets in that text."""
+
+    start: int
+    end: int
+    name: str
+    type: EntityType
+    entity_id: str | None = None
+
+
+class Statement(BaseModel):
+    """A triple as read in one chunk; `start:end` is its evidence span within the chunk."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    head: str
+    head_type: EntityType
+    relation_text: str
+    relation: str
+    tail: str
+    tail_type: EntityType
+    confidence: float = Field(ge=0.0, le=1.0)
+    polarity: Polarity = Polarity.NEUTRAL
+    negated: bool = False
+    speculative: bool = False
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Extraction:
+    """The result for one chunk. A failure carries `error` and is never an empty result."""
+
+    statements: list[Statement] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    error: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count statements that were not kept."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+Emit = Callable[[Chunk, Extraction], None]
+
+
+class Extractor(Protocol):
+    """Reads chunks and emits one `Extraction` per chunk, in any order.
+
+    `key` identifies everything that determines the result besides the chunk itself, so that results
+    can be cached by chunk hash and key.
+    """
+
+    @property
+    def name(self) -> str:
+        """Short name: `rules` or `chat`."""
+
+    @property
+    def key(self) -> str:
+        """Content key of the extractor: version, lexicon, prompt, model, schema."""
+
+    def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
+        """Call `emit` once per chunk, as results arrive."""

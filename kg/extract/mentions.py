@@ -1,0 +1,220 @@
+"""Entity mentions: ontology and imported lexicons, abbreviations of the document, patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kg.extract.base import Mention
+from kg.lexicon import Lexicon
+from kg.ontology import Ontology
+from kg.types import EntityType
+from kg.wordlist import words
+
+_MICRORNA = re.compile(r"\b(?:hsa-)?mi[Rr](?:NA)?-?\d+[a-z]?(?:-[35]p)?(?:-\d)?\b|\blet-7[a-i]?\b")
+_VARIANT = re.compile(
+    r"\b(?:rs\d{3,}|[cgmnp]\.[\w>_*+-]+|[ACDEFGHIKLMNPQRSTVWY]\d{2,4}(?:[ACDEFGHIKLMNPQRSTVWY]|X|fs|del)"
+    r"|(?:Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val)-?\d{1,4}"
+    r"-?(?:Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Ter|Stop)"
+    r"|-?\d{2,5}[ACGT]\s?(?:/|>|-->|-)\s?[ACGT])\b"
+)
+# `overall (p=0.005) and progression-free survival`: the first shares the noun of the second.
+_SHARED_NOUN = re.compile(
+    r"\b(overall|(?:disease|progression|recurrence|relapse|metastasis|event)-free|(?:cancer|disease|"
+    r"tumou?r)-specific)(?= ?(?:\([^()]*\))?,? ?(?:and|or|and/or|,)? ?(?:better |worse "
+    r"|longer |shorter )?"
+    r"(?:(?:overall|[a-z]+-free|[a-z]+-specific)\b ?(?:\([^()]*\))?,? ?(?:and|or|and/or)? ?){1,4}"
+    r"survival\b)",
+    re.IGNORECASE,
+)
+# A disease by its head word, with the modifiers that belong to its name.
+_HEAD = (
+    r"diseases?|disorders?|syndromes?|cancers?|carcinomas?|tumou?rs?|neoplasms?|malignanc(?:y|ies)|"
+    r"lymphomas?|leuk(?:a)?emias?|sarcomas?|adenomas?|melanomas?|gliomas?|\w{3,}omas|metastas[ie]s|"
+    r"infections?|injur(?:y|ies)|failure|insufficiency|dysfunctions?|impairments?|deficits?|"
+    r"defects?|abnormalit(?:y|ies)|malformations?|anomal(?:y|ies)|lesions?|toxicit(?:y|ies)|"
+    r"\w*(?:nephro|neuro|hepato|cardio|oto|cyto|myelo)toxicit(?:y|ies)|\w+(?:opathy|opathies)|"
+    r"\w{3,}itis|\w{4,}(?:emia|aemia|uria|osis|penia|plegia|algia|trophy|dystrophy|kinesia)|"
+    r"seizures?|convulsions?|epilepsy|migraines?|anxiety|depression|dementia|retardation|"
+    r"fibrosis|necrosis|stenosis|thrombosis|hypertension|hypotension|h(?:a)?emorrhages?|stroke|"
+    r"infarctions?|isch(?:a)?emia|arrhythmias?|tachycardia|bradycardia|prolongation|diabetes|"
+    r"obesity|pain|edema|bleeding|rash|delirium|psychosis|addiction|dependence|damage|death|"
+    r"myelosuppression|encephalopathy|hypoxia|asthma|anemia|allergy|AIDS|dysplasia|hyperplasia|"
+    r"hypoplasia|agenesis|atrophy|dystrophy|degeneration|neurodegeneration|deafness|blindness|"
+    r"cataracts?|fractures?|microphthalmia|hypotonia|ataxia|schizophrenia|autism|sepsis"
+)
+_MODIFIER = (
+    r"(?:acute|chronic|congenital|familial|hereditary|inherited|sporadic|idiopathic|primary|"
+    r"secondary|benign|malignant|metastatic|advanced|early-onset|late-onset|juvenile|infantile|"
+    r"neonatal|autosomal (?:dominant|recessive)|X-linked|type (?:[12]|I{1,3}|IV)|end-stage|"
+    r"severe|progressive|systemic|diffuse|focal|left|right|bilateral|ventricular|atrial|cardiac|"
+    r"coronary|myocardial|pulmonary|renal|kidney|liver|hepatic|biliary|gastric|intestinal|"
+    r"colorectal|colon|rectal|pancreatic|bladder|urinary|urothelial|prostate|prostatic|testicular|"
+    r"ovarian|uterine|endometrial|cervical|breast|lung|bronchial|thyroid|adrenal|pituitary|brain|"
+    r"cerebral|cerebellar|intracerebral|spinal|cortical|neuronal|neurological|nervous|cognitive|"
+    r"memory|mental|intellectual|psychiatric|mood|bipolar|anxiety|sleep|motor|muscular|muscle|"
+    r"skeletal|bone|joint|skin|cutaneous|oral|nasal|head and neck|ocular|retinal|macular|corneal|"
+    r"optic|hearing|auditory|visual|vascular|venous|arterial|deep vein|heart|blood|hematologic|"
+    r"lymphatic|immune|autoimmune|inflammatory|infectious|viral|bacterial|fungal|metabolic|"
+    r"mitochondrial|lysosomal|endocrine|genetic|chromosomal|developmental|neurodegenerative|"
+    r"neuropsychiatric|cardiovascular|cerebrovascular|gastrointestinal|respiratory|allergic|"
+    r"rheumatoid|ischemic|hemorrhagic|hypertensive|diabetic|alcoholic|non-?alcoholic fatty|"
+    r"squamous cell|basal cell|small[- ]cell|non-small[- ]cell|clear cell|germ cell|transitional "
+    r"cell|stromal|epithelial|neuroendocrine|HIV|HBV|HCV|EBV|HPV|QT|\w+-(?:related|"
+    r"associated)|age-related|interstitial|tubular|glomerular|"
+    r"peripheral|sensory|neuropathic|absence|convulsive|partial|generalized|major|solid|secondary)"
+)
+_DISEASE = re.compile(
+    rf"\b(?:(?:{_MODIFIER})[ -]){{0,4}}(?:{_HEAD})\b(?: type (?:\d|I{{1,3}}V?)\b)?", re.IGNORECASE
+)
+_EPONYM = re.compile(
+    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
+    r"|tumor|anomaly)\b"
+)
+# Heads too general to be an entity by themselves.
+_BARE = words(
+    """
+    disease diseases disorder disorders syndrome syndromes failure dysfunction dysfunctions
+    damage impairment impairments deficit deficits defect defects abnormality abnormalities
+    malformation malformations anomaly anomalies lesion lesions injury injuries insufficiency
+    prolongation dependence diagnosis prognosis analysis hypothesis synthesis basis genesis
+    mitosis meiosis apoptosis osmosis metamorphosis phagocytosis endocytosis exocytosis
+    autophagy trophy transcriptosis hypnosis gnosis biosynthesis pathogenesis tumorigenesis
+    carcinogenesis angiogenesis ferroptosis pyroptosis necroptosis homeostasis metastasis death
+    pathology ploidy degeneration retardation
+    """
+)
+# T24, H1299 and friends look like variants; a variant needs a reference and a new residue.
+_PATTERNS = (
+    (_MICRORNA, EntityType.GENE),
+    (_VARIANT, EntityType.MUTATION),
+)
+
+
+# `CD8+, FoxP3+ and CD20+ cells`: the marker stands for the cell.
+_MARKED = {
+    "CD3D": "T cell", "CD3E": "T cell", "CD4": "CD4 T cell", "CD8A": "CD8 T cell",
+    "FOXP3": "regulatory T cell", "MS4A1": "B cell", "CD79A": "B cell", "CD19": "B cell",
+    "CD68": "macrophage", "CD163": "M2 macrophage", "MRC1": "M2 macrophage",
+    "NCAM1": "NK cell", "SDC1": "plasma cell", "LAMP3": "dendritic cell",
+}  # fmt: skip
+
+
+class MentionFinder:
+    """Finds entities in text. Earlier lexicons outrank later ones where spans overlap equally."""
+
+    def __init__(
+        self,
+        ontology: Ontology,
+        lexicons: Sequence[Lexicon] = (),
+        types: frozenset[EntityType] | None = None,
+        patterned: bool = True,
+    ) -> None:
+        self._patterned = patterned
+        self._ontology = ontology
+        self._lexicons = (ontology.lexicon, *lexicons)
+        self._types = types
+
+    def find(self, text: str, abbreviations: Iterable[tuple[str, str]] = ()) -> list[Mention]:
+        """Mentions in `text`, longest first where they overlap, ordered by position."""
+        candidates: list[tuple[int, int, Mention]] = []
+        for rank, lexicon in enumerate(self._lexicons):
+            for match in lexicon.find(text):
+                entry = lexicon.entry(match.entry)
+                candidates.append(
+                    (
+                        match.start - match.end,
+                        rank,
+                        Mention(match.start, match.end, entry.name, entry.type, entry.id),
+                    )
+                )
+        for short, long in abbreviations:
+            known = self._denotes(long)
+            pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")
+            for hit in pattern.finditer(text):
+                if known is None:
+                    # The document says what it means by these letters, and it is no known entity:
+                    # the lexicon's reading of them is blocked.
+                    candidates.append(
+                        (hit.start() - hit.end() - 1, -1,
+                         Mention(hit.start(), hit.end(), "", EntityType.OTHER, None))
+                    )  # fmt: skip
+                else:
+                    candidates.append(
+                        (hit.start() - hit.end() - 1, -1,
+                         Mention(hit.start(), hit.end(), known.name, known.type, known.entity_id))
+                    )  # fmt: skip
+        for pattern, kind in _PATTERNS:
+            for hit in pattern.finditer(text):
+                candidates.append(
+                    (hit.start() - hit.end(), 50,
+                     Mention(hit.start(), hit.end(), hit.group(), kind, None))
+                )  # fmt: skip
+        for hit in _SHARED_NOUN.finditer(text):
+            shared = self._ontology.find(f"{hit.group(1).lower()} survival")
+            if shared is not None:
+                candidates.append(
+                    (hit.start() - hit.end() - 1, -1,
+                     Mention(hit.start(), hit.end(), shared.name, shared.type, shared.id))
+                )  # fmt: skip
+        if self._patterned:
+            for start, end in disease_spans(text):
+                candidates.append(
+                    (start - end, 40,
+                     Mention(start, end, disease_name(text[start:end]), EntityType.DISEASE, None))
+                )  # fmt: skip
+        candidates.sort(key=lambda c: (c[0], c[1], c[2].start))
+        taken = bytearray(len(text))
+        chosen = []
+        for _length, _rank, mention in candidates:
+            if any(taken[mention.start : mention.end]):
+                continue
+            taken[mention.start : mention.end] = b"\x01" * (mention.end - mention.start)
+            if mention.name and (self._types is None or mention.type in self._types):
+                chosen.append(mention)
+        chosen.sort(key=lambda m: m.start)
+        return [self._marked(text, mention) for mention in chosen]
+
+    def _marked(self, text: str, mention: Mention) -> Mention:
+        """A marker followed by a plus sign as the cell that carries it."""
+        cell = _MARKED.get(mention.name)
+        if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
+            return mention
+        entry = self._ontology.find(cell)
+        if entry is None:
+            return mention
+        return Mention(mention.start, mention.end + 1, entry.name, entry.type, entry.id)
+
+    def _denotes(self, long: str) -> Mention | None:
+        """What a long form denotes: the whole of it, or its end (`human bladder cancer`)."""
+        for lexicon in self._lexicons:
+            for match in reversed(lexicon.find(long)):
+                if match.end == len(long) and match.start <= len(long) // 3:
+                    entry = lexicon.entry(match.entry)
+                    return Mention(0, len(long), entry.name, entry.type, entry.id)
+        if self._patterned:
+            for start, end in disease_spans(long):
+                if end == len(long):
+                    return Mention(0, end, disease_name(long[start:]), EntityType.DISEASE, None)
+        return None
+
+
+def disease_spans(text: str) -> list[tuple[int, int]]:
+    """Spans that are diseases by their head word, with the modifiers of the name."""
+    spans = []
+    for pattern in (_DISEASE, _EPONYM):
+        for match in pattern.finditer(text):
+            surface = match.group().lower()
+            if surface in _BARE or surface.rsplit(" ", 1)[-1] in {"diagnosis", "prognosis"}:
+                continue
+            spans.append(match.span())
+    return spans
+
+
+def disease_name(surface: str) -> str:
+    """A disease found by pattern under one spelling: small letters, singular."""
+    name = surface if re.search(r"[A-Z]{2}|'", surface) else surface.lower()
+    name = re.sub(r"\s+", " ", name).replace("tumour", "tumor")
+    if name.endswith(("ies", "sis", "ss", "us", "itis", "etes", "AIDS", "ness")):
+        return re.sub(r"(?<=it)ies$|(?<=c)ies$|(?<=l)ies$", "y", name)
+    return name[:-1] if name.endswith("s") else name

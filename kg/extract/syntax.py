@@ -1,0 +1,272 @@
+"""Shallow syntax of a sentence: triggers, their voice, and the groups of mentions around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kg.extract import cues
+from kg.extract.base import Mention
+from kg.ontology import Ontology, RelationEntry, inflected
+from kg.types import EntityType
+
+_BE = re.compile(
+    r"\b(?:is|are|was|were|been|being|be|gets?|became)\s+(?:[\w-]+ly\s+|also\s+|not\s+)*$"
+)
+_DETERMINER = re.compile(
+    r"\b(?:the|a|an|of|in|this|that|no|for|with|by|under|as|its|their|these|those|each|any|per|on|"
+    r"versus|vs|from|at|into|novel|new|therapeutic|potential|molecular|drug|validated|rational|"
+    r"main|chief|normal|healthy|negative|quality|local|disease|tumou?r|case)\s+$",
+    re.IGNORECASE,
+)
+_SUBJECT_NOUN = re.compile(
+    r"\b(?:expression|levels?|knockdown|knockout|treatment|activity|cells?|proteins?|depletion|"
+    r"overexpression|deficiency|loss|deletion|silencing|inhibition|activation|signall?ing|pathway|"
+    r"mutations?|alterations?|infiltration|density|score|inhibitors?|mice|axis|therapy|tumou?rs?|"
+    r"which|that|also|has|have|had|and|or|but|significantly|strongly|markedly|directly|independently"
+    r"|positively|effectively|then|alone|\w+ly|[A-Z0-9]+|it|we|they|thus|to|not|may|can|could|might"
+    r"|both|each)[\s,]+$"
+)
+_CLAUSE = re.compile(
+    r"(?:;|:|\.\s|—|\b(?:whereas|while|although|though|because|since|however|but (?!not\b|also\b)|"
+    r"unlike|where|when|if|so(?: that)?)\b)",
+    re.IGNORECASE,
+)
+# `control of`, `target in`: a noun.
+_NOUN_AFTER = re.compile(r"\s+(?:of\b|for\b|group\b)")
+_MOVES = re.compile(r"(increases?|rises?|decreases?|declines?|drops?) (with|in|from)\b")
+_PARENS = re.compile(r"\([^()]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A relation phrase in a sentence."""
+
+    start: int
+    end: int
+    relation: RelationEntry
+    text: str
+    passive: bool
+    continues: bool  # shares the subject of the trigger before it
+    relative: bool  # `, which drives`: the nearest group is the subject
+
+
+class TriggerFinder:
+    """Finds the relation phrases of an ontology in running text with one compiled pattern."""
+
+    def __init__(self, ontology: Ontology) -> None:
+        self._ontology = ontology
+        phrases = []
+        for relation in ontology.relations():
+            for pattern in relation.patterns:
+                words = [
+                    w for w in pattern.split() if w not in {"is", "are", "a", "an", "the", "be"}
+                ]
+                phrases.append(words)
+        phrases.sort(key=lambda words: (-len(words), -len(" ".join(words))))
+        alternatives = [
+            r"[\s-]+(?:\w+ly\s+|at (?:the )?\w+ levels? )?".join(inflected(word) for word in words)
+            for words in phrases
+        ]
+        self._pattern = re.compile(rf"\b(?:{'|'.join(alternatives)})\b", re.IGNORECASE)
+        self._relation = lru_cache(maxsize=4096)(ontology.relation)
+
+    def find(self, sentence: str, mentions: Sequence[Mention]) -> list[Trigger]:
+        """Triggers outside mentions and parentheses, in order."""
+        blocked = [(m.start, m.end) for m in mentions]
+        blocked += [match.span() for match in _PARENS.finditer(sentence)]
+        ends = {m.end for m in mentions}
+        found: list[Trigger] = []
+        for match in self._pattern.finditer(sentence):
+            start, end = match.span()
+            if any(start < b and a < end for a, b in blocked):
+                continue
+            trigger = self._read(sentence, start, end, ends, bool(found))
+            if trigger is not None:
+                found.append(trigger)
+        return found
+
+    def _read(
+        self, sentence: str, start: int, end: int, ends: set[int], after: bool
+    ) -> Trigger | None:
+        text = sentence[start:end]
+        before = sentence[:start]
+        word = text.split()[0].lower()
+        be = bool(_BE.search(before))
+        by = bool(re.match(r"\s+(?:\w+ly\s+)?by\b", sentence[end:]))
+        single = len(re.split(r"[\s-]+", text.strip())) == 1
+        stripped = re.sub(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$",
+                          "", before)  # fmt: skip
+        after_mention = len(stripped) in ends or len(before.rstrip()) in ends
+        passive = False
+        if single:
+            if word.endswith("ed") or word in {"driven", "bound", "led", "given"}:
+                if by:
+                    passive = True
+                elif (
+                    be
+                    or (not after_mention and not _SUBJECT_NOUN.search(before))
+                    or re.search(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$", before)
+                ):
+                    return None
+            elif word.endswith("ion"):
+                return None
+            elif word.endswith("ing"):
+                if not _BEFORE_ING.search(before):
+                    return None
+            elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
+                return None
+        rest = sentence[end : end + 12]
+        if single and _NOUN_AFTER.match(rest) and not word.endswith(("ing", "or", "ed")):
+            return None
+        if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
+            return None
+        relation = self._relation(re.sub(r" at (?:the )?\w+ levels?", "", text))
+        moved = _MOVES.match(f"{word} {rest.strip()}")
+        if moved:
+            up = moved.group(1).startswith(("increas", "ris"))
+            if moved.group(2) == "from":
+                return None
+            if moved.group(2) == "with":
+                relation = self._relation(
+                    "correlate positively with" if up else "correlate negatively with"
+                )
+            else:
+                relation = self._relation("increased in" if up else "decreased in")
+        tail = before.rstrip()
+        continues = after and bool(
+            re.search(r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
+                      r"|\s+may|\s+is|\s+are|\s+was|\s+were|\s+also|\s+has|\s+can)*$", tail)
+        )  # fmt: skip
+        relative = bool(re.search(r",?\s*\b(?:which|that|who)(?:\s+\w+){0,2}$", tail))
+        return Trigger(start, end, relation, text, passive, continues and not relative, relative)
+
+
+_BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w+ly\s+)?$")
+_ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
+_SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)
+_REPEATED = re.compile(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s")
+_NEW_CLAUSE = re.compile(
+    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|"
+    r"(?<!but )not)\b",
+    re.I,
+)
+_PREDICATE = re.compile(
+    r"^\s*(?:\([^()]*\)\s*)?(?:(?:expression|levels?|mRNA|protein|cells?|mutations?)\s+)?"
+    r"(?:is|are|was|were|has|have|had|can|may|does|do|did)\b"
+)
+
+
+def starts_predicate(sentence: str, mention: Mention) -> bool:
+    """Whether a verb follows at once, which makes the mention the subject of a new clause."""
+    return bool(_PREDICATE.match(sentence[mention.end :]))
+
+
+def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
+    """The clause around `start:end`; boundaries inside parentheses do not count."""
+    masked = _PARENS.sub(lambda m: " " * len(m.group()), sentence)
+    left, right = 0, len(sentence)
+    for match in _CLAUSE.finditer(masked):
+        if match.end() <= start:
+            left = match.end()
+        elif match.start() >= end:
+            right = match.start()
+            break
+    return left, right
+
+
+def in_parentheses(sentence: str, mention: Mention) -> bool:
+    """Whether the mention stands inside parentheses."""
+    return any(
+        match.start() < mention.start and mention.end < match.end()
+        for match in _PARENS.finditer(sentence)
+    )
+
+
+def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
+    """Whether two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
+    between = _PARENS.sub(" ", sentence[left.end : right.start])
+    if _NEW_CLAUSE.search(between):
+        return False
+    # `of`, `in` and the like subordinate, except in `of X and of Y`.
+    subordinate = len(between) > 60 or _SUBORDINATE.search(between)
+    if subordinate and not _REPEATED.match(between):
+        return False
+    if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
+        return False
+    return bool(cues.COORDINATION.match(between))
+
+
+def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
+    """Whether a preposition makes the mention the setting (`in bladder cancer`)."""
+    return bool(cues.SETTING.search(sentence[floor : mention.start]))
+
+
+# A state of the tumor: `FGFR3-mutated MIBC is enriched in ...` speaks of the mutation.
+_STATES = frozenset({EntityType.MUTATION, EntityType.IMAGING_FEATURE, EntityType.SIGNATURE})
+
+
+def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
+    """Mentions that are heads of their noun phrase: qualifiers are left out.
+
+    `iCAF-derived FGF2` speaks of FGF2, `TLS B cells` of B cells, `low-stroma MIBC` of stroma.
+    """
+    kept: list[Mention] = []
+    dropped = -1
+    for position, mention in enumerate(mentions):
+        if position == dropped:
+            continue
+        following = mentions[position + 1] if position + 1 < len(mentions) else None
+        if following is None:
+            kept.append(mention)
+            continue
+        gap = sentence[mention.end : following.start]
+        touching = gap in {" ", "-", "+ "}
+        if touching and mention.type in _STATES and following.type == EntityType.DISEASE:
+            kept.append(mention)
+            dropped = position + 1
+            continue
+        rest = sentence[mention.end :]
+        marker = rest[:1] in {"+", "⁺"}
+        qualifier = cues.QUALIFIER.match(rest) and (not marker or mention.type == EntityType.GENE)
+        if touching or (qualifier and len(gap) < 60):
+            continue
+        kept.append(mention)
+    return kept
+
+
+def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
+    """+1, -1 or 0 for the modifiers of a mention, and whether they judge rather than measure.
+
+    `low X`, `loss of X` and `X knockdown` are -1, `longer survival` is +1; `better` and `poor`
+    judge.
+    """
+    surface = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
+    if surface and surface[0].split("-")[0] in {"high", "advanced", "late", "higher"}:
+        return 1, False
+    if surface and surface[0].split("-")[0] in {"low", "early", "lower"}:
+        return -1, False
+    words = cues.WORDS.findall(sentence[max(floor, mention.start - 60) : mention.start].lower())
+    for word in reversed(words[-4:]):
+        if word in cues.DOWN or word in cues.LOSS:
+            return -1, word in cues.JUDGMENT
+        if word in cues.UP:
+            return 1, word in cues.JUDGMENT
+        if word in {"in", "with", "by", "and", "or", "than", "on", "from", "is", "are", "was"}:
+            break
+    after = cues.WORDS.findall(sentence[mention.end : mention.end + 45].lower())
+    if after and after[0] in {"gene", "protein", "expression", "mrna"}:
+        after = after[1:]
+    if after and after[0] in cues.LOSS:
+        return -1, False
+    if after and after[0] in {"overexpression", "upregulation", "amplification"}:
+        return 1, False
+    return 0, False
+
+
+def lost(sentence: str, mention: Mention) -> bool:
+    """Whether the mention itself ends in a word of loss (`PD-L1 blockade`)."""
+    words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
+    return bool(words) and words[-1] in cues.LOSS

@@ -1,0 +1,209 @@
+"""Names as keys: what is the same name, and which names may never be merged by similarity."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from kg.types import EntityType
+
+GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
+    "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "ς": "sigma", "τ": "tau", "υ": "upsilon",
+    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
+}  # fmt: skip
+_GREEK_NAMES = frozenset(GREEK.values())
+_GREEK_TABLE = str.maketrans({letter: f" {name} " for letter, name in GREEK.items()})
+_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—−⁃﹣－", "-"))
+_ROMAN = {
+    "ii": "2", "iii": "3", "iv": "4", "vi": "6", "vii": "7", "viii": "8", "ix": "9", "xi": "11",
+    "xii": "12", "xiii": "13",
+}  # fmt: skip
+
+#: Types that the same thing is often given; names of one group may merge.
+_GROUPS = (
+    frozenset({EntityType.GENE, EntityType.PROTEIN}),
+    frozenset({EntityType.PATHWAY, EntityType.BIOLOGICAL_PROCESS}),
+    frozenset({EntityType.TREATMENT, EntityType.CHEMICAL}),
+    frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR}),
+    frozenset({EntityType.TISSUE_REGION, EntityType.IMAGING_FEATURE}),
+)
+_SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN, EntityType.MUTATION})
+
+#: Words that turn a name into its opposite or its sibling. Names must agree on them.
+_POLARITY_WORDS = """
+positive negative pos neg no not non without with absent absence presence lack loss gain high
+low higher lower increased decreased increase decrease up down upregulated downregulated
+upregulation downregulation overexpression underexpression activation inhibition activator
+inhibitor inhibitors agonist agonists antagonist antagonists stimulator suppressor receptor
+receptors ligand ligands transporter precursor pseudogene antisense anti pro pre post acute
+chronic benign malignant primary secondary metastatic early late mild severe left right upper
+inner outer anterior posterior dorsal ventral lateral medial proximal distal internal external
+superior inferior central peripheral male female maternal paternal adult child juvenile infant
+fetal neonatal congenital acquired hereditary sporadic dominant recessive active inactive open
+closed invasive noninvasive responder nonresponder sensitive resistant sensitivity resistance
+short long large small major minor light heavy soluble insoluble type deficiency excess like
+therapy disease cancer carcinoma sarcoma adenoma lymphoma leukemia cell cells tissue gene
+protein kinase phosphatase synthase one two three four five single double triple dual multi plus
+minus anterograde retrograde biosynthetic catabolic metabolic binding activity complex
+regulation atrial ventricular typical atypical canonical noncanonical ferric ferrous synthetase
+oxidase reductase hydrolase ligase transferase dehydrogenase
+"""
+_POLARITY = frozenset(_POLARITY_WORDS.split())
+_PREFIXES = (
+    "hyper", "hypo", "anti", "non", "macro", "micro", "intra", "inter", "extra", "pre", "post",
+    "supra", "infra", "pan", "poly", "mono", "di", "tri", "tetra", "penta", "hexa", "endo", "exo",
+    "homo", "hetero", "neo", "de", "un", "in", "im", "dys", "iso", "nor", "pro", "sub", "super",
+)  # fmt: skip
+_TOKEN = re.compile(r"[a-z]+|\d+|[^\W\d_]+")
+
+
+def clean_name(name: str) -> str:
+    """Unicode NFC, no control or bidirectional marks, single spaces."""
+    name = unicodedata.normalize("NFC", name)
+    kept = "".join(
+        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
+        for c in name
+        if unicodedata.category(c) not in ("Cf", "Co", "Cs")
+    )
+    return " ".join(kept.split())
+
+
+def compatible(one: EntityType, other: EntityType) -> bool:
+    """Whether one thing can carry both types."""
+    if one == other or EntityType.OTHER in (one, other):
+        return True
+    return any(one in group and other in group for group in _GROUPS)
+
+
+@lru_cache(maxsize=400_000)
+def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
+    """The name without case, punctuation, Greek script, plural and inversion.
+
+    Digits that a separator kept apart stay apart ("1,2-" is not "12-"), and a trailing plus or
+    minus stays ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" is "basal cell carcinoma".
+    """
+    text = unicodedata.normalize("NFKC", name).translate(_DASHES)
+    if type_ not in _SYMBOLIC and text.count(", ") == 1 and "(" not in text:
+        last, first = text.split(", ")
+        if not any(c.isdigit() for c in first) or " " in first:
+            text = f"{first} {last}"
+    text = re.sub(r"\(([+-]|\+/-)\)", lambda m: _sign(m[1]), text)
+    text = re.sub(r"(?<=\w)(\+/-|[+-])(?=\s|$|,|\))", lambda m: _sign(m[1]), text)
+    words = re.findall(r"[^\W_]+", text)
+    plural = type_ not in _SYMBOLIC
+    tokens: list[str] = []
+    for word in words:
+        lowered = word.casefold().translate(_GREEK_TABLE)
+        for part in lowered.split():
+            tokens.append(_singular(part) if plural and not _is_code(word) else part)
+    if type_ in _SYMBOLIC and len(tokens) > 1 and tokens[-1] in ("gene", "protein"):
+        tokens.pop()
+    tokens = [t for t in tokens if t not in ("the",)] or tokens
+    key = ""
+    for token in tokens:
+        if key and key[-1].isdigit() and token[0].isdigit():
+            key += "."
+        key += token
+    return key
+
+
+def _sign(mark: str) -> str:
+    return {"+": " pos ", "-": " neg ", "+/-": " posneg "}[mark]
+
+
+def _is_code(word: str) -> bool:
+    """A symbol rather than a word: has a digit, or is written in capitals (TILs, KRAS, mTOR)."""
+    if any(c.isdigit() for c in word):
+        return True
+    return sum(c.isupper() for c in word) >= 2 and not word.endswith("s")
+
+
+def _singular(word: str) -> str:
+    if len(word) <= 3 or not word.isalpha() or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+Signature = tuple[tuple[str, ...], ...]
+
+
+@lru_cache(maxsize=400_000)
+def guard_signature(name: str) -> Signature:
+    """What two names must share to be merged by similarity: digits, Greek letters, single letters,
+    polarity words, codes (tokens with digits or in capitals).
+    """
+    text = unicodedata.normalize("NFKC", name).translate(_DASHES)
+    text = re.sub(r"\(([+-])\)", lambda m: _sign(m[1]), text)
+    text = re.sub(r"(?<=\w)([+-])(?=\s|$|,|\))", lambda m: _sign(m[1]), text)
+    shouting = text.isupper() and len(text.split()) > 1
+    digits: list[str] = []
+    greek: list[str] = []
+    singles: list[str] = []
+    polarity: list[str] = []
+    codes: list[str] = []
+    for word in re.findall(r"[^\W_]+", text):
+        lowered = word.casefold()
+        if _is_code(word) and not shouting:
+            codes.append(lowered.translate(_GREEK_TABLE).replace(" ", ""))
+        for token in _TOKEN.findall(lowered.translate(_GREEK_TABLE)):
+            if token.isdigit():
+                digits.append(str(int(token)))
+            elif token in _ROMAN:
+                digits.append(_ROMAN[token])
+            elif token in _GREEK_NAMES:
+                greek.append(token)
+            elif len(token) == 1:
+                singles.append(token)
+            elif token in _POLARITY:
+                polarity.append(_singular(token))
+            else:
+                polarity.extend(
+                    p for p in _PREFIXES if token.startswith(p) and len(token) > len(p) + 3
+                )
+    # Digits keep their order: keratin associated protein 1-3 is not 3-1.
+    return (tuple(digits), *(tuple(sorted(p)) for p in (greek, singles, polarity, codes)))
+
+
+_CHEMICAL = frozenset({EntityType.CHEMICAL, EntityType.TREATMENT})
+#: Words that may be in one name and not in the other without naming something narrower.
+_NEUTRAL_WORDS = """
+the a an of and in on for to by with syndrome disease disorder condition human process structure
+system level state pathway signaling signalling
+"""
+_NEUTRAL = frozenset(_NEUTRAL_WORDS.split())
+
+
+@lru_cache(maxsize=400_000)
+def _content_words(name: str) -> frozenset[str]:
+    text = unicodedata.normalize("NFKC", name).casefold().translate(_GREEK_TABLE)
+    return frozenset(_singular(w) for w in re.findall(r"[^\W\d_]+", text)) - _NEUTRAL
+
+
+def guard_allows(one: str, other: str, one_type: EntityType, other_type: EntityType) -> bool:
+    """Whether similarity alone may merge these names.
+
+    They must be of compatible types, agree on their signature, and neither may be the other with a
+    further word: that is something narrower ("Castleman disease", "multicentric Castleman
+    disease"). Gene symbols are never merged by similarity, and chemicals and treatments only if
+    they have the same words: a letter makes another substance there, and vectors hardly see it.
+    """
+    if not compatible(one_type, other_type):
+        return False
+    if guard_signature(one) != guard_signature(other):
+        return False
+    types = {one_type, other_type}
+    if _SYMBOLIC & types and not (len(one.split()) > 1 and len(other.split()) > 1):
+        return False
+    words, others = _content_words(one), _content_words(other)
+    if _CHEMICAL & types:
+        return words == others and len(one.split()) > 1 and len(other.split()) > 1
+    return words == others or bool(words - others and others - words)

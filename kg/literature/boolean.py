@@ -1,0 +1,61 @@
+"""Queries in the boolean languages of the sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from kg.literature.text import words
+from kg.literature.types import Query
+
+_UNSAFE = re.compile(r'["\\()\[\]{}:*?~^+|&!<>/]')
+_SYNONYMS = 4
+_WORDS = 6
+
+
+def plain(text: str) -> str:
+    """Text without the operators of any query language, spaces collapsed."""
+    return " ".join(_UNSAFE.sub(" ", text).split())
+
+
+def quoted(text: str) -> str:
+    """A phrase in quotation marks, or the bare word."""
+    clean = plain(text)
+    return f'"{clean}"' if " " in clean or "-" in clean else clean
+
+
+def groups_of(query: Query) -> list[list[str]]:
+    """Alternatives per concept; free text without phrases gives its most telling words."""
+    if query.phrases:
+        named = [[plain(one) for one in group][: 1 + _SYNONYMS] for group in query.groups()]
+        return [[one for one in group if one] for group in named if any(group)]
+    clean = plain(query.text).split()
+    telling = [word for word in clean if words(word)]
+    longest = sorted(telling, key=lambda word: -len(word))[:_WORDS]
+    return [[word] for word in telling if word in longest][:_WORDS]
+
+
+def conjunction(query: Query, term: Callable[[str], str]) -> str:
+    """One query: AND over concepts, OR over each concept's alternatives."""
+    groups = []
+    for group in groups_of(query):
+        terms = [term(one) for one in group]
+        groups.append(f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0])
+    return " AND ".join(groups)
+
+
+def disjunction(
+    queries: Iterable[Query], term: Callable[[str], str] = quoted, longest: int = 1800
+) -> str:
+    """All queries in one expression, joined by OR; those that no longer fit are left out."""
+    parts: list[str] = []
+    size = 0
+    for query in queries:
+        part = conjunction(query, term)
+        if not part or part in parts:
+            continue
+        if parts and size + len(part) > longest:
+            break
+        parts.append(part)
+        size += len(part) + 6
+    return parts[0] if len(parts) == 1 else " OR ".join(f"({part})" for part in parts)

@@ -1,0 +1,118 @@
+"""Crossref REST API, bibliographic search.
+
+Rate: kept at 1 list request/s, or 3 with a contact address (the polite pool), one connection.
+Docs: crossref.org/documentation/retrieve-metadata/rest-api.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from kg.literature.boolean import plain
+from kg.literature.protocol import Wanted
+from kg.literature.reading import as_json, field, names, some, text
+from kg.literature.types import Record, clean_doi, says_retracted
+from kg.services.client import Limit, Request, ServiceClient
+
+BASE = "https://api.crossref.org"
+_OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
+"""Kinds of works that are no publication."""
+
+
+class Crossref:
+    """One request per search: Crossref ranks words and knows no OR, so the first query goes.
+
+    Retractions come from `updated-by` (which includes the Retraction Watch data) and from titles.
+    """
+
+    name = "crossref"
+
+    def __init__(self, *, base_url: str = BASE, email: str | None = None) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.limit = Limit(3 if email else 1, 1.0, concurrency=1)
+        self._secret = {"mailto": email} if email else {}
+
+    async def search(
+        self, client: ServiceClient, wanted: Wanted, patience: float | None = None
+    ) -> Sequence[Record]:
+        """Records for the first query."""
+        params: dict[str, str | int] = {
+            "query.bibliographic": plain(wanted.queries[0].text)[:300],
+            "rows": wanted.k,
+        }
+        if wanted.as_of is not None:
+            params["filter"] = f"until-pub-date:{wanted.as_of.isoformat()}"
+        request = Request(
+            self.name,
+            self.limit,
+            f"{self.base_url}/works",
+            params=params,
+            secret_params=self._secret,
+        )
+        return await client.fetch(request, self._read, patience=patience)
+
+    def _read(self, body: bytes) -> list[Record]:
+        items = field(self.name, as_json(self.name, body), "message.items", list)
+        records = [record for one in items if (record := self._record(one)) is not None]
+        return some(self.name, [one for one in items if one.get("type") not in _OTHER], records)
+
+    def _record(self, one: Mapping[str, Any]) -> Record | None:
+        doi = clean_doi(field(self.name, one, "DOI", str))
+        title = text(one.get("title"))
+        if not title or one.get("type") in _OTHER:
+            return None
+        notices = [
+            notice
+            for notice in one.get("updated-by") or []
+            if isinstance(notice, Mapping) and "retract" in text(notice.get("type")).lower()
+        ]
+        retracted = bool(notices) or says_retracted(title)
+        published, year = _dates(one)
+        return Record(
+            title=title,
+            abstract=text(one.get("abstract")).removeprefix("Abstract ").strip(),
+            year=year,
+            published=published,
+            venue=text(one.get("container-title")) or None,
+            authors=names(one.get("author")),
+            doi=doi,
+            retracted=retracted,
+            retracted_on=next(
+                (day for notice in notices if (day := _day(notice.get("updated")))), None
+            ),
+            retraction_sources=(self.name,) if retracted else (),
+            preprint=one.get("type") == "posted-content",
+            sources=(self.name,),
+        )
+
+
+def _dates(one: Mapping[str, Any]) -> tuple[date | None, int | None]:
+    """Earliest full date, and earliest year, over online and print publication."""
+    days, years = [], []
+    for name in ("published-online", "published-print", "published", "issued"):
+        value = one.get(name)
+        day = _day(value)
+        if day is not None:
+            days.append(day)
+        parts = _parts(value)
+        if parts:
+            years.append(parts[0])
+    return min(days, default=None), min(years, default=None)
+
+
+def _day(value: Any) -> date | None:
+    parts = _parts(value)
+    try:
+        return date(parts[0], parts[1], parts[2]) if len(parts) >= 3 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parts(value: Any) -> list[int]:
+    nested = value.get("date-parts") if isinstance(value, Mapping) else None
+    first = nested[0] if isinstance(nested, list) and nested else None
+    if not isinstance(first, list):
+        return []
+    return [part for part in first if isinstance(part, int)]

@@ -1,0 +1,103 @@
+"""Europe PMC REST search.
+
+Rate: kept at 10 requests/s. Docs: europepmc.org/RestfulWebService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from kg.literature.boolean import disjunction
+from kg.literature.protocol import Wanted
+from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
+from kg.literature.types import Record, clean_doi, says_retracted
+from kg.services.client import Limit, Request, ServiceClient
+
+BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+LIMIT = Limit(10, 1.0, concurrency=4)
+
+
+class EuropePmc:
+    """One request per search; covers journals and preprints."""
+
+    name = "europe_pmc"
+    limit = LIMIT
+
+    def __init__(self, *, base_url: str = BASE) -> None:
+        self.base_url = base_url.rstrip("/")
+
+    async def search(
+        self, client: ServiceClient, wanted: Wanted, patience: float | None = None
+    ) -> Sequence[Record]:
+        """Records for all queries at once."""
+        return await client.fetch(
+            search_request(self.base_url, disjunction(wanted.queries), wanted.k, wanted.as_of),
+            lambda body: read(self.name, body),
+            patience=patience,
+        )
+
+
+def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Request:
+    """A search in full ("core") records, bounded by first publication date."""
+    if as_of is not None:
+        query = f"({query}) AND (FIRST_PDATE:[1800-01-01 TO {as_of.isoformat()}])"
+    return Request(
+        "europe_pmc",
+        LIMIT,
+        f"{base_url}/search",
+        params={"query": query, "resultType": "core", "format": "json", "pageSize": k},
+    )
+
+
+def read(source: str, body: bytes) -> list[Record]:
+    """Records of a search answer, credited to `source`."""
+    answer = as_json("europe_pmc", body)
+    results = field("europe_pmc", answer, "resultList.result", list)
+    records = [record for one in results if (record := _record(source, one)) is not None]
+    return some("europe_pmc", results, records)
+
+
+def _record(source: str, one: Mapping[str, Any]) -> Record | None:
+    title = text(one.get("title"))
+    if not title:
+        return None
+    kinds = _kinds(one)
+    corrections = one.get("commentCorrectionList") or {}
+    notices = corrections.get("commentCorrection", []) if isinstance(corrections, dict) else []
+    retracted = (
+        any("retracted publication" in kind for kind in kinds)
+        or any("retraction in" in text(notice.get("type")).lower() for notice in notices)
+        or says_retracted(title)
+    )
+    journal = one.get("journalInfo") or {}
+    venue = text((journal.get("journal") or {}).get("title")) if isinstance(journal, dict) else ""
+    publisher = one.get("bookOrReportDetails") or {}
+    venue = venue or (text(publisher.get("publisher")) if isinstance(publisher, dict) else "")
+    pmid = one.get("pmid")
+    return Record(
+        title=title.rstrip("."),
+        abstract=text(one.get("abstractText")),
+        year=year_of(one.get("pubYear")) or year_of(one.get("firstPublicationDate")),
+        published=day_of(one.get("firstPublicationDate")),
+        venue=venue or None,
+        authors=tuple(
+            name.strip()
+            for name in text(one.get("authorString")).rstrip(".").split(",")[:6]
+            if name.strip()
+        ),
+        doi=clean_doi(one.get("doi") if isinstance(one.get("doi"), str) else None),
+        pmid=pmid if isinstance(pmid, str) and pmid.isdigit() else None,
+        retracted=retracted,
+        retraction_sources=(source,) if retracted else (),
+        preprint=one.get("source") == "PPR" or any("preprint" in kind for kind in kinds),
+        sources=(source,),
+    )
+
+
+def _kinds(one: Mapping[str, Any]) -> list[str]:
+    listed = one.get("pubTypeList")
+    if isinstance(listed, dict):
+        return [kind.lower() for kind in names(listed.get("pubType"))]
+    return [text(one.get("pubType")).lower()]

@@ -1,0 +1,187 @@
+"""The local index: BM25 over the run's own corpus, for when there is no network.
+
+An answer from here says so (`served_by`), because a corpus is not the literature: what it lacks is
+not thereby new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from kg.errors import InputError
+from kg.literature.text import mentions, phrase_key, words
+from kg.literature.types import Query, Record, clean_doi
+from kg.types import Document
+
+NAME = "local index"
+K1, B = 1.2, 0.75
+"""BM25 constants: Robertson and Zaragoza, 2009, Foundations and Trends in Information Retrieval."""
+
+_TITLE_WEIGHT = 2
+
+
+class LocalIndex:
+    """BM25 over titles, abstracts and findings. Deterministic: ties fall back to input order."""
+
+    name = NAME
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = tuple(records)
+        self._keys = [phrase_key(record.body) for record in self.records]
+        counts = [
+            Counter(words(record.title) * _TITLE_WEIGHT + words(_below_title(record)))
+            for record in self.records
+        ]
+        lengths = np.array([max(1, sum(count.values())) for count in counts], dtype=np.float64)
+        mean = float(lengths.mean()) if len(lengths) else 1.0
+        postings: dict[str, list[tuple[int, int]]] = {}
+        for position, count in enumerate(counts):
+            for word, times in count.items():
+                postings.setdefault(word, []).append((position, times))
+        self._postings: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for word, entries in postings.items():
+            at = np.array([entry[0] for entry in entries], dtype=np.int64)
+            frequency = np.array([entry[1] for entry in entries], dtype=np.float64)
+            rarity = np.log1p((len(self.records) - len(at) + 0.5) / (len(at) + 0.5))
+            norm = frequency + K1 * (1 - B + B * lengths[at] / mean)
+            self._postings[word] = (at, rarity * frequency * (K1 + 1) / norm)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @classmethod
+    def build(cls, documents: Iterable[Document]) -> LocalIndex:
+        """An index over ingested documents; a document's text serves as its abstract."""
+        return cls(
+            Record(
+                title=document.title or Path(document.path).stem,
+                abstract=document.text,
+                year=document.year,
+                venue=document.venue,
+                doi=clean_doi(document.doi),
+                pmid=document.pmid,
+                retracted=document.retracted,
+                retraction_sources=(NAME,) if document.retracted else (),
+                sources=(NAME,),
+            )
+            for document in documents
+        )
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> LocalIndex:
+        """An index over a corpus folder: notes (front matter, then findings as bullets) and
+        whatever else can be read (PDF, XML, MEDLINE, BibTeX, text).
+
+        Raises
+        ------
+        InputError
+            If the folder does not exist or nothing in it can be read.
+        """
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such corpus folder; name one that holds papers")
+        from kg.sources import discover, read_file
+
+        records: list[Record] = []
+        others: list[Document] = []
+        files, _ = discover([folder])
+        for path in files:
+            note = None
+            if path.suffix.lower() == ".md":
+                note = read_note(path.read_text(encoding="utf-8", errors="replace"))
+            if note is not None:
+                records.append(note)
+            else:
+                others.extend(read_file(path).documents)
+        records.extend(cls.build(others).records)
+        if not records:
+            raise InputError(
+                f"{folder}: nothing readable; a note starts with front matter (`title: ...`)"
+            )
+        return cls(records)
+
+    def search(self, query: str | Query, k: int, as_of: date | None = None) -> list[Record]:
+        """The `k` best records for `query` known by `as_of`, best first, scores in [0, 1]."""
+        asked = query if isinstance(query, Query) else Query(text=query)
+        found: list[Record] = []
+        top = 1.0
+        for position, score in self.scored(asked):
+            if len(found) == k:
+                break
+            record = self.records[position]
+            if record.known_by(as_of):
+                top = top if found else score
+                found.append(record.model_copy(update={"score": score / top}))
+        return found
+
+    def scored(self, query: Query) -> list[tuple[int, float]]:
+        """Positions of all matching records with their scores (best is 1), best first.
+
+        BM25 over the words, times one plus the number of the query's phrases that occur whole.
+        """
+        groups = query.groups()
+        terms = words(" ".join((query.text, *(one for group in groups for one in group))))
+        scores = np.zeros(len(self.records))
+        for term in dict.fromkeys(terms):
+            if term in self._postings:
+                at, gain = self._postings[term]
+                scores[at] += gain
+        matched = np.flatnonzero(scores)
+        if query.phrases:
+            for position in matched:
+                scores[position] *= 1 + sum(mentions(self._keys[position], one) for one in groups)
+        order = matched[np.argsort(-scores[matched], kind="stable")]
+        top = scores[order[0]] if len(order) else 1.0
+        return [(int(position), float(scores[position] / top)) for position in order]
+
+    def count(self, groups: Sequence[Sequence[str]], as_of: date | None = None) -> int:
+        """How many records known by `as_of` mention one phrase of every group."""
+        return sum(
+            all(mentions(key, group) for group in groups)
+            for record, key in zip(self.records, self._keys, strict=True)
+            if record.known_by(as_of)
+        )
+
+
+def _below_title(record: Record) -> str:
+    return " ".join((record.abstract, *record.snippets))
+
+
+def read_note(text: str) -> Record | None:
+    """A corpus note as a record, or None where it has no front matter with a title."""
+    match = re.match(r"---\s*\n(.*?)\n---\s*\n?(.*)", text, flags=re.DOTALL)
+    if match is None:
+        return None
+    fields: dict[str, str] = {}
+    for line in match[1].splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields[name.strip()] = value.strip().strip('"').replace('\\"', '"')
+    title = _present(fields.get("title"))
+    if title is None:
+        return None
+    findings = tuple(
+        line.strip()[2:].strip() for line in match[2].splitlines() if line.strip().startswith("- ")
+    )
+    year = _present(fields.get("year"))
+    retracted = fields.get("retracted", "").lower() == "true"
+    return Record(
+        title=title,
+        year=int(year) if year and year.isdigit() else None,
+        venue=_present(fields.get("venue")),
+        doi=clean_doi(_present(fields.get("doi"))),
+        pmid=_present(fields.get("pmid")),
+        retracted=retracted,
+        retraction_sources=(NAME,) if retracted else (),
+        sources=(NAME,),
+        snippets=findings,
+    )
+
+
+def _present(value: str | None) -> str | None:
+    return None if value in (None, "", "null", "None", "~") else value

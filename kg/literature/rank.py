@@ -1,0 +1,70 @@
+"""Order of merged records: lexical, or lexical fused with an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kg.literature.local import LocalIndex
+from kg.literature.types import Query, Record
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""Texts to unit vectors, (n, d)."""
+
+RETRACTED_WEIGHT = 0.5
+"""A retracted record keeps half its score: it is shown (and named), but does not lead."""
+
+EMBEDDED_CHARACTERS = 600
+"""Title and the start of the abstract; sentence encoders cut off soon after."""
+
+_FUSION = 60
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009, SIGIR)."""
+
+
+def rank(
+    records: Sequence[Record], queries: Sequence[Query], k: int, embed: Embed | None = None
+) -> list[Record]:
+    """The `k` records that fit the queries best, scores in [0, 1], ties in input order.
+
+    Lexical: the best BM25 score over the queries, each query's scores scaled to [0, 1]. With
+    `embed`, the order by cosine to the queries' texts is fused with the lexical order.
+    """
+    if not records or not queries:
+        return list(records[:k])
+    index = LocalIndex(records)
+    best = np.zeros(len(records))
+    for query in queries:
+        for at, score in index.scored(query):
+            best[at] = max(best[at], score)
+    if embed is not None:
+        near = embed([record.body[:EMBEDDED_CHARACTERS] for record in records]) @ (
+            embed([query.text for query in queries]).T
+        )
+        best = _fused(best, near.max(axis=1))
+    best *= [RETRACTED_WEIGHT if record.retracted else 1.0 for record in records]
+    order = np.argsort(-best, kind="stable")[:k]
+    return [records[at].model_copy(update={"score": float(best[at])}) for at in order]
+
+
+def remembered(embed: Embed) -> Embed:
+    """`embed`, asked once per text: several rankings of one pool share its vectors."""
+    known: dict[str, np.ndarray] = {}
+
+    def once(texts: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            known.update(zip(new, embed(new), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return once
+
+
+def _fused(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    total = np.zeros(len(one))
+    for scores in (one, other):
+        # Equal scores share a place, so that input order decides nothing.
+        places = (scores[None, :] > scores[:, None]).sum(axis=1)
+        total += 1.0 / (_FUSION + 1 + places)
+    top = total.max()
+    return total / top if top > 0 else total

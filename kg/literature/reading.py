@@ -1,0 +1,102 @@
+"""Careful reading of the sources' answers: a field of another type is a changed source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from html import unescape
+from typing import Any, TypeVar
+
+from kg.services.errors import SourceChanged
+
+_TAG = re.compile(r"<[^>]{0,200}>")
+
+
+def as_json(service: str, body: bytes) -> Any:
+    """The body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        head = body[:60].decode("utf-8", "replace").strip()
+        kind = "markup" if head.startswith("<") else "no valid JSON"
+        raise SourceChanged(service, f"it answered {kind} where JSON is documented") from problem
+
+
+def field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
+    """`value[a][b]` for path "a.b", of the kind that the documentation states."""
+    for step in path.split("."):
+        if not isinstance(value, Mapping) or step not in value:
+            raise SourceChanged(service, f'field "{path}" is missing from its answer')
+        value = value[step]
+    if not isinstance(value, kind):
+        raise SourceChanged(service, f'field "{path}" is {type(value).__name__} now')
+    return value
+
+
+T = TypeVar("T")
+
+
+def some(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
+    """The records, unless entries were listed and none could be read: then the source changed."""
+    if listed and not records:
+        raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
+    return records
+
+
+def text(value: Any) -> str:
+    """A string field without markup; anything else is empty."""
+    if isinstance(value, list):
+        value = value[0] if value else ""
+    if not isinstance(value, str):
+        return ""
+    return " ".join(unescape(_TAG.sub(" ", value)).split())
+
+
+def year_of(value: Any) -> int | None:
+    """A plausible year out of 2019, "2019", "2019-05-01" or "2019 May"."""
+    match = re.match(r"\s*(1[6-9]\d\d|20\d\d)\b", str(value)) if value is not None else None
+    return int(match[1]) if match else None
+
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+
+
+def day_of(value: Any) -> date | None:
+    """A full date out of "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", else None."""
+    if not isinstance(value, str):
+        return None
+    match = re.match(r"\s*(\d{4})[-/]?(\d{2})[-/]?(\d{2})(?!\d)", value)
+    if match:
+        parts: tuple[int, int, int] = (int(match[1]), int(match[2]), int(match[3]))
+    else:
+        named = re.match(r"\s*(\d{4})\s+([A-Za-z]{3})[a-z]*\s+(\d{1,2})\b", value)
+        if named is None or named[2].lower() not in _MONTHS:
+            return None
+        parts = (int(named[1]), _MONTHS[named[2].lower()], int(named[3]))
+    try:
+        return date(*parts)
+    except ValueError:
+        return None
+
+
+def names(value: Any, limit: int = 6) -> tuple[str, ...]:
+    """Author names out of a list of strings or of objects with a name."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    found = []
+    for one in value[:limit]:
+        if isinstance(one, Mapping):
+            name = one.get("fullName") or one.get("name")
+            if not name and one.get("family"):
+                name = f"{one['family']} {one.get('given', '')}".strip()
+            one = name
+        if isinstance(one, str) and one.strip():
+            found.append(one.strip())
+    return tuple(found)

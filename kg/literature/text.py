@@ -1,0 +1,63 @@
+"""Words and phrases of titles and abstracts, as every index and matcher here reads them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+_WORD = re.compile(r"[a-z0-9]+")
+_STOP_WORDS = """
+a an and are as at be by for from has have in is it its of on or than that the their these this to
+was we were which with within between among into not no can may also both our using use used study
+results show shows
+"""
+_STOP = frozenset(_STOP_WORDS.split())
+_DASHES = str.maketrans({"‐": "-", "‑": "-", "–": "-", "—": "-", "\u2212": "-"})
+
+
+def normalize(text: str) -> str:
+    """Lower case, without accents, dashes unified."""
+    plain = unicodedata.normalize("NFKD", text.translate(_DASHES))
+    return "".join(char for char in plain if not unicodedata.combining(char)).lower()
+
+
+def stem(word: str) -> str:
+    """A light plural and inflection stripper (S-stemmer of Harman, 1991, plus -ed and -ing).
+
+    Words with digits are names (PD-L1, CXCL13) and stay as they are.
+    """
+    if len(word) <= 3 or any(char.isdigit() for char in word):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith("sses"):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            return word[: -len(ending)]
+    return word
+
+
+@lru_cache(maxsize=65536)
+def _stemmed(word: str) -> str:
+    return stem(word)
+
+
+def words(text: str, *, keep_stop: bool = False) -> list[str]:
+    """The stemmed words of `text` in order; stop words are dropped unless `keep_stop`."""
+    found = _WORD.findall(normalize(text))
+    return [_stemmed(word) for word in found if keep_stop or word not in _STOP]
+
+
+def phrase_key(phrase: str) -> str:
+    """A phrase as a run of stemmed words with a space on each side, ready for `in`."""
+    return f" {' '.join(words(phrase, keep_stop=True))} "
+
+
+def mentions(text_key: str, phrases: Iterable[str]) -> bool:
+    """True when one of `phrases` occurs, whole words only, in a text prepared by `phrase_key`."""
+    return any((key := phrase_key(phrase)) != "  " and key in text_key for phrase in phrases)

@@ -1,0 +1,161 @@
+"""Records of the literature, queries for them, and answers that say what was missing."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import date
+
+from pydantic import Field
+
+from kg.types import Frozen
+
+
+def title_key(title: str) -> str:
+    """A title reduced to what two catalogs agree on: ASCII letters and digits, lower case.
+
+    The marks that publishers put before or after a retracted title do not count.
+    """
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    plain = re.sub(r"^\W*(retracted(\s+article)?|withdrawn)\s*[:\-\]]\s*", "", plain)
+    plain = re.sub(r"\[\s*retracted\s*\]|\(retracted\)", "", plain)
+    return re.sub(r"[^a-z0-9]+", " ", plain).strip()
+
+
+_MARKED = re.compile(
+    r"^\W*(retracted|withdrawn)(\s+(article|paper))?\s*[:\]\u2013\u2014-]"
+    r"|[\[(]\s*retracted\s*[\])]\s*$",
+    re.IGNORECASE,
+)
+
+
+def says_retracted(title: str) -> bool:
+    """True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
+    return _MARKED.search(title) is not None
+
+
+def clean_doi(doi: str | None) -> str | None:
+    """A DOI in its bare, lower-case form, or None where `doi` is not one."""
+    if not doi:
+        return None
+    bare = re.sub(r"^\s*(https?://(dx\.)?doi\.org/|doi:\s*)", "", doi.strip(), flags=re.IGNORECASE)
+    return bare.lower() if re.match(r"10\.\d{4,9}/\S+$", bare) else None
+
+
+class Query(Frozen):
+    """What to look for: `phrases` must all occur (AND); `text` is the free-text form.
+
+    `any_of[i]`, where given, lists synonyms of `phrases[i]`; one of them is enough.
+    """
+
+    text: str
+    phrases: tuple[str, ...] = ()
+    any_of: tuple[tuple[str, ...], ...] = ()
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """One tuple of alternatives per phrase, the phrase itself first."""
+        if not self.phrases:
+            return ((self.text,),)
+        extra = (*self.any_of, *(() for _ in range(len(self.phrases) - len(self.any_of))))
+        return tuple(
+            tuple(dict.fromkeys((phrase, *more)))
+            for phrase, more in zip(self.phrases, extra, strict=False)
+        )
+
+
+class Record(Frozen):
+    """One publication as the sources describe it.
+
+    `published` is the earliest date any source gives (ISO, may be absent); `year` alone is known
+    more often. `sources` names every source that served the record; `snippets` are findings or
+    matching sentences; `score` is the rank score of the search that returned it, in [0, 1].
+    """
+
+    title: str
+    abstract: str = ""
+    year: int | None = None
+    published: date | None = None
+    venue: str | None = None
+    authors: tuple[str, ...] = ()
+    doi: str | None = None
+    pmid: str | None = None
+    arxiv: str | None = None
+    retracted: bool = False
+    retracted_on: date | None = None
+    retraction_sources: tuple[str, ...] = ()
+    preprint: bool = False
+    sources: tuple[str, ...] = ()
+    snippets: tuple[str, ...] = ()
+    score: float = Field(default=0.0, ge=0.0, le=1.0)
+
+    @property
+    def key(self) -> str:
+        """The strongest identifier: DOI, else PMID, else arXiv, else the normalized title."""
+        if self.doi:
+            return f"doi:{self.doi}"
+        if self.pmid:
+            return f"pmid:{self.pmid}"
+        if self.arxiv:
+            return f"arxiv:{self.arxiv}"
+        return f"title:{title_key(self.title)}"
+
+    @property
+    def body(self) -> str:
+        """Title, abstract and snippets in one string, for matching."""
+        return " ".join(text for text in (self.title, self.abstract, *self.snippets) if text)
+
+    def citation(self) -> str:
+        """A one-line reference in words, with an identifier where there is one."""
+        more = " et al." if len(self.authors) > 1 else ""
+        first = f"{self.authors[0]}{more}. " if self.authors else ""
+        where = ", ".join(str(one) for one in (self.venue, self.year) if one)
+        tail = f" doi:{self.doi}" if self.doi else (f" PMID {self.pmid}" if self.pmid else "")
+        mark = "RETRACTED: " if self.retracted and not says_retracted(self.title) else ""
+        return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"
+
+    def known_by(self, as_of: date | None) -> bool:
+        """True when the record had certainly appeared by `as_of`.
+
+        A record with only a year counts as published on that year's last day, and one without a
+        date does not count at all: a time-travel evaluation may miss a paper, but may not see one
+        from the future.
+        """
+        if as_of is None:
+            return True
+        if self.published is not None:
+            return self.published <= as_of
+        return self.year is not None and date(self.year, 12, 31) <= as_of
+
+    def as_known(self, as_of: date | None) -> Record:
+        """The record as it stood at `as_of`: a retraction known to be later is not yet one."""
+        later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
+        if not (self.retracted and later):
+            return self
+        return self.model_copy(
+            update={"retracted": False, "retracted_on": None, "retraction_sources": ()}
+        )
+
+
+class MissingSource(Frozen):
+    """A source that did not contribute, and why."""
+
+    name: str
+    reason: str
+
+
+class SearchAnswer(Frozen):
+    """Merged, ranked records; what was missing; what it took.
+
+    `served_by` names the sources that answered ("local index" when the local index did),
+    `requests` counts HTTP requests sent (retries included, cache hits not), `cached` the answers
+    that came from the disk.
+    """
+
+    records: tuple[Record, ...]
+    missing: tuple[MissingSource, ...] = ()
+    served_by: tuple[str, ...] = ()
+    requests: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    as_of: date | None = None
+    notes: tuple[str, ...] = ()

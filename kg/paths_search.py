@@ -1,0 +1,248 @@
+"""Simple paths between nodes, exactly, by a depth-first search pruned with a distance field.
+
+A breadth-first search from the targets gives each node its distance to the nearest target; the
+depth-first search enters a node only if the target can still be reached in the steps left. It
+therefore walks few dead ends, and all loops are compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+FAR = 127
+
+
+@numba.njit(cache=True, nogil=True)
+def distance_field(indptr: Any, indices: Any, targets: Any, most: int) -> Any:
+    """(n,) int8 steps to the nearest of `targets`, `FAR` if more than `most`."""
+    n = indptr.shape[0] - 1
+    distance = np.full(n, FAR, dtype=np.int8)
+    queue = np.empty(n, dtype=np.int32)
+    first, last = 0, 0
+    for k in range(targets.shape[0]):
+        if distance[targets[k]] == FAR:
+            distance[targets[k]] = 0
+            queue[last] = targets[k]
+            last += 1
+    while first < last:
+        u = queue[first]
+        first += 1
+        d = distance[u]
+        if d >= most:
+            continue
+        for c in range(indptr[u], indptr[u + 1]):
+            v = indices[c]
+            if distance[v] == FAR:
+                distance[v] = d + 1
+                queue[last] = v
+                last += 1
+    return distance
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(
+    indptr: Any,
+    indices: Any,
+    distance: Any,
+    source: int,
+    single: int,
+    through: bool,
+    hops: int,
+    hub_cap: int,
+    share: int,
+    of: int,
+    phase: int,
+    limit: int,
+    budget: int,
+    out: Any,
+) -> Any:
+    """Count simple paths of exactly `hops` steps; write `share` of every `of`, evenly spread.
+
+    `single` is the only target, or -1. `limit` < 0 counts all; otherwise the walk stops once that
+    many are written. Returns (count, written, steps; steps > budget means it was cut off).
+    """
+    node = np.empty(hops + 1, dtype=np.int32)
+    cursor = np.empty(hops + 1, dtype=np.int64)
+    stop = np.empty(hops + 1, dtype=np.int64)
+    count, written, steps = 0, 0, 0
+    node[0] = source
+    cursor[0] = indptr[source]
+    stop[0] = indptr[source + 1]
+    depth = 0
+    if distance[source] > hops:
+        return count, written, steps
+    while depth >= 0:
+        if cursor[depth] >= stop[depth]:
+            depth -= 1
+            continue
+        v = indices[cursor[depth]]
+        cursor[depth] += 1
+        steps += 1
+        left = hops - depth - 1  # steps left once at v
+        d = distance[v]
+        if d > left:
+            continue
+        if left > 0:
+            if d == 0 and not through:
+                continue
+            if hub_cap > 0 and depth > 0 and cursor[depth] - indptr[node[depth]] > hub_cap:
+                cursor[depth] = stop[depth]
+                continue
+        seen = False
+        for k in range(depth + 1):
+            if node[k] == v:
+                seen = True
+                break
+        if seen:
+            continue
+        if steps > budget:
+            return count, written, steps
+        end = depth + 1
+        node[end] = v
+        if left == 1 and single >= 0:
+            end += 1  # d == 1: the only target is next to v and, not passed through, not yet used
+            node[end] = single
+        elif left > 0:
+            depth += 1
+            cursor[depth] = indptr[v]
+            stop[depth] = indptr[v + 1]
+            continue
+        if (count * share + phase) % of < share and written < out.shape[0]:
+            for k in range(end + 1):
+                out[written, k] = node[k]
+            written += 1
+        count += 1
+        if limit >= 0 and written >= limit:
+            return count, written, steps
+    return count, written, steps
+
+
+@dataclass(frozen=True)
+class Found:
+    """Paths as rows of node positions, -1 where a row is shorter; how many there are in all."""
+
+    rows: NDArray[np.int32]
+    total: int
+    complete: bool
+
+
+class Searcher:
+    """Searches from any source to one set of targets.
+
+    Parameters
+    ----------
+    indptr, indices : CSR of the simple undirected graph
+    targets : (t,) node positions
+    max_hops : longest path
+    blocked : nodes that no path may use, sources excepted
+    through : whether a path may pass through a target (sensible for a class of targets)
+    hub_cap : at a node with more neighbors, only so many of the least connected are entered; 0: all
+    budget : most steps of one search; beyond it the result says `complete=False`
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        targets: NDArray[np.int32],
+        max_hops: int,
+        *,
+        blocked: NDArray[np.int32] | None = None,
+        through: bool = False,
+        hub_cap: int = 0,
+        budget: int = 20_000_000,
+    ) -> None:
+        self._indptr, self._indices = indptr, indices
+        self._max_hops = max_hops
+        self._hub_cap = hub_cap
+        self._budget = budget
+        self._single = int(targets[0]) if len(targets) == 1 else -1
+        self._through = through and self._single < 0
+        self.distance: NDArray[np.int8] = distance_field(
+            indptr, indices, targets.astype(np.int32), max_hops
+        )
+        if blocked is not None and len(blocked):
+            inside = blocked[self.distance[blocked] > 0]
+            self.distance[inside] = FAR
+
+    def count(self, source: int, hops: int) -> tuple[int, bool]:
+        """Number of simple paths of exactly `hops` steps, and whether all were walked."""
+        nowhere = np.empty((0, 1), dtype=np.int32)
+        count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
+        return count, steps <= self._budget
+
+    def shortest(self, source: int, k: int, min_hops: int = 1) -> Found:
+        """The first k paths by length, then in order of the neighbor lists."""
+        rows = np.full((k, self._max_hops + 1), -1, dtype=np.int32)
+        have, complete = 0, True
+        for hops in range(min_hops, self._max_hops + 1):
+            if have >= k:
+                break
+            _, written, steps = self._run(source, hops, (1, 1, 0), k - have, rows[have:])
+            have += written
+            complete = complete and steps <= self._budget
+        return Found(rows[:have], have, complete)
+
+    def spread(self, source: int, most: int, min_hops: int, seed: int) -> Found:
+        """All paths if there are at most `most`, else an even sample of each length.
+
+        Lengths share the room equally; what one leaves free goes to the others. Of a length with
+        too many paths an even share is taken, at an offset that the seed sets: nothing is random.
+        """
+        lengths = range(min_hops, self._max_hops + 1)
+        counted = [self.count(source, hops) for hops in lengths]
+        total = sum(c for c, _ in counted)
+        room = shares([c for c, _ in counted], most)
+        parts: list[NDArray[np.int32]] = []
+        for hops, (count, _), quota in zip(lengths, counted, room, strict=True):
+            if not quota:
+                continue
+            rows = np.full((quota, self._max_hops + 1), -1, dtype=np.int32)
+            phase = (seed * 2_654_435_761 + hops) % count
+            _, written, _ = self._run(source, hops, (quota, count, phase), quota, rows)
+            parts.append(rows[:written])
+        rows = np.concatenate(parts) if parts else np.empty((0, self._max_hops + 1), dtype=np.int32)
+        return Found(rows, total, all(whole for _, whole in counted))
+
+    def _run(
+        self, source: int, hops: int, sample: tuple[int, int, int], limit: int, out: Any
+    ) -> tuple[int, int, int]:
+        own = self.distance[source]
+        if own == 0:
+            return 0, 0, 0  # the source is itself a target: no simple path leads back to it
+        counts: tuple[int, int, int] = _walk(
+            self._indptr,
+            self._indices,
+            self.distance,
+            source,
+            self._single,
+            self._through,
+            hops,
+            self._hub_cap,
+            *sample,
+            limit,
+            self._budget,
+            out,
+        )
+        return counts
+
+
+def shares(wanted: list[int], most: int) -> list[int]:
+    """Room for each, equal where not all fit, none more than it wants."""
+    room = [0] * len(wanted)
+    left = most
+    open_ = [n for n, w in enumerate(wanted) if w]
+    while left > 0 and open_:
+        each = max(1, left // len(open_))
+        for n in list(open_):
+            take = min(each, wanted[n] - room[n], left)
+            room[n] += take
+            left -= take
+            if room[n] == wanted[n]:
+                open_.remove(n)
+    return room

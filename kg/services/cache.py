@@ -1,0 +1,105 @@
+"""Answers of services on disk, with an expiry. A damaged entry is a miss."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_MAGIC = b"sage-cache-1\n"
+
+
+class DiskCache:
+    """One file per request, named by the request's hash; no secret enters the name or the file.
+
+    Parameters
+    ----------
+    folder : created on the first write
+    max_age : seconds an answer stays good
+    max_bytes : after a write that passes it, the oldest entries go until 90% of it is left
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_age: float = 7 * 86400.0,
+        max_bytes: int = 512 * 1024 * 1024,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.folder = folder
+        self.max_age = max_age
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self._size: int | None = None
+
+    @staticmethod
+    def key(service: str, method: str, url: str, params: object, body: object) -> str:
+        """The name of a request's entry."""
+        text = json.dumps([service, method, url, params, body], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def get(self, key: str, max_age: float | None = None) -> bytes | None:
+        """The stored body, or None when there is none, it is too old, or it is damaged."""
+        try:
+            raw = self._path(key).read_bytes()
+        except OSError:
+            return None
+        if not raw.startswith(_MAGIC):
+            return None
+        head, newline, body = raw[len(_MAGIC) :].partition(b"\n")
+        stamp, _, digest = head.partition(b" ")
+        try:
+            stored = float(stamp)
+        except ValueError:
+            return None
+        age = self._clock() - stored
+        if not newline or age < -60.0 or age > (self.max_age if max_age is None else max_age):
+            return None
+        return body if hashlib.sha256(body).hexdigest().encode() == digest else None
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store `body`; a reader sees the whole entry or none of it."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = f"{self._clock():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + head + body)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        self._trim(len(body))
+
+    def drop(self, key: str) -> None:
+        """Forget an entry."""
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _trim(self, added: int) -> None:
+        if self._size is not None and self._size + added <= self.max_bytes:
+            self._size += added
+            return
+        entries = []
+        for path in self.folder.glob("??/[0-9a-f]*"):
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                continue
+            entries.append((stat.st_mtime, stat.st_size, path))
+        self._size = sum(size for _, size, _ in entries)
+        if self._size <= self.max_bytes:
+            return
+        for _, size, path in sorted(entries):
+            path.unlink(missing_ok=True)
+            self._size -= size
+            if self._size <= 0.9 * self.max_bytes:
+                break

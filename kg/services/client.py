@@ -1,0 +1,397 @@
+"""The one HTTP client: rate, concurrency, retries, breaker, size and time limits, disk cache."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.utils
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kg.services.cache import DiskCache
+from kg.services.errors import OverBudget, ServiceError, SourceChanged, Unavailable
+from kg.services.limits import Breaker, Gate, Limit
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Limit", "Policy", "Request", "ServiceClient", "Usage", "metered"]
+
+T = TypeVar("T")
+
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+USER_AGENT = "SAGE/0.1 (computational pathology literature client)"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient the client is. Seconds and bytes.
+
+    `deadline` bounds one call with all its retries; `attempt` bounds one attempt from first to last
+    byte, so that a server which drips bytes cannot hold a run. `longest_wait` is the longest
+    `Retry-After` that is honored; a longer one ends the call. `patience` is the longest wait for a
+    slot under the service's rate (None: as long as the deadline allows).
+    """
+
+    attempts: int = 4
+    deadline: float = 45.0
+    attempt: float = 15.0
+    connect: float = 5.0
+    backoff: float = 0.5
+    backoff_max: float = 8.0
+    longest_wait: float = 20.0
+    patience: float | None = None
+    max_bytes: int = 16 * 1024 * 1024
+    breaker_threshold: int = 5
+    breaker_cool_off: float = 60.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. `secret_params` and `secret_headers` reach the wire, never a cache or a log."""
+
+    service: str
+    limit: Limit
+    url: str
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    method: str = "GET"
+    json: Any = None
+    data: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_params: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, str] = field(default_factory=dict)
+    missing_is_empty: bool = False
+
+
+@dataclass
+class Usage:
+    """What a piece of work took: requests on the wire, answers from the cache."""
+
+    requests: int = 0
+    cached: int = 0
+
+
+_meter: ContextVar[Usage | None] = ContextVar("sage_service_usage", default=None)
+
+
+@contextlib.contextmanager
+def metered() -> Iterator[Usage]:
+    """Count what the calls made inside (and the tasks started inside) take."""
+    usage = Usage()
+    token = _meter.set(usage)
+    try:
+        yield usage
+    finally:
+        _meter.reset(token)
+
+
+class ServiceClient:
+    """Fetches from many services, each at its own rate, and remembers answers on disk.
+
+    Belongs to one event loop. `fetch` either returns what `read` made of the body or raises a
+    `ServiceError`; nothing else leaves it for what a server does.
+    """
+
+    def __init__(
+        self,
+        cache: DiskCache | None = None,
+        policy: Policy | None = None,
+        *,
+        seed: int | None = None,
+        sleep: Callable[[float], Any] = asyncio.sleep,
+    ) -> None:
+        self.cache = cache
+        self.policy = policy or Policy()
+        self._random = random.Random(seed)
+        self._sleep = sleep
+        self._gates: dict[str, Gate] = {}
+        self._flying: dict[str, asyncio.Lock] = {}
+        self._http: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def fetch(
+        self, request: Request, read: Callable[[bytes], T], *, patience: float | None = None
+    ) -> T:
+        """The answer to `request`, as `read` understands it.
+
+        `read` gets the body and raises `SourceChanged` (or ValueError, KeyError, TypeError, which
+        become it) for a body that it does not know. Only a body that was read is cached. A body
+        cut short mid-transfer is retried; one that is complete but unreadable is retried once,
+        since proxies do answer 200 with an error page.
+
+        Raises
+        ------
+        Unavailable
+            No usable answer: the breaker is open, the deadline passed, the service refused.
+        OverBudget
+            The service's rate has no slot within `patience` seconds.
+        SourceChanged
+            The body is not as documented.
+        """
+        key = DiskCache.key(
+            request.service,
+            request.method,
+            request.url,
+            dict(request.params),
+            [request.json, dict(request.data or {})],
+        )
+        # The same request twice at once is one request: the second waits and finds it cached.
+        lock = self._flying.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                stored = self.cache.get(key) if self.cache else None
+                if stored is not None and self.cache is not None:
+                    try:
+                        value = understood(request.service, stored, read)
+                    except SourceChanged:
+                        self.cache.drop(key)
+                    else:
+                        self._count(cached=1)
+                        return value
+                body, value = await self._ask(request, read, patience)
+                if self.cache is not None:
+                    self.cache.put(key, body)
+                return value
+        finally:
+            if not lock.locked():
+                self._flying.pop(key, None)
+
+    async def _ask(
+        self, request: Request, read: Callable[[bytes], T], patience: float | None
+    ) -> tuple[bytes, T]:
+        gate = self._gate(request)
+        closed_for = gate.breaker.refuses()
+        if closed_for is not None:
+            raise Unavailable(
+                request.service,
+                f"not asked: it failed {gate.breaker.threshold} times in a row; "
+                f"next try in {closed_for:.0f} s",
+            )
+        try:
+            async with asyncio.timeout(self.policy.deadline):
+                answer = await self._attempts(request, read, gate, patience)
+        except TimeoutError:
+            gate.breaker.failed()
+            raise Unavailable(
+                request.service, f"no complete answer within {self.policy.deadline:g} s"
+            ) from None
+        except OverBudget:
+            gate.breaker.abandoned()
+            raise
+        except ServiceError:
+            gate.breaker.failed()
+            raise
+        except BaseException:
+            gate.breaker.abandoned()
+            raise
+        gate.breaker.succeeded()
+        return answer
+
+    async def _attempts(
+        self, request: Request, read: Callable[[bytes], T], gate: Gate, patience: float | None
+    ) -> tuple[bytes, T]:
+        policy = self.policy
+        patience = policy.patience if patience is None else patience
+        last: ServiceError = Unavailable(request.service, "not asked")
+        for attempt in range(policy.attempts):
+            wait = gate.throttle.book(patience)
+            if wait is None:
+                slot = gate.throttle.next_slot() - time.monotonic()
+                raise OverBudget(
+                    request.service,
+                    f"its published rate ({request.limit.requests} per {request.limit.per:g} s) "
+                    f"allows the next request in {slot:.1f} s; not waited for",
+                )
+            await self._sleep(wait)
+            pause: float | None = None
+            try:
+                async with gate.slots:
+                    status, headers, body = await self._in_turn(request, gate)
+            except TimeoutError:
+                last = Unavailable(
+                    request.service, f"no complete answer within {policy.attempt:g} s"
+                )
+            except Unavailable as problem:
+                last = problem
+            else:
+                if status == 200 or (status == 404 and request.missing_is_empty):
+                    try:
+                        return body, understood(request.service, body, read)
+                    except SourceChanged as problem:
+                        if attempt > 0 or not _may_be_transient(body):
+                            raise
+                        last = problem
+                elif status in _RETRIED:
+                    last = Unavailable(request.service, f"HTTP {status}")
+                    pause = _retry_after(headers)
+                    if pause is not None and pause > policy.longest_wait:
+                        gate.throttle.hold(pause)
+                        raise Unavailable(
+                            request.service, f"HTTP {status}, asks to wait {pause:.0f} s"
+                        )
+                else:
+                    raise Unavailable(request.service, f"HTTP {status}{_hint(status)}")
+            if attempt + 1 < policy.attempts:
+                if pause is not None:
+                    gate.throttle.hold(pause)
+                ceiling = min(policy.backoff_max, policy.backoff * 2**attempt)
+                await self._sleep((pause or 0.0) + self._random.uniform(0.0, ceiling))
+        raise last
+
+    async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
+        """One attempt that goes out when the throttle, by what really went out, allows it."""
+        held = False
+
+        def gone() -> None:
+            nonlocal held
+            gate.throttle.sent()
+            self._count(requests=1)
+            if held:
+                held = False
+                gate.door.release()
+
+        await gate.door.acquire()
+        held = True
+        try:
+            while (wait := gate.throttle.still_to_wait()) > 0.0:
+                await self._sleep(wait)
+            async with asyncio.timeout(self.policy.attempt):
+                return await self._send(request, gone)
+        finally:
+            if held:
+                gate.door.release()
+
+    async def _send(
+        self, request: Request, gone: Callable[[], None]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers, body; `gone` is told when a request leaves.
+
+        Redirects are followed on the same host alone.
+        """
+        import httpx
+
+        http = self._opened()
+        url = httpx.URL(request.url)
+        params: dict[str, str | int] | None = {**request.params, **request.secret_params}
+        headers = {"User-Agent": USER_AGENT, **request.headers, **request.secret_headers}
+
+        async def trace(event: str, _: dict[str, Any]) -> None:
+            if event.endswith(".send_request_headers.started"):
+                gone()
+
+        for _ in range(4):
+            try:
+                async with http.stream(
+                    request.method,
+                    url,
+                    params=params or None,
+                    headers=headers,
+                    json=request.json,
+                    data=dict(request.data) if request.data else None,
+                    extensions={"trace": trace},
+                ) as response:
+                    if response.status_code in _REDIRECTS and "location" in response.headers:
+                        target = response.url.join(response.headers["location"])
+                        if target.host != response.url.host or (
+                            response.url.scheme == "https" and target.scheme != "https"
+                        ):
+                            raise Unavailable(request.service, "redirects to another host")
+                        url, params = target, None
+                        continue
+                    body = bytearray()
+                    async for chunk in response.aiter_bytes():
+                        body += chunk
+                        if len(body) > self.policy.max_bytes:
+                            raise Unavailable(
+                                request.service,
+                                f"answer larger than {self.policy.max_bytes // 1024} KiB",
+                            )
+                    return response.status_code, response.headers, bytes(body)
+            except httpx.TimeoutException:
+                raise Unavailable(request.service, "timed out") from None
+            except (httpx.HTTPError, httpx.InvalidURL) as problem:
+                # The exception's text may hold the URL with a key in it: name its type alone.
+                raise Unavailable(
+                    request.service, f"connection failed ({type(problem).__name__})"
+                ) from None
+        raise Unavailable(request.service, "redirects in a circle")
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.AsyncClient(
+                timeout=httpx.Timeout(self.policy.attempt, connect=self.policy.connect),
+                follow_redirects=False,
+            )
+        return self._http
+
+    def _gate(self, request: Request) -> Gate:
+        gate = self._gates.get(request.service)
+        if gate is None:
+            breaker = Breaker(self.policy.breaker_threshold, self.policy.breaker_cool_off)
+            gate = self._gates[request.service] = Gate(request.limit, breaker)
+        return gate
+
+    def _count(self, *, requests: int = 0, cached: int = 0) -> None:
+        usage = _meter.get()
+        if usage is not None:
+            usage.requests += requests
+            usage.cached += cached
+
+
+def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of `body`; whatever else goes wrong in it becomes `SourceChanged`."""
+    try:
+        return read(body)
+    except SourceChanged:
+        raise
+    except KeyError as problem:
+        raise SourceChanged(service, f"field {problem} is missing from its answer") from problem
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as problem:
+        raise SourceChanged(service, f"its answer is not as documented ({problem})") from problem
+
+
+def _may_be_transient(body: bytes) -> bool:
+    """True for bodies that a retry may mend: cut short, empty, or an HTML error page."""
+    text = body.strip()
+    if not text or (text[:1] == b"<" and b"<html" in text[:2000].lower()):
+        return True
+    return text[:1] in b"{[<" and text[-1:] not in b"}]>"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that `Retry-After` asks for, in either of its forms (RFC 9110, 10.2.3)."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    if value.replace(".", "", 1).isdigit():
+        return float(value)
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, when.timestamp() - time.time())
+
+
+def _hint(status: int) -> str:
+    return {401: " (needs a key)", 403: " (refused; a key or a contact may be needed)"}.get(
+        status, ""
+    )

@@ -1,0 +1,153 @@
+"""Sources of documents: one reader per format behind `read`, a folder walker, and file reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from kg.errors import InputError
+from kg.sources.base import (
+    MAX_BYTES,
+    ReadOptions,
+    SourceError,
+    SourceReport,
+    SourceResult,
+    sha256_bytes,
+)
+from kg.types import Document
+
+__all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read", "read_file"]
+
+Reader = Callable[[Path, bytes, ReadOptions], SourceResult]
+
+TEXT = frozenset({".md", ".markdown", ".txt", ".text"})
+SUFFIXES = TEXT | {".pdf", ".xml", ".nxml", ".nbib", ".medline", ".bib"}
+# Files about the corpus, not of it.
+_ASIDE = frozenset({"readme.md", "license", "license.txt", "license.md", "notice", "notice.md"})
+
+
+def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
+    """Files to read under `sources`, sorted, and reports for those of unknown kind.
+
+    Raises
+    ------
+    InputError
+        If a named source does not exist.
+    """
+    files: dict[Path, None] = {}
+    reports = []
+    for source in sources:
+        if not source.exists():
+            raise InputError(f"{source}: no such file or folder; name a source that exists")
+        if source.is_file():
+            files[source] = None
+            continue
+        root = source.resolve()
+        for path in sorted(source.rglob("*")):
+            if any(part.startswith(".") for part in path.relative_to(source).parts):
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                reports.append(
+                    SourceReport(path=str(path), status="skipped", reason="link out of the folder")
+                )
+                continue
+            if not path.is_file():
+                continue
+            name = path.name.lower()
+            if name in _ASIDE or (name.startswith("source") and name.endswith(".txt")):
+                reports.append(
+                    SourceReport(path=str(path), status="skipped", reason="about the folder")
+                )
+            elif path.suffix.lower() in SUFFIXES:
+                files[path] = None
+            else:
+                reports.append(
+                    SourceReport(
+                        path=str(path),
+                        status="skipped",
+                        reason=f"unknown kind of file ({path.suffix or 'no suffix'})",
+                    )
+                )
+    return list(files), reports
+
+
+def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
+    """Documents of one file and its report. Never raises for what the file holds."""
+    options = options or ReadOptions()
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise SourceError(f"larger than {MAX_BYTES >> 20} MiB ({size >> 20} MiB)")
+        if size == 0:
+            raise SourceError("empty file")
+        data = path.read_bytes()
+    except SourceError as error:
+        return SourceResult(SourceReport(path=str(path), status="failed", reason=str(error)))
+    except OSError as error:
+        return SourceResult(
+            SourceReport(path=str(path), status="failed", reason=error.strerror or str(error))
+        )
+    digest = sha256_bytes(data)
+    try:
+        result = _reader(path, data)(path, data, options)
+    except SourceError as error:
+        result = SourceResult(SourceReport(path=str(path), status="failed", reason=str(error)))
+    except RecursionError:
+        result = SourceResult(
+            SourceReport(path=str(path), status="failed", reason="nested too deeply")
+        )
+    except Exception as error:  # noqa: BLE001 - one bad file must not stop a build; it is reported
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
+    result.sha256 = digest
+    result.report.documents = len(result.documents)
+    return result
+
+
+def read(
+    path: Path, options: ReadOptions | None = None, reports: list[SourceReport] | None = None
+) -> Iterator[Document]:
+    """Documents of a file or folder; what could not be read is appended to `reports`."""
+    files, skipped = discover([path])
+    collected = skipped
+    for file in files:
+        result = read_file(file, options)
+        collected.append(result.report)
+        yield from result.documents
+    if reports is not None:
+        reports.extend(collected)
+
+
+def _reader(path: Path, data: bytes) -> Reader:
+    suffix = path.suffix.lower()
+    if data[:1024].lstrip().startswith(b"%PDF-") or suffix == ".pdf":
+        from kg.sources.pdf import read_pdf
+
+        return read_pdf
+    if suffix in {".xml", ".nxml"}:
+        from kg.sources.xml import read_xml
+
+        return _simple(read_xml)
+    if suffix in {".nbib", ".medline"}:
+        from kg.sources.medline import read_medline
+
+        return _simple(read_medline)
+    if suffix == ".bib":
+        from kg.sources.bibtex import read_bibtex
+
+        return _simple(read_bibtex)
+    if suffix in TEXT:
+        from kg.sources.plain import read_text
+
+        return _simple(read_text)
+    raise SourceError(f"unknown kind of file ({suffix or 'no suffix'})")
+
+
+def _simple(function: Callable[[Path, bytes], Iterable[Document]]) -> Reader:
+    def run(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
+        documents = list(function(path, data))
+        if not documents:
+            raise SourceError("no record with text")
+        return SourceResult(SourceReport(path=str(path), status="read"), documents)
+
+    return run

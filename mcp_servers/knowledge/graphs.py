@@ -1,0 +1,360 @@
+"""Ask a knowledge graph: entities, paths between them, evidence with its papers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.registry import InputPath, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kg.embed import Embedder
+    from kg.fusion_model import Support
+    from kg.graph import Graph
+
+SUITE = "knowledge"
+QUOTE = 400
+"""Longest passage that is quoted, in characters."""
+
+GRAPHS = Validity(
+    known_failures=(
+        "A relation was read in a text: that is evidence of a statement, not of a fact",
+        "Relations that no document of the corpus states are missing",
+    ),
+)
+
+
+class Closed(BaseModel):
+    """Refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+GraphPath = Annotated[
+    InputPath, Field(description="Graph folder that `sage kg build` wrote, or a GraphML file")
+]
+
+
+class SearchInput(Closed):
+    """What to look for."""
+
+    graph: GraphPath
+    text: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
+    limit: int = Field(default=10, ge=1, le=100)
+    neighbors: int = Field(default=10, ge=0, le=100, description="Neighbors of the best match")
+
+
+class Entity(BaseModel):
+    """A node of the graph."""
+
+    id: str
+    name: str
+    type: str
+    degree: int
+    aliases: list[str]
+    definition: str | None
+    identifiers: dict[str, str]
+    score: float
+    how: str
+
+
+class NeighborRow(BaseModel):
+    """A node one step from the best match. `forward`: the match is the head."""
+
+    id: str
+    name: str
+    type: str
+    relations: list[str]
+    forward: bool
+    belief: float
+
+
+class SearchResult(BaseModel):
+    """Entities that match, best first; neighbors of the first."""
+
+    nodes: int
+    edges: int
+    entities: list[Entity]
+    neighbors: list[NeighborRow]
+
+
+@tool(
+    "graph_search",
+    SUITE,
+    "1.0.0",
+    "Find entities (genes, cells, diseases, imaging features) in a knowledge graph by name or "
+    "alias, with definitions and the neighbors of the best match.",
+    Resources(memory_mb=1024, seconds_per_item=1),
+    GRAPHS,
+)
+def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
+    """Matches with their node's description."""
+    graph = open_graph(given.graph, context)
+    matches = graph.find(given.text, given.limit)
+    entities = []
+    for match in matches:
+        node = graph.node(match.node_id)
+        entities.append(
+            Entity(
+                id=node.id,
+                name=node.name,
+                type=node.type.value,
+                degree=node.degree,
+                aliases=list(node.aliases),
+                definition=node.definition,
+                identifiers=node.identifiers,
+                score=match.score,
+                how=match.how,
+            )
+        )
+    near = graph.neighbors(entities[0].id, given.neighbors) if entities and given.neighbors else []
+    return SearchResult(
+        nodes=graph.n_nodes,
+        edges=graph.n_edges,
+        entities=entities,
+        neighbors=[
+            NeighborRow(
+                id=one.node.id,
+                name=one.node.name,
+                type=one.node.type.value,
+                relations=list(one.relations),
+                forward=one.forward,
+                belief=one.belief,
+            )
+            for one in near
+        ],
+    )
+
+
+class PathsInput(Closed):
+    """A prompt, or two entities."""
+
+    graph: GraphPath
+    prompt: str | None = Field(default=None, max_length=4000, description="A research question")
+    source: str | None = Field(default=None, max_length=200)
+    target: str | None = Field(default=None, max_length=200)
+    k: int = Field(default=8, ge=1, le=100, description="How many paths")
+    max_hops: int = Field(default=5, ge=1, le=8)
+    seed: int = Field(default=0, ge=0)
+
+
+class Scores(BaseModel):
+    """The path's scores, normalized to 0..1, and their weighted total."""
+
+    logic: float
+    relevance: float
+    novelty: float
+    surprise: float
+    total: float
+
+
+class PathRow(BaseModel):
+    """A path: its sentence, its nodes, and how believed its weakest step is."""
+
+    sentence: str
+    nodes: list[str]
+    scores: Scores
+    weakest_belief: float
+    contradicted: bool
+    papers: list[str]
+
+
+class PathsResult(BaseModel):
+    """Ranked paths, what the prompt was understood as, and notes on the search."""
+
+    concepts: list[str]
+    unmatched: list[str]
+    candidates: int
+    paths: list[PathRow]
+    notes: list[str]
+
+
+@tool(
+    "graph_paths",
+    SUITE,
+    "1.0.0",
+    "Find and rank paths in a knowledge graph for a research question, or between two entities, by "
+    "logic, relevance, novelty and surprise.",
+    Resources(memory_mb=2048, seconds_per_item=5),
+    GRAPHS,
+)
+def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
+    """Paths with their scores and the papers behind them."""
+    from kg.paths import PathOptions, between, generate
+
+    graph = open_graph(given.graph, context)
+    embedder = embedder_of(graph, context)
+    context.progress(0.3, "searching paths")
+    options = PathOptions(k=given.k, max_hops=given.max_hops, seed=given.seed)
+    ends = (given.source, given.target)
+    if given.prompt is not None and ends == (None, None):
+        found = generate(graph, given.prompt, options, embedder)
+    elif given.source is not None and given.target is not None and given.prompt is None:
+        found = between(graph, given.source, given.target, options, embedder)
+    else:
+        raise InputError("give a prompt, or source and target")
+    return PathsResult(
+        concepts=[f"{one.phrase} -> {one.name} ({one.type.value})" for one in found.concepts],
+        unmatched=list(found.unmatched),
+        candidates=found.candidates,
+        paths=[
+            PathRow(
+                sentence=path.sentence(),
+                nodes=[node.id for node in path.nodes],
+                scores=Scores(**path.scores.model_dump(include=set(Scores.model_fields))),
+                weakest_belief=min(edge.belief for edge in path.edges),
+                contradicted=any(edge.contradicted for edge in path.edges),
+                papers=_papers(one for edge in path.edges for one in edge.evidence),
+            )
+            for path in found.paths
+        ],
+        notes=list(found.notes),
+    )
+
+
+class EvidenceInput(Closed):
+    """Two entities, by name, alias or identifier."""
+
+    graph: GraphPath
+    head: str = Field(min_length=1, max_length=200)
+    tail: str = Field(min_length=1, max_length=200)
+    limit: int = Field(default=20, ge=1, le=200, description="Passages per relation")
+
+
+class Passage(BaseModel):
+    """One reading of a relation in a text."""
+
+    text: str
+    paper: str
+    year: int | None
+    section: str
+    confidence: float
+    speculative: bool
+    retracted: bool
+
+
+class RelationRow(BaseModel):
+    """A relation from head to tail, with the passages for and against it."""
+
+    head: str
+    relation: str
+    tail: str
+    belief: float
+    negated: bool
+    documents: int
+    first_year: int | None
+    last_year: int | None
+    passages: list[Passage]
+    against: list[Passage]
+
+
+class EvidenceResult(BaseModel):
+    """What the corpus says about two entities, in both directions."""
+
+    relations: list[RelationRow]
+    note: str
+
+
+@tool(
+    "graph_evidence",
+    SUITE,
+    "1.0.0",
+    "Show the passages behind the relations between two entities of a knowledge graph, for and "
+    "against, with their papers.",
+    Resources(memory_mb=1024, seconds_per_item=1),
+    GRAPHS,
+)
+def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult:
+    """Relations in both directions, the most believed first."""
+    graph = open_graph(given.graph, context)
+    edges = [
+        *graph.evidence(given.head, given.tail),
+        *(graph.evidence(given.tail, given.head) if given.head != given.tail else ()),
+    ]
+    edges.sort(key=lambda one: -one.belief)
+    return EvidenceResult(
+        relations=[
+            RelationRow(
+                head=one.head_name,
+                relation=one.relation,
+                tail=one.tail_name,
+                belief=one.belief,
+                negated=one.negated,
+                documents=one.documents,
+                first_year=one.first_year,
+                last_year=one.last_year,
+                passages=_passages(one.supports, given.limit),
+                against=_passages(one.contradicting, given.limit),
+            )
+            for one in edges
+        ],
+        note="" if edges else "No document of the corpus states a direct relation between these.",
+    )
+
+
+def open_graph(path: str, context: ToolContext) -> Graph:
+    """The graph under the roots, kept open while its files stay the same."""
+    from kg.graph import Graph
+
+    place = context.input(path)
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    for one in files:
+        context.roots.input(one)  # nothing that leads outside
+    stamp = tuple(
+        (str(one), one.stat().st_mtime_ns, one.stat().st_size) for one in files if one.is_file()
+    )
+    return context.shared(("graph", str(place), stamp), lambda: Graph.load(place))
+
+
+def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
+    """The embedding model of a graph, if it is one that comes with SAGE.
+
+    A graph file names its model; a name from a file must not choose what is downloaded or loaded.
+    """
+    from kg import embed
+
+    default = context.shared("embedder", embed.default)
+    name = graph.embedder
+    if name is None or name == default.name:
+        return default
+    if name.startswith("hashing"):
+        return embed.by_name(name)
+    raise InputError(
+        f'the graph was embedded with "{name[:80]}"; these tools use the model that comes with '
+        "SAGE: build the graph with it"
+    )
+
+
+def _papers(evidence: Iterable[object]) -> list[str]:
+    """Each paper once, in order, by its identifier or title."""
+    return list(dict.fromkeys(paper(one) for one in evidence))[:20]
+
+
+def paper(evidence: object) -> str:
+    """A paper in words: title, year, identifier as the source states it."""
+    title = getattr(evidence, "title", "") or getattr(evidence, "doc_id", "")[:12]
+    year = getattr(evidence, "year", None)
+    doi, pmid = getattr(evidence, "doi", None), getattr(evidence, "pmid", None)
+    parts = [title, str(year) if year else "", f"doi:{doi}" if doi else ""]
+    parts.append(f"PMID {pmid}" if pmid else "")
+    return ", ".join(one for one in parts if one)
+
+
+def _passages(supports: tuple[Support, ...], limit: int) -> list[Passage]:
+    return [
+        Passage(
+            text=one.evidence.text[:QUOTE],
+            paper=paper(one.evidence),
+            year=one.evidence.year,
+            section=one.evidence.section,
+            confidence=one.confidence,
+            speculative=one.speculative,
+            retracted=one.evidence.retracted,
+        )
+        for one in supports[:limit]
+    ]

@@ -1,0 +1,182 @@
+"""Tools that start a run of SAGE, answer its review, and tell where it is.
+
+They drive the `sage` command as a separate process with a list of arguments, through a callable
+that the application hands in; this package knows nothing of the application itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import FaultError, InputError
+from mcp_servers.registry import ATTRIBUTE, Resources, ToolSpec, tool
+
+RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+"""A run's id, its beginning, or "last"; never a path."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
+"""Runs `sage` with these arguments; the second argument tells whether to stop it."""
+
+
+class Closed(BaseModel):
+    """Refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+RunName = Annotated[str, Field(description='A run\'s id, its beginning, or "last"', max_length=128)]
+
+
+class StartInput(Closed):
+    """A research question, and what to test it on."""
+
+    prompt: str = Field(min_length=8, max_length=4000, description="The research question")
+    cohort: str = Field(
+        default="demo", description='Cohort under the roots, a built-in name, or "demo"'
+    )
+    graph: str | None = Field(default=None, description="Knowledge graph under the roots")
+    hypotheses: int = Field(default=1, ge=1, le=10)
+    seed: int = Field(default=0, ge=0)
+
+
+class ReviewInput(Closed):
+    """A decision on the hypotheses that wait for one."""
+
+    run: RunName
+    decision: Literal["approve", "reject", "edit", "another"]
+    reason: str = Field(
+        default="", max_length=2000, description="Why rejected, or what is wanted instead"
+    )
+    changes: dict[str, Any] = Field(
+        default_factory=dict, description="For edit: fields of the hypothesis and their new values"
+    )
+    hypothesis: str | None = Field(default=None, max_length=128, description="Default: all")
+
+
+class StatusInput(Closed):
+    """Which run."""
+
+    run: RunName = "last"
+
+
+class RunResult(BaseModel):
+    """What the command said. `status` tells what the run waits for, if anything."""
+
+    run: str | None
+    status: str
+    detail: dict[str, Any]
+
+
+def run_tools(drive: Drive) -> list[ToolSpec]:
+    """`start_run`, `review_run` and `run_status` over a driver of the `sage` command."""
+
+    @tool(
+        "start_run",
+        "knowledge",
+        "1.0.0",
+        "Start a run of SAGE on a research question. It goes on until the hypotheses wait for "
+        "review: answer with review_run. Takes minutes.",
+        Resources(cpu=1, memory_mb=2048),
+        cacheable=False,
+    )
+    def start_run(given: StartInput, context: ToolContext) -> RunResult:
+        words = ["run", "--json", "--seed", str(given.seed)]
+        words += ["--hypotheses", str(given.hypotheses)]
+        words += ["--cohort", _under_roots(given.cohort, context)]
+        if given.graph is not None:
+            words += ["--kg", str(context.input(given.graph))]
+        context.progress(0.05, "running")
+        return _read(drive([*words, "--", given.prompt], context.cancelled))
+
+    @tool(
+        "review_run",
+        "knowledge",
+        "1.0.0",
+        "Answer the review checkpoint of a run: approve, reject with a reason, edit, or ask for "
+        "another hypothesis. The run then goes on to its report. Takes minutes.",
+        Resources(cpu=1, memory_mb=2048),
+        cacheable=False,
+    )
+    def review_run(given: ReviewInput, context: ToolContext) -> RunResult:
+        words = ["review", "--json"]
+        if given.hypothesis is not None:
+            words += [f"--hypothesis={given.hypothesis}"]
+        if given.decision == "approve":
+            words += ["--approve"]
+        elif given.decision == "edit":
+            if not given.changes:
+                raise InputError("edit needs changes: fields of the hypothesis and new values")
+            with context.writing("changes.json") as path:
+                path.write_text(json.dumps(given.changes), encoding="utf-8")
+            words += [f"--edit={context.output('changes.json')}"]
+        else:
+            if not given.reason.strip():
+                raise InputError(f"{given.decision} needs a reason")
+            words += [f"--{given.decision}={given.reason}"]
+        context.progress(0.05, "running")
+        return _read(drive([*words, "--", _run_name(given.run)], context.cancelled))
+
+    @tool(
+        "run_status",
+        "knowledge",
+        "1.0.0",
+        "Show a run of SAGE: what it waits for, its hypotheses, verdicts, time and cost.",
+        Resources(cpu=1, memory_mb=256),
+        cacheable=False,
+    )
+    def run_status(given: StatusInput, context: ToolContext) -> RunResult:
+        return _read(drive(["show", "--json", "--", _run_name(given.run)], context.cancelled))
+
+    return [getattr(one, ATTRIBUTE) for one in (start_run, review_run, run_status)]
+
+
+def _run_name(name: str) -> str:
+    if not RUN.match(name):
+        raise InputError(f'"{name[:40]}" is not a run\'s id')
+    return name
+
+
+def _under_roots(cohort: str, context: ToolContext) -> str:
+    """A built-in name as it is, anything else as a path under the roots."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", cohort):
+        try:
+            return str(context.input(cohort))
+        except InputError:  # no such folder: the command knows its built-in names
+            return cohort
+    return str(context.input(cohort))
+
+
+def _read(answer: Answer) -> RunResult:
+    if answer.code != 0:
+        lines = [line for line in answer.stderr.splitlines() if line.strip()]
+        message = lines[-1].removeprefix("error: ") if lines else f"exit code {answer.code}"
+        kind = InputError if answer.code == 2 else FaultError
+        raise kind(f"sage: {message[:500]}")
+    try:
+        detail = json.loads(answer.stdout)
+    except ValueError as error:
+        raise FaultError(f"sage did not answer in JSON: {answer.stdout[:200]!r}") from error
+    if not isinstance(detail, dict):
+        raise FaultError("sage answered with something that is not a JSON object")
+    manifest = detail.get("manifest")
+    inner = manifest if isinstance(manifest, dict) else {}
+    run = detail.get("run") or detail.get("id") or inner.get("id")
+    status = detail.get("status") or inner.get("status") or "finished"
+    return RunResult(run=str(run) if run else None, status=str(status), detail=detail)

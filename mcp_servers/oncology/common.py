@@ -1,0 +1,254 @@
+"""What the oncology tools share: cohorts under the roots, groups, and small-number protection."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from validation.hypothesis import Filter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+SMALLEST = 5
+"""Groups of fewer patients are neither counted nor described."""
+EXPLORATORY = (
+    "Exploratory: this test was not registered in a validation contract, nor counted in a run's "
+    "ledger of tests."
+)
+
+CohortName = Annotated[
+    str,
+    Field(
+        description='Cohort folder or cohort.toml under the roots, or the built-in "gbsg2"',
+        max_length=1024,
+    ),
+]
+Key = Annotated[
+    str, Field(description='Variable of the cohort, e.g. "clinical:age", "expression:FABP5"')
+]
+Cut = Literal["median", "tertile", "levels"]
+
+
+class Closed(BaseModel):
+    """Refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CohortChoice(Closed):
+    """A cohort."""
+
+    cohort: CohortName
+    data_root: str | None = Field(
+        default=None,
+        description="Folder of the cohort's data files, if not where its description says",
+        max_length=1024,
+    )
+
+
+class CohortInput(CohortChoice):
+    """A cohort, an outcome, and who is analyzed."""
+
+    endpoint: str = Field(description='Endpoint of the cohort, e.g. "OS"')
+    filters: list[Filter] = Field(
+        default_factory=list, description="Only patients that match all of these", max_length=20
+    )
+
+
+class GroupedInput(CohortInput):
+    """The same, with a grouping."""
+
+    group: Key
+    cut: Cut | None = Field(
+        default=None,
+        description="How a number becomes groups; default: median, or its levels if it has few",
+    )
+    threshold: float | None = Field(
+        default=None, description="A fixed cut-point instead, in the variable's unit"
+    )
+
+
+def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
+    """The cohort, if it and every file that it names lie under the roots; kept open per worker.
+
+    Raises `InputError` when it does not exist or reaches outside.
+    """
+    from validation.cohort import load
+    from validation.cohort.builtin import NAMES
+    from validation.cohort.model import read_spec
+
+    name = given.cohort
+    if name.lower() in NAMES:
+        return context.shared(("cohort", name.lower()), lambda: load(name.lower()))
+    path = context.roots.input(name)
+    description = path / "cohort.toml" if path.is_dir() else path
+    folder = path if path.is_dir() else path.parent
+    if description.name.endswith(".toml") and description.is_file():
+        spec = read_spec(description)
+        folder = (description.parent / (spec.root or ".")).resolve()
+        if given.data_root is not None:
+            folder = context.roots.input(given.data_root, "folder")
+        if not context.roots.allows(folder):
+            raise InputError(
+                f'cohort "{name}": its root folder lies outside the allowed folders; add a root'
+            )
+        names = [one.file for one in spec.tables.values()]
+        names += [spec.expression.file] if spec.expression else []
+        for one in names:  # before anything is read
+            context.input(folder / one, "file")
+        context.read.append(description)
+    else:  # a study folder in a known layout: all of it is its data
+        context.input(path)
+    files = {*context.read, *(one for one in folder.iterdir() if one.is_file())}
+    stamp = tuple((str(one), one.stat().st_mtime_ns, one.stat().st_size) for one in sorted(files))
+    root = folder if given.data_root is not None else None
+    key = ("cohort", str(path), str(root), stamp)
+    cohort: Cohort = context.shared(key, lambda: load(path, root=root))
+    for file in cohort.files():
+        context.input(file)
+    return cohort
+
+
+def analysis_table(
+    cohort: Cohort, given: CohortInput, keys: list[str], kinds: tuple[str, ...] = ("survival",)
+) -> pd.DataFrame:
+    """Complete rows of the keys and the endpoint (`time`, `event`) after the filters.
+
+    Raises `InputError` for an endpoint of another kind, or fewer patients than may be described.
+    """
+    from validation.population import apply_filters
+
+    kind = endpoint_kind(cohort, given.endpoint)
+    if kind not in kinds:
+        raise InputError(
+            f'endpoint "{given.endpoint}" is {kind}; this tool needs {" or ".join(kinds)}'
+        )
+    wanted = list(dict.fromkeys([*keys, *(one.variable for one in given.filters)]))
+    table = cohort.table(wanted, [given.endpoint])
+    table = table[apply_filters(table, tuple(given.filters))]
+    table = table.rename(
+        columns={
+            f"{given.endpoint}.time": "time",
+            f"{given.endpoint}.event": "event",
+            f"{given.endpoint}.value": "value",
+        }
+    )
+    outcome = ["time", "event"] if "time" in table else ["value"]
+    table = table.dropna(subset=[*keys, *outcome])
+    if len(table) < 2 * SMALLEST:
+        raise InputError(
+            f"fewer than {2 * SMALLEST} patients have all of these: too few to describe"
+        )
+    return table
+
+
+def endpoint_kind(cohort: Cohort, name: str) -> str:
+    """Kind of an endpoint; raises `InputError` that lists the endpoints there are."""
+    cohort.outcome(name)
+    return str(cohort.spec.endpoints[name].kind)
+
+
+def grouped(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, str]:
+    """Group labels of each patient, and the rule in words. No outcome is read.
+
+    Raises `InputError` when a group would have fewer than five patients.
+    """
+    import numpy as np
+    import pandas as pd
+
+    values = table[given.group]
+    numbers = pd.to_numeric(values, errors="coerce")
+    numeric = bool(numbers.notna().all())
+    few = values.nunique() <= 6
+    rule: str = given.cut or ("levels" if few or not numeric else "median")
+    if given.threshold is not None:
+        rule = "threshold"
+    if rule != "levels" and not numeric:
+        raise InputError(f'"{given.group}" is not a number: use cut = "levels"')
+    if rule == "levels":
+        labels = values.map(_level)
+        words = f"levels of {given.group}"
+    elif rule == "tertile":
+        low, high = (float(one) for one in np.quantile(numbers, [1 / 3, 2 / 3]))
+        labels = pd.Series(
+            np.select([numbers <= low, numbers > high], ["low", "high"], "middle"), table.index
+        )
+        words = f"{given.group} by tertiles at {low:.6g} and {high:.6g}"
+    else:
+        at = float(np.median(numbers)) if rule == "median" else float(given.threshold or 0.0)
+        if at == numbers.max():
+            at = float(numbers[numbers < at].max()) if (numbers < at).any() else at
+        labels = pd.Series(np.where(numbers > at, "high", "low"), table.index)
+        words = f"{given.group} high above {at:.6g} ({rule})"
+    sizes = labels.value_counts()
+    if len(sizes) < 2:
+        raise InputError(f"{words}: everybody is in one group")
+    if len(sizes) > 12:
+        raise InputError(f"{words}: {len(sizes)} groups are too many; choose a cut")
+    if sizes.min() < SMALLEST:
+        raise InputError(
+            f"{words}: a group has fewer than {SMALLEST} patients; merge levels or filter it out"
+        )
+    return labels, words
+
+
+def _level(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def safe_count(count: int | None) -> int | None:
+    """A count, or None when it is between one and four."""
+    if count is None or 0 < count < SMALLEST:
+        return None
+    return count
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where it is not one."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str], list[str]]:
+    """Covariates as numbers: (n, k) values, k names, and a note per coded variable.
+
+    A text variable becomes indicators against its most frequent level; rare levels are refused.
+    """
+    import pandas as pd
+
+    columns: dict[str, pd.Series] = {}
+    notes = []
+    for key in keys:
+        numbers = pd.to_numeric(table[key], errors="coerce")
+        if numbers.notna().all():
+            columns[key] = numbers.astype(float)
+            continue
+        levels = table[key].map(_level)
+        sizes = levels.value_counts()
+        if sizes.min() < SMALLEST or len(sizes) > 12:
+            raise InputError(
+                f'covariate "{key}": it needs 2 to 12 levels of at least {SMALLEST} patients; '
+                "merge levels or filter"
+            )
+        reference = str(sizes.index[0])
+        notes.append(f"{key}: reference level {reference}")
+        for level in sorted(set(sizes.index) - {reference}):
+            columns[f"{key}={level}"] = (levels == level).astype(float)
+    frame = pd.DataFrame(columns, index=table.index)
+    return frame.to_numpy(dtype=float), list(frame.columns), notes
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path as seen from a root."""
+    return path.relative_to(root).as_posix()

@@ -1,0 +1,151 @@
+"""What a cohort holds, without a patient's row."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.oncology.common import (
+    SMALLEST,
+    CohortChoice,
+    finite,
+    open_cohort,
+    safe_count,
+)
+from mcp_servers.registry import Resources, tool
+
+
+class DescribeInput(CohortChoice):
+    """Which cohort, and which part of its dictionary."""
+
+    search: str = Field(
+        default="", description="Only variables and genes that contain this", max_length=100
+    )
+    genes: int = Field(default=50, ge=0, le=2000, description="How many gene symbols to list")
+
+
+class VariableRow(BaseModel):
+    """One variable. `levels` leaves out those under five patients."""
+
+    key: str
+    label: str
+    kind: str
+    unit: str | None
+    n: int | None
+    missing: float
+    levels: dict[str, int]
+    note: str
+
+
+class EndpointRow(BaseModel):
+    """One outcome; counts under five are null."""
+
+    key: str
+    label: str
+    kind: str
+    unit: str | None
+    n: int | None
+    events: int | None
+    median_follow_up: float | None
+    coding: str
+    note: str
+
+
+class FindingRow(BaseModel):
+    """Something about the cohort that would mislead an analysis."""
+
+    severity: str
+    code: str
+    where: str
+    message: str
+
+
+class DescribeResult(BaseModel):
+    """A cohort in aggregate."""
+
+    cohort: str
+    title: str
+    simulated: bool
+    n_patients: int
+    endpoints: list[EndpointRow]
+    variables: list[VariableRow]
+    expression_genes: int
+    expression_patients: int | None
+    expression_unit: str | None
+    genes: list[str]
+    losses: list[str]
+    findings: list[FindingRow]
+    license: str
+    notes: list[str]
+
+
+@tool(
+    "cohort_description",
+    "oncology",
+    "1.0.0",
+    "Describe a patient cohort: variables with units and missingness, endpoints with events and "
+    "follow-up, what was lost in joining its tables, and what would mislead an analysis.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
+)
+def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeResult:
+    """The data dictionary and the findings of a cohort; levels under five are left out."""
+    cohort = open_cohort(given, context)
+    context.progress(0.3, "reading the data dictionary")
+    book = cohort.dictionary()
+    context.progress(0.7, "checking the cohort")
+    findings = cohort.check()
+    word = given.search.casefold()
+    genes = [one for one in book.expression if word in f"expression:{one}".casefold()]
+    return DescribeResult(
+        cohort=book.cohort,
+        title=book.title,
+        simulated=book.simulated,
+        n_patients=book.n_patients,
+        endpoints=[
+            EndpointRow(
+                key=one.key,
+                label=one.label,
+                kind=one.kind,
+                unit=one.unit,
+                n=safe_count(one.n),
+                events=safe_count(one.events),
+                median_follow_up=finite(one.median_follow_up),
+                coding=one.coding,
+                note=one.note,
+            )
+            for one in book.endpoints
+        ],
+        variables=[
+            VariableRow(
+                key=one.key,
+                label=one.label,
+                kind=one.kind,
+                unit=one.unit,
+                n=safe_count(one.n),
+                missing=round(one.missing, 2),
+                levels={level: n for level, n in one.levels.items() if n >= SMALLEST},
+                note=one.note,
+            )
+            for one in book.variables
+            if word in one.key.casefold() or word in one.label.casefold()
+        ],
+        expression_genes=len(book.expression),
+        expression_patients=safe_count(book.expression_n) if book.expression else None,
+        expression_unit=book.expression_unit,
+        genes=genes[: given.genes],
+        losses=[
+            f"{one.step}: {_lost(one.before - one.after)} lost ({one.reason})"
+            for one in book.joins
+            if one.before != one.after
+        ],
+        findings=[
+            FindingRow(severity=one.severity, code=one.code, where=one.where, message=one.message)
+            for one in findings
+        ],
+        license=book.license,
+        notes=list(book.notes),
+    )
+
+
+def _lost(count: int) -> str:
+    return f"fewer than {SMALLEST}" if 0 < count < SMALLEST else str(count)

@@ -1,0 +1,313 @@
+"""Survival models: Cox regression, concordance of a risk score, screening of many features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.oncology.common import (
+    EXPLORATORY,
+    CohortInput,
+    Key,
+    analysis_table,
+    design_matrix,
+    finite,
+    open_cohort,
+    safe_count,
+)
+from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+MODELS = Validity(
+    known_failures=(
+        "Hazards that are not proportional: read the test that comes with the model",
+        "Fewer than ten events per covariate: use the penalty",
+    ),
+)
+
+
+class CoxInput(CohortInput):
+    """Covariates of a model; patients with all of them are analyzed."""
+
+    covariates: list[Key] = Field(min_length=1, max_length=30)
+    strata: Key | None = None
+    penalty: Literal["firth"] | None = Field(
+        default=None, description="Firth's, for few events or separation"
+    )
+    standardize: bool = Field(
+        default=False, description="Hazard ratios per standard deviation of numeric covariates"
+    )
+
+
+class CoxTerm(BaseModel):
+    """One covariate: hazard ratio with its 95% interval, and the test of proportionality."""
+
+    name: str
+    hazard_ratio: float
+    lower: float
+    upper: float
+    p: float
+    proportionality_p: float | None
+
+
+class CoxResult(BaseModel):
+    """A fitted model."""
+
+    endpoint: str
+    n: int
+    events: int | None
+    terms: list[CoxTerm]
+    concordance: float | None
+    likelihood_ratio_p: float | None
+    proportionality_p: float | None
+    events_per_covariate: float
+    penalty: str | None
+    notes: list[str]
+
+
+@tool(
+    "cox",
+    "oncology",
+    "1.0.0",
+    "Fit a Cox proportional hazards model: hazard ratios with intervals, concordance, and a test "
+    "of proportional hazards.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
+    MODELS,
+)
+def cox(given: CoxInput, context: ToolContext) -> CoxResult:
+    """Complete cases; text covariates become indicators against their most frequent level."""
+    from validation.statistics.cox import cox as fit_cox
+    from validation.statistics.proportional import schoenfeld
+
+    cohort = open_cohort(given, context)
+    keys = list(dict.fromkeys(given.covariates))
+    table = analysis_table(cohort, given, [*keys, *([given.strata] if given.strata else [])])
+    matrix, names, notes = design_matrix(table, keys)
+    if given.standardize:
+        for column, name in enumerate(names):
+            if "=" not in name and matrix[:, column].std() > 0:
+                matrix[:, column] /= matrix[:, column].std(ddof=1)
+                notes.append(f"{name}: per standard deviation")
+    time, event = table["time"].to_numpy(), table["event"].to_numpy()
+    strata = table[given.strata].astype(str).to_numpy() if given.strata else None
+    context.progress(0.4, "fitting")
+    fit = fit_cox(time, event, matrix, names, strata=strata, penalty=given.penalty)
+    test = schoenfeld(time, event, matrix, fit, strata=strata)
+    return CoxResult(
+        endpoint=given.endpoint,
+        n=fit.n,
+        events=safe_count(fit.events),
+        terms=[
+            CoxTerm(
+                name=name,
+                hazard_ratio=float(fit.hr[at]),
+                lower=float(fit.lower[at]),
+                upper=float(fit.upper[at]),
+                p=float(fit.p[at]),
+                proportionality_p=finite(test.tests[at].p),
+            )
+            for at, name in enumerate(names)
+        ],
+        concordance=finite(fit.concordance),
+        likelihood_ratio_p=fit.likelihood_ratio.p if fit.likelihood_ratio else None,
+        proportionality_p=finite(test.global_test.p),
+        events_per_covariate=round(fit.events_per_covariate, 2),
+        penalty=given.penalty,
+        notes=[*notes, EXPLORATORY],
+    )
+
+
+class ConcordanceInput(CohortInput):
+    """A variable as a risk score."""
+
+    risk: Key
+    higher_is: Literal["worse", "better"] = "worse"
+    bootstrap: int = Field(default=500, ge=100, le=5000)
+    seed: int = 0
+
+
+class ConcordanceResult(BaseModel):
+    """Concordance; 0.5 is chance."""
+
+    endpoint: str
+    risk: str
+    n: int
+    events: int | None
+    harrell: float
+    harrell_lower: float
+    harrell_upper: float
+    uno: float | None
+    note: str = EXPLORATORY
+
+
+@tool(
+    "concordance",
+    "oncology",
+    "1.0.0",
+    "Measure how well a variable orders patients by survival: Harrell's C with a bootstrap "
+    "interval, and Uno's C.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=4),
+    MODELS,
+)
+def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceResult:
+    """Harrell's and Uno's C of one numeric variable."""
+    import pandas as pd
+
+    from validation.statistics.bootstrap import bootstrap
+    from validation.statistics.concordance import harrell, uno
+    from validation.statistics.errors import StatisticsError
+
+    cohort = open_cohort(given, context)
+    table = analysis_table(cohort, given, [given.risk])
+    risk = pd.to_numeric(table[given.risk], errors="coerce")
+    if risk.isna().any():
+        raise InputError(f'risk "{given.risk}" is not a number')
+    score = (risk if given.higher_is == "worse" else -risk).to_numpy(dtype=float)
+    time, event = table["time"].to_numpy(), table["event"].to_numpy()
+    context.progress(0.2, "resampling")
+    interval = bootstrap(harrell, time, event, score, times=given.bootstrap, seed=given.seed)
+    try:
+        other: float | None = uno(time, event, score)
+    except StatisticsError:  # no censoring beyond the last event: Uno's weights do not exist
+        other = None
+    return ConcordanceResult(
+        endpoint=given.endpoint,
+        risk=given.risk,
+        n=len(table),
+        events=safe_count(int((event == 1).sum())),
+        harrell=interval.value,
+        harrell_lower=interval.lower,
+        harrell_upper=interval.upper,
+        uno=other,
+    )
+
+
+class ScreenInput(CohortInput):
+    """Features to rank: every gene, or a list."""
+
+    features: list[Key] | Literal["expression"] = Field(
+        default="expression", description='"expression" for all genes, or a list of variables'
+    )
+    covariates: list[Key] = Field(default_factory=list, max_length=20)
+    top: int = Field(default=20, ge=1, le=200)
+
+
+class ScreenRow(BaseModel):
+    """One feature: hazard ratio per standard deviation, and its q-value over all features."""
+
+    name: str
+    hazard_ratio: float | None
+    lower: float | None
+    upper: float | None
+    p: float | None
+    q: float | None
+
+
+class ScreenToolResult(BaseModel):
+    """A ranking; the table holds every feature."""
+
+    endpoint: str
+    n: int
+    events: int | None
+    tested: int
+    refused: dict[str, int]
+    significant_at_5_percent: int
+    top: list[ScreenRow]
+    table: OutputName
+    note: str = EXPLORATORY
+
+
+@tool(
+    "screen",
+    "oncology",
+    "1.0.0",
+    "Rank many features (all genes, or a list) by their relation to survival: one Cox model each, "
+    "with covariates, corrected for the number of features.",
+    Resources(cpu=1, memory_mb=2048, seconds_per_item=10),
+    MODELS,
+)
+def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
+    """Hazard ratios per standard deviation, Benjamini-Hochberg over all features asked for."""
+    from validation.screen import screen as screen_features
+
+    cohort = open_cohort(given, context)
+    time, event, values, names, covariates, covariate_names = _features(cohort, given)
+    context.progress(0.3, f"fitting {len(names)} models")
+    found = screen_features(
+        time,
+        event,
+        values,
+        covariates,
+        names,
+        covariate_names=covariate_names,
+        workers=context.threads,
+    )
+    rows = [_row(found, int(at)) for at in found.ranking()]
+    with context.writing("screen.csv") as path:
+        _write(path, rows)
+    return ScreenToolResult(
+        endpoint=given.endpoint,
+        n=found.n,
+        events=safe_count(found.events),
+        tested=len(names),
+        refused=found.refused(),
+        significant_at_5_percent=sum(one.q is not None and one.q < 0.05 for one in rows),
+        top=rows[: given.top],
+        table="screen.csv",
+    )
+
+
+def _features(
+    cohort: Cohort, given: ScreenInput
+) -> tuple[Any, Any, Any, list[str], Any, list[str] | None]:
+    """Outcome, features, covariates of the patients that have them."""
+    import numpy as np
+    import pandas as pd
+
+    table = analysis_table(cohort, given, list(given.covariates))
+    if given.features == "expression":
+        if cohort.expression is None:
+            raise InputError(f'cohort "{cohort.id}" has no expression matrix; list features')
+        names = [f"expression:{gene}" for gene in cohort.expression.genes]
+        block, patients = cohort.block(cohort.expression.genes)
+        place = {patient: row for row, patient in enumerate(patients)}
+        table = table.loc[[one for one in table.index if one in place]]
+        values = block[[place[one] for one in table.index]]
+    else:
+        names = list(dict.fromkeys(given.features))
+        raw = cohort.table(names).loc[table.index]
+        numbers = raw.apply(pd.to_numeric, errors="coerce")
+        text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
+        if text:
+            raise InputError(f"features must be numbers; these are not: {', '.join(text[:5])}")
+        values = numbers.to_numpy(dtype=float)
+    covariates, covariate_names = None, None
+    if given.covariates:
+        covariates, covariate_names, _ = design_matrix(table, list(given.covariates))
+    time, event = np.asarray(table["time"]), np.asarray(table["event"])
+    return time, event, values, names, covariates, covariate_names
+
+
+def _row(found: Any, at: int) -> ScreenRow:
+    return ScreenRow(
+        name=found.names[at],
+        hazard_ratio=finite(float(found.hr[at])),
+        lower=finite(float(found.lower[at])),
+        upper=finite(float(found.upper[at])),
+        p=finite(float(found.p[at])),
+        q=finite(float(found.q[at])) if found.status[at] == "ok" else None,
+    )
+
+
+def _write(path: Any, rows: list[ScreenRow]) -> None:
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(ScreenRow.model_fields))
+        writer.writeheader()
+        writer.writerows(one.model_dump() for one in rows)

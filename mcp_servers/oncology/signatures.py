@@ -1,0 +1,169 @@
+"""Gene signatures of a cohort: coverage, distribution, how they go together. No patient's score."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.oncology.common import (
+    SMALLEST,
+    CohortChoice,
+    finite,
+    open_cohort,
+)
+from mcp_servers.registry import Resources, Validity, tool
+
+
+class SignatureInput(CohortChoice):
+    """Which signatures; default: all whose genes the cohort has."""
+
+    signatures: list[str] = Field(default_factory=list, max_length=50)
+    genes: list[str] = Field(
+        default_factory=list, max_length=500, description="A signature of your own: its genes"
+    )
+
+
+class SignatureRow(BaseModel):
+    """One signature over the cohort; quantiles are of the patients' scores."""
+
+    key: str
+    label: str
+    source: str
+    genes_present: int
+    genes_total: int
+    missing_genes: list[str]
+    n: int
+    mean: float
+    sd: float
+    quantile_10: float
+    quantile_25: float
+    median: float
+    quantile_75: float
+    quantile_90: float
+    unit: str
+
+
+class Pair(BaseModel):
+    """Spearman correlation of two signatures."""
+
+    first: str
+    second: str
+    spearman: float | None
+    n: int
+
+
+class SignatureResult(BaseModel):
+    """Signatures of a cohort. `key` can be given to the survival tools."""
+
+    cohort: str
+    signatures: list[SignatureRow]
+    correlations: list[Pair]
+    note: str
+
+
+@tool(
+    "signature_scores",
+    "oncology",
+    "1.0.0",
+    "Score gene signatures (TLS chemokines, B cells, cytolytic activity, stroma and others, or a "
+    "gene list) in a cohort's expression data: coverage, distribution and correlations.",
+    Resources(cpu=1, memory_mb=2048, seconds_per_item=5),
+    Validity(
+        known_failures=(
+            "Bulk expression mixes purity with biology",
+            "Mean z-scores are relative to this cohort and cannot be compared between cohorts",
+        )
+    ),
+)
+def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureResult:
+    """Scores are computed for every patient and reported as a distribution only."""
+    import numpy as np
+    import pandas as pd
+
+    from validation.derive import mean_z, signatures
+
+    cohort = open_cohort(given, context)
+    matrix = cohort.expression
+    if matrix is None:
+        raise InputError(f'cohort "{cohort.id}" has no expression matrix')
+    known = signatures()
+    keys = cohort.keys()
+    available = [name for name in known if f"signature:{name}" in keys]
+    wanted = given.signatures or ([] if given.genes else available)
+    unknown = sorted(set(wanted) - set(available))
+    if unknown:
+        raise InputError(
+            f"signatures {', '.join(unknown)} are unknown or not covered by this cohort's genes; "
+            f"there are: {', '.join(available)}"
+        )
+    columns: dict[str, pd.Series] = {}
+    rows = []
+    for at, name in enumerate(wanted):
+        context.progress(at / len(wanted), name)
+        one = known[name]
+        values = cohort.column(f"signature:{name}").dropna()
+        columns[f"signature:{name}"] = values
+        rows.append(
+            _row(
+                f"signature:{name}",
+                one.label,
+                one.source,
+                list(one.genes),
+                matrix,
+                values,
+                "mean z-score" if one.method == "mean_z" else "enrichment score",
+            )
+        )
+    if given.genes:
+        genes = list(dict.fromkeys(given.genes))
+        present = [gene for gene in genes if gene in matrix]
+        if len(present) < max(2, len(genes) / 2):
+            raise InputError(f"the cohort has {len(present)} of the {len(genes)} genes: too few")
+        values = pd.Series(mean_z(matrix.block(present)), index=matrix.patients).dropna()
+        columns["own"] = values
+        rows.append(_row("own", "own", "given", genes, matrix, values, "mean z-score"))
+    pairs = []
+    names = list(columns)
+    for at, first in enumerate(names):
+        for second in names[at + 1 :]:
+            both = pd.concat([columns[first], columns[second]], axis=1).dropna()
+            value = float(both.iloc[:, 0].rank().corr(both.iloc[:, 1].rank()))
+            pairs.append(
+                Pair(first=first, second=second, spearman=finite(np.round(value, 4)), n=len(both))
+            )
+    return SignatureResult(
+        cohort=cohort.id,
+        signatures=rows,
+        correlations=pairs,
+        note="Patients' scores stay in the cohort; give a key to kaplan_meier, cox or concordance.",
+    )
+
+
+def _row(
+    key: str, label: str, source: str, genes: list[str], matrix: object, values: object, unit: str
+) -> SignatureRow:
+    import numpy as np
+
+    numbers = np.asarray(values, dtype=float)
+    if len(numbers) < 2 * SMALLEST:
+        raise InputError(f"{key}: fewer than {2 * SMALLEST} patients have expression data")
+    missing = [gene for gene in genes if gene not in matrix]  # type: ignore[operator]
+    quantiles = [float(one) for one in np.quantile(numbers, [0.1, 0.25, 0.5, 0.75, 0.9])]
+    return SignatureRow(
+        key=key,
+        label=label,
+        source=source,
+        genes_present=len(genes) - len(missing),
+        genes_total=len(genes),
+        missing_genes=missing,
+        n=len(numbers),
+        mean=float(numbers.mean()),
+        sd=float(numbers.std(ddof=1)),
+        quantile_10=quantiles[0],
+        quantile_25=quantiles[1],
+        median=quantiles[2],
+        quantile_75=quantiles[3],
+        quantile_90=quantiles[4],
+        unit=unit,
+    )

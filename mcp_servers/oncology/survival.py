@@ -1,0 +1,263 @@
+"""Survival of groups: Kaplan-Meier curves, the log-rank test, restricted means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.oncology.common import (
+    EXPLORATORY,
+    SMALLEST,
+    CohortInput,
+    Cut,
+    GroupedInput,
+    Key,
+    analysis_table,
+    finite,
+    grouped,
+    open_cohort,
+    safe_count,
+)
+from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SURVIVAL = Validity(
+    known_failures=(
+        "Informative censoring biases every estimate here",
+        "A cut-point chosen by looking at the outcome makes the p-value too small",
+    ),
+    accuracy="Same figures as lifelines on GBSG2 to 6 digits (tests of this suite)",
+)
+
+
+class CurveInput(CohortInput):
+    """A curve for everybody, or one per group."""
+
+    group: Key | None = None
+    cut: Cut | None = Field(default=None, description="How a number becomes groups")
+    threshold: float | None = Field(default=None, description="A fixed cut-point instead")
+    every: float = Field(default=12.0, gt=0, le=120, description="Months between points reported")
+    tau: float | None = Field(
+        default=None, gt=0, description="Months up to which mean survival is compared"
+    )
+
+
+class Point(BaseModel):
+    """A curve at one time. Nothing is reported with fewer than five at risk."""
+
+    months: float
+    survival: float
+    lower: float
+    upper: float
+    at_risk: int
+
+
+class Curve(BaseModel):
+    """One group's survival; medians are null where the curve does not reach one half."""
+
+    group: str
+    n: int
+    events: int | None
+    median_months: float | None
+    median_lower: float | None
+    median_upper: float | None
+    points: list[Point]
+
+
+class CurvesResult(BaseModel):
+    """Curves, with a figure."""
+
+    endpoint: str
+    grouping: str
+    n: int
+    curves: list[Curve]
+    restricted_mean_difference: float | None = None
+    restricted_mean_lower: float | None = None
+    restricted_mean_upper: float | None = None
+    tau: float | None = None
+    figure: OutputName
+    note: str = EXPLORATORY
+
+
+class LogrankInput(GroupedInput):
+    """Groups to compare, within strata if given."""
+
+    strata: Key | None = None
+
+
+class GroupRow(BaseModel):
+    """Size of a group; events under five are null."""
+
+    group: str
+    n: int
+    events: int | None
+
+
+class LogrankResult(BaseModel):
+    """A log-rank test."""
+
+    endpoint: str
+    grouping: str
+    statistic: float
+    df: int | None
+    p: float
+    groups: list[GroupRow]
+    strata: str | None
+    note: str = EXPLORATORY
+
+
+@tool(
+    "kaplan_meier",
+    "oncology",
+    "1.0.0",
+    "Estimate survival curves (Kaplan-Meier) of a cohort or of groups in it, with medians, numbers "
+    "at risk, restricted mean survival and a figure.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=3),
+    SURVIVAL,
+)
+def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
+    """Curves at regular times, cut where fewer than five remain at risk."""
+    from validation.statistics import survival
+
+    cohort = open_cohort(given, context)
+    keys = [given.group] if given.group else []
+    table = analysis_table(cohort, given, keys)
+    groups, words = _groups(table, given)
+    context.progress(0.4, "estimating")
+    curves, shown = [], []
+    for name, rows in table.groupby(groups):
+        fit = survival.kaplan_meier(rows["time"].to_numpy(), rows["event"].to_numpy())
+        curves.append(_curve(str(name), fit, rows["time"].to_numpy(), given.every))
+        shown.append((str(name), fit))
+    difference = None
+    if given.tau is not None:
+        if len(curves) != 2:
+            raise InputError("restricted means compare two groups; leave out tau or use two groups")
+        codes = (groups == sorted(groups.unique())[1]).astype(int)
+        difference = survival.rmst_difference(
+            table["time"].to_numpy(), table["event"].to_numpy(), codes.to_numpy(), given.tau
+        )
+    context.progress(0.7, "drawing")
+    with context.writing("kaplan_meier.png") as path:
+        _draw(path, shown, cohort.spec.title, given.endpoint)
+    return CurvesResult(
+        endpoint=given.endpoint,
+        grouping=words,
+        n=len(table),
+        curves=curves,
+        restricted_mean_difference=difference.value if difference else None,
+        restricted_mean_lower=difference.lower if difference else None,
+        restricted_mean_upper=difference.upper if difference else None,
+        tau=given.tau,
+        figure="kaplan_meier.png",
+    )
+
+
+def _groups(table: pd.DataFrame, given: CurveInput) -> tuple[pd.Series, str]:
+    import pandas as pd
+
+    if given.group is None:
+        return pd.Series("all", index=table.index), "everybody"
+    return grouped(
+        table,
+        GroupedInput(
+            cohort=given.cohort,
+            data_root=given.data_root,
+            endpoint=given.endpoint,
+            group=given.group,
+            cut=given.cut,
+            threshold=given.threshold,
+        ),
+    )
+
+
+def _curve(name: str, fit: Any, time: Any, every: float) -> Curve:
+    import numpy as np
+
+    from validation.statistics.survival import numbers_at_risk
+
+    months = np.arange(0.0, float(time.max()) + every, every)
+    at_risk = numbers_at_risk(time, months)
+    months, at_risk = months[at_risk >= SMALLEST], at_risk[at_risk >= SMALLEST]
+    where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)
+    points = [
+        Point(
+            months=float(month),
+            survival=round(float(fit.survival[at]), 6),
+            lower=round(float(fit.lower[at]), 6),
+            upper=round(float(fit.upper[at]), 6),
+            at_risk=int(count),
+        )
+        for month, at, count in zip(months, where, at_risk, strict=True)
+    ]
+    return Curve(
+        group=name,
+        n=fit.n,
+        events=safe_count(fit.n_events),
+        median_months=finite(fit.median),
+        median_lower=finite(fit.median_lower),
+        median_upper=finite(fit.median_upper),
+        points=points,
+    )
+
+
+def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) -> None:
+    """Step curves with their intervals, each ending where fewer than five remain at risk."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name, fit in curves:
+        keep = fit.at_risk >= SMALLEST
+        axes.step(fit.times[keep], fit.survival[keep], where="post", label=f"{name} (n={fit.n})")
+        axes.fill_between(
+            fit.times[keep], fit.lower[keep], fit.upper[keep], step="post", alpha=0.15
+        )
+    axes.set(xlabel="months", ylabel=f"{endpoint}", ylim=(0, 1.02), xlim=(0, None))
+    axes.set_title(title, fontsize=9)
+    axes.legend(frameon=False)
+    figure.savefig(path, format="png", dpi=120)
+
+
+@tool(
+    "logrank",
+    "oncology",
+    "1.0.0",
+    "Compare the survival of groups by the log-rank test, within strata if wanted.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=1),
+    SURVIVAL,
+)
+def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
+    """Chi-squared statistic and p-value, with the groups' sizes."""
+    from validation.statistics import survival
+
+    cohort = open_cohort(given, context)
+    keys = [given.group, *([given.strata] if given.strata else [])]
+    table = analysis_table(cohort, given, keys)
+    groups, words = grouped(table, given)
+    strata = table[given.strata].astype(str).to_numpy() if given.strata else None
+    test = survival.logrank(
+        table["time"].to_numpy(), table["event"].to_numpy(), groups.to_numpy(), strata
+    )
+    return LogrankResult(
+        endpoint=given.endpoint,
+        grouping=words,
+        statistic=test.statistic,
+        df=test.df,
+        p=test.p,
+        groups=[
+            GroupRow(
+                group=str(name), n=len(rows), events=safe_count(int((rows["event"] == 1).sum()))
+            )
+            for name, rows in table.groupby(groups)
+        ],
+        strata=given.strata,
+    )

@@ -1,0 +1,212 @@
+"""From tool runs to MCP content: an envelope with its schema, images, links to files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import mcp_types as types
+
+from mcp_servers.describe import limits, validity_lines
+from mcp_servers.orchestrator_hosts import relocate
+from mcp_servers.registry import ToolRun, ToolSpec
+from mcp_servers.servers.options import Limits
+
+SCHEME = "sage://output/"
+"""Resource addresses: a file below the server's output folder."""
+
+PREVIEW = 1024
+"""Longest side of an image that is made smaller to be shown, in pixels."""
+STATES = ["queued", "running", "done", "failed", "cancelled"]
+
+
+def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
+    """JSON schema of what every call returns: the state of the job, and its result when done.
+
+    `result` is the schema of the tool's own result; None allows any object.
+    """
+    inner = dict(result) if result is not None else {"type": "object"}
+    definitions = inner.pop("$defs", None)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "state": {"type": "string", "enum": STATES},
+            "job": {"type": "string", "description": "Handle for job_status, job_result"},
+            "fraction": {"type": "number", "description": "How far the job is, 0 to 1"},
+            "message": {"type": "string"},
+            "result": {"anyOf": [inner, {"type": "null"}]},
+            "files": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "path": {"type": "string", "description": "Usable as input of other tools"},
+                        "uri": {"type": "string"},
+                        "mime": {"type": "string"},
+                        "bytes": {"type": "integer"},
+                        "sha256": {"type": "string"},
+                    },
+                    "required": ["path", "uri", "mime", "bytes", "sha256"],
+                },
+            },
+            "provenance": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        },
+        "required": ["state", "job", "fraction", "message", "result", "files", "provenance"],
+    }
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def lean(schema: Any) -> Any:
+    """A schema without the titles that repeat each field's name: a third of what a model reads."""
+    if isinstance(schema, list):
+        return [lean(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: lean(one)
+        for key, one in schema.items()
+        if not (key == "title" and isinstance(one, str))
+    }
+
+
+def describe(spec: ToolSpec) -> types.Tool:
+    """A tool as MCP clients see it."""
+    lines = [spec.summary, _sentence(limits(spec)), *validity_lines(spec)]
+    card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
+    return types.Tool(
+        name=spec.name,
+        title=spec.name.replace("_", " ").capitalize(),
+        description="\n".join(lines),
+        input_schema={"type": "object", "properties": {}, **lean(spec.input_schema)},
+        output_schema=envelope_schema(lean(spec.output_schema)),
+        annotations=types.ToolAnnotations(
+            read_only_hint=not spec.source.endswith(("start_run", "review_run")),
+            destructive_hint=False,
+            idempotent_hint=spec.cacheable,
+            open_world_hint=False,
+        ),
+        _meta={
+            "sage/suite": spec.suite,
+            "sage/version": spec.version,
+            "sage/resources": spec.resources.model_dump(),
+            "sage/validity": card,
+        },
+    )
+
+
+def uri_of(path: str) -> str:
+    """The resource address of a file below the output folder."""
+    return SCHEME + quote(path)
+
+
+def envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
+    """The structured content of a call; `prefix` is the job's folder below the output root."""
+    files = []
+    result: Any = None
+    if run is not None:
+        names = {one.name: f"{prefix}/{one.name}" for one in run.outputs}
+        result = relocate(run.result, names)
+        files = [
+            {
+                "path": names[one.name],
+                "uri": uri_of(names[one.name]),
+                "mime": one.mime,
+                "bytes": one.bytes,
+                "sha256": one.sha256,
+            }
+            for one in run.outputs
+        ]
+    return {
+        "state": status["state"],
+        "job": status["job"],
+        "fraction": status["fraction"],
+        "message": status["message"],
+        "result": result,
+        "files": files,
+        "provenance": run.provenance.model_dump(mode="json") if run is not None else None,
+    }
+
+
+def content_of(
+    structured: dict[str, Any], output: Path, bounds: Limits
+) -> tuple[list[types.ContentBlock], dict[str, Any]]:
+    """Content blocks of an envelope: its JSON, its images, links to its files.
+
+    A result beyond the bound goes to a file beside the outputs, and the envelope says so.
+    """
+    text = json.dumps(structured, ensure_ascii=False)
+    if len(text.encode()) > bounds.result:
+        structured = spill(structured, text, output, bounds)
+        text = json.dumps(structured, ensure_ascii=False)
+    blocks: list[types.ContentBlock] = [types.TextContent(text=text)]
+    shown = 0
+    for one in structured["files"]:
+        if one["mime"].startswith("image/") and shown < bounds.images:
+            picture = image_of(output / one["path"], one["mime"], bounds.image)
+            if picture is not None:
+                blocks.append(picture)
+                shown += 1
+    blocks.extend(
+        types.ResourceLink(
+            uri=one["uri"], name=one["path"], mime_type=one["mime"], size=one["bytes"]
+        )
+        for one in structured["files"][:50]
+        if one["mime"] != "inode/directory"
+    )
+    return blocks, structured
+
+
+def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
+    """An image as content, made smaller (JPEG, 1024 px) when the file has more than `most` bytes.
+
+    None when the file is gone, or is no image after all; the link to it remains.
+    """
+    if not path.is_file():
+        return None
+    if path.stat().st_size <= most:
+        return types.ImageContent(data=base64.b64encode(path.read_bytes()).decode(), mime_type=mime)
+    import io
+
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            small = opened.convert("RGB")
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        return None
+    small.thumbnail((PREVIEW, PREVIEW))
+    held = io.BytesIO()
+    small.save(held, "JPEG", quality=85)
+    data = base64.b64encode(held.getvalue()).decode()
+    return types.ImageContent(data=data, mime_type="image/jpeg")
+
+
+def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -> dict[str, Any]:
+    """Write the whole envelope to a file below the output folder and return a short one."""
+    from mcp_servers.context import ToolContext
+    from mcp_servers.results_cache import describe_output
+    from mcp_servers.roots import Roots
+
+    name = f"results/{structured['job']}.json"
+    with ToolContext(Roots((), output)).writing(name) as path:
+        path.write_text(text, encoding="utf-8")
+    made = describe_output(output, name)
+    link = {"path": name, "uri": uri_of(name), **made.model_dump(exclude={"name"})}
+    return {
+        **structured,
+        "result": None,
+        "message": (
+            f"the result has {len(text.encode())} bytes, more than {bounds.result}: read {name}"
+        ),
+        "files": [link, *structured["files"][:100]],
+        "provenance": None,
+    }
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

@@ -1,0 +1,55 @@
+"""How a server is bounded and reached."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from mcp_servers.errors import InputError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one server. Sizes in bytes, times in seconds.
+
+    A call that takes longer than `wait` returns a job handle; `wait_with_progress` holds for a
+    caller that asked for progress notifications, whose clock each of them resets.
+    """
+
+    request: int = 1 << 20
+    result: int = 256 << 10
+    image: int = 1 << 20
+    images: int = 4
+    resource: int = 8 << 20
+    wait: float = 45.0
+    wait_with_progress: float = 600.0
+    jobs: int = 64
+
+
+@dataclass(frozen=True)
+class HttpOptions:
+    """Where the HTTP server listens and who may call. No token is for loopback alone."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise `InputError` for a combination that would be open to strangers."""
+        if self.token is not None and len(self.token) < 16:
+            raise InputError("the token must have at least 16 characters")
+        if self.token is None and not is_loopback(self.host):
+            raise InputError(
+                f"host {self.host} is reachable from outside: give a token, or use 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """True when `host` is only reachable from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

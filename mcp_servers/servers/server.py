@@ -1,0 +1,295 @@
+"""An MCP server over the registry: every tool a job, long ones by handle."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from urllib.parse import unquote
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from mcp_servers.errors import FaultError, InputError
+from mcp_servers.registry import ToolSpec
+from mcp_servers.roots import Roots
+from mcp_servers.servers import content
+from mcp_servers.servers.options import Limits
+from mcp_servers.workers.base import KEEP_FINISHED, Workers
+from mcp_servers.workers.jobs import Job, State
+
+JOB_ARGUMENT = {
+    "type": "object",
+    "properties": {"job": {"type": "string", "description": "Handle that a call returned"}},
+    "required": ["job"],
+    "additionalProperties": False,
+}
+JOB_TOOLS = {
+    "job_status": "Where a long job is: state, fraction, message. Returns at once.",
+    "job_result": "The result of a job; waits a while for it, and says so when it is not there.",
+    "job_cancel": "Cancel a job that is queued or running.",
+}
+RECENT = 200
+"""Files that `resources/list` offers, the latest first."""
+
+
+class ToolServer:
+    """What answers MCP requests. `workers` run the tools, `inline` the ones that drive SAGE."""
+
+    def __init__(
+        self,
+        name: str,
+        roots: Roots,
+        workers: Workers,
+        inline: Workers | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Serve the tools of both registries under one set of roots."""
+        self.name = name
+        self.roots = roots
+        self.workers = workers
+        self.inline = inline
+        self.limits = limits or Limits()
+        self.prefixes: dict[str, str] = {}
+        self.recent: list[dict[str, Any]] = []
+
+    def specs(self) -> dict[str, ToolSpec]:
+        """Every tool that is served, by name."""
+        found = {spec.name: spec for spec in self.workers.registry.all()}
+        if self.inline is not None:
+            found.update({spec.name: spec for spec in self.inline.registry.all()})
+        return found
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """A tool's input schema, or None."""
+        if name in JOB_TOOLS:
+            return JOB_ARGUMENT
+        spec = self.specs().get(name)
+        return spec.input_schema if spec is not None else None
+
+    # --- tools ---
+
+    async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
+        """All tools with their schemas."""
+        tools = [content.describe(spec) for spec in self.specs().values()]
+        tools += [
+            types.Tool(
+                name=name,
+                description=summary,
+                input_schema=JOB_ARGUMENT,
+                output_schema=content.envelope_schema(),
+                annotations=types.ToolAnnotations(read_only_hint=name != "job_cancel"),
+            )
+            for name, summary in JOB_TOOLS.items()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(
+        self, ctx: Any, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Run a tool, or answer about a job. Errors of the tool come back as its result."""
+        arguments = params.arguments or {}
+        if len(json.dumps(arguments)) > self.limits.request:
+            raise MCPError(types.INVALID_PARAMS, f"more than {self.limits.request} bytes")
+        if params.name in JOB_TOOLS:
+            return await self._about_job(ctx, params.name, arguments)
+        specs = self.specs()
+        if params.name not in specs:
+            raise MCPError(types.INVALID_PARAMS, f'no tool is called "{params.name}"')
+        try:
+            job = self._submit(params.name, arguments)
+        except (InputError, FaultError) as error:
+            return failed(str(error))
+        try:
+            await self._wait(ctx, job)
+        except anyio.get_cancelled_exc_class():
+            self._home(job).cancel(job)
+            raise
+        return await self._answer(job)
+
+    def _submit(self, name: str, arguments: dict[str, Any]) -> Job:
+        active = sum(not job.state.final for job in self.workers.jobs.copy().values())
+        if active >= self.limits.jobs:
+            raise InputError(f"{active} jobs are waiting or running already; try again later")
+        home = self.workers if name in self.workers.registry.tools else self.inline
+        if home is None:
+            raise InputError(f'no tool is called "{name}"')
+        home.registry.get(name).parse(arguments)  # before a folder is made for it
+        prefix = f"{name}/{secrets.token_hex(6)}"
+        job = home.submit(name, arguments, self.roots.below(prefix))
+        self.prefixes[job.id] = prefix
+        while len(self.prefixes) > 2 * KEEP_FINISHED:
+            del self.prefixes[next(iter(self.prefixes))]
+        return job
+
+    def _home(self, job: Job) -> Workers:
+        if self.inline is not None and job.id in self.inline.jobs:
+            return self.inline
+        return self.workers
+
+    def _find(self, job_id: str) -> Job:
+        if self.inline is not None and job_id in self.inline.jobs:
+            return self.inline.get(job_id)
+        return self.workers.get(job_id)
+
+    async def _wait(self, ctx: Any, job: Job) -> None:
+        """Until the job ends or the bound is reached, passing on its progress."""
+        asked = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
+        bound = self.limits.wait_with_progress if asked else self.limits.wait
+        pause, told = 0.001, -1.0
+        with anyio.move_on_after(bound):
+            while not job.state.final:
+                await anyio.sleep(pause)
+                pause = min(0.2, pause * 1.5)
+                if asked and job.fraction > told:
+                    told = job.fraction
+                    await ctx.session.report_progress(told, 1.0, job.message or job.state.value)
+
+    async def _answer(self, job: Job) -> types.CallToolResult:
+        if job.state is State.FAILED:
+            return failed(str(job.error))
+        if job.state is State.CANCELLED:
+            return failed("cancelled")
+        status = job.status()
+        if job.state is not State.DONE:
+            status["message"] = (
+                f"still {job.state.value} ({job.message or 'no message yet'}); "
+                f'ask job_status or job_result for "{job.id}"'
+            )
+        structured = content.envelope(status, job.run, self.prefixes.get(job.id, ""))
+        blocks, structured = await anyio.to_thread.run_sync(
+            content.content_of, structured, self.roots.output, self.limits
+        )
+        self._remember(structured["files"])
+        return types.CallToolResult(content=blocks, structured_content=structured)
+
+    def _remember(self, files: list[dict[str, Any]]) -> None:
+        known = {one["uri"] for one in files}
+        kept = [one for one in self.recent if one["uri"] not in known]
+        fresh = [one for one in files if one["mime"] != "inode/directory"]
+        self.recent = [*fresh, *kept][:RECENT]
+
+    async def _about_job(
+        self, ctx: Any, name: str, arguments: dict[str, Any]
+    ) -> types.CallToolResult:
+        job_id = arguments.get("job")
+        if not isinstance(job_id, str) or len(arguments) != 1:
+            return failed(f"{name} takes exactly one argument: job")
+        try:
+            job = self._find(job_id)
+        except InputError as error:
+            return failed(str(error))
+        if name == "job_result":
+            await self._wait(ctx, job)
+            return await self._answer(job)
+        if name == "job_cancel":
+            self._home(job).cancel(job)
+            with anyio.move_on_after(self.workers.grace + 5.0):
+                while not job.state.final:
+                    await anyio.sleep(0.05)
+        structured = content.envelope(job.status(), None, "")
+        return types.CallToolResult(
+            content=[types.TextContent(text=json.dumps(structured))], structured_content=structured
+        )
+
+    # --- resources ---
+
+    async def list_resources(self, ctx: Any, params: Any) -> types.ListResourcesResult:
+        """The files that calls of this server wrote, the latest first."""
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=one["uri"], name=one["path"], mime_type=one["mime"], size=one["bytes"]
+                )
+                for one in self.recent
+            ]
+        )
+
+    async def list_templates(self, ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
+        """The one kind of address that there is."""
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=content.SCHEME + "{+path}",
+                    name="output file",
+                    description="A file below the output folder, as a tool's result names it",
+                )
+            ]
+        )
+
+    async def read_resource(
+        self, ctx: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """The content of an output file, text as text, up to the size bound."""
+        return await anyio.to_thread.run_sync(self._read, str(params.uri))
+
+    def _read(self, uri: str) -> types.ReadResourceResult:
+        import base64
+
+        from mcp_servers.results_cache import mime_type
+
+        if not uri.startswith(content.SCHEME):
+            raise MCPError(types.INVALID_PARAMS, f"addresses start with {content.SCHEME}")
+        name = unquote(uri.removeprefix(content.SCHEME))
+        if any(part.startswith(".") for part in name.split("/")):
+            raise MCPError(types.INVALID_PARAMS, f'"{name[:100]}" is not an output')
+        try:
+            path = Roots((), self.roots.output).input(name, "file")
+        except InputError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        size = path.stat().st_size
+        if size > self.limits.resource:
+            raise MCPError(
+                types.INVALID_PARAMS, f"{name} has {size} bytes, more than {self.limits.resource}"
+            )
+        mime, data = mime_type(name), path.read_bytes()
+        one: types.TextResourceContents | types.BlobResourceContents
+        try:
+            if not (mime.startswith("text/") or mime.endswith("json")):
+                raise UnicodeDecodeError("utf-8", b"", 0, 1, "binary by its type")
+            one = types.TextResourceContents(uri=uri, mime_type=mime, text=data.decode())
+        except UnicodeDecodeError:
+            one = types.BlobResourceContents(
+                uri=uri, mime_type=mime, blob=base64.b64encode(data).decode()
+            )
+        return types.ReadResourceResult(contents=[one])
+
+    def build(self) -> Server[Any]:
+        """The SDK's server with these handlers."""
+        return Server(
+            self.name,
+            version=installed_version(),
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=self.input_schema,
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources,
+            on_list_resource_templates=self.list_templates,
+            on_read_resource=self.read_resource,
+        )
+
+
+INSTRUCTIONS = (
+    "Tools of SAGE for computational pathology and clinical oncology. Paths are relative to the "
+    "server's roots; files that a tool wrote can be given to other tools by their `path`. A call "
+    'that takes long returns state "running" and a job: ask job_result with it. Results carry '
+    "provenance, and learned tools say when they fell back to a classical method. Patient rows "
+    "never leave the server, nor counts of groups under five."
+)
+
+
+def failed(message: str) -> types.CallToolResult:
+    """A tool error that a model can read and correct."""
+    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+
+
+def installed_version() -> str:
+    """Version of the installed project."""
+    try:
+        return version("sage-pathology")
+    except PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,58 @@
+"""A server with its workers, opened and closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from mcp_servers import catalog
+from mcp_servers.errors import InputError
+from mcp_servers.orchestrator import Complete
+from mcp_servers.orchestrator_tool import orchestrate_tool
+from mcp_servers.registry import Registry
+from mcp_servers.roots import Roots
+from mcp_servers.servers.options import Limits
+from mcp_servers.workers.choose import open_workers
+from mcp_servers.workers.inline import InlineWorkers
+from mcp_servers.workers.jobs import Recipe
+
+if TYPE_CHECKING:
+    from mcp_servers.knowledge.runs import Drive
+    from mcp_servers.servers.server import ToolServer
+
+
+@contextmanager
+def open_server(
+    suite: str,
+    roots: Roots,
+    *,
+    workers: str | None = None,
+    memory_mb: int | None = None,
+    tool_folders: tuple[str, ...] = (),
+    cache_folder: str | None = None,
+    limits: Limits | None = None,
+    drive: Drive | None = None,
+    complete: Complete | None = None,
+) -> Iterator[ToolServer]:
+    """A server of one suite or of all, with its workers; they stop when the block ends.
+
+    `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
+    `complete` is a language model for the orchestrator; without it, rules choose the tools.
+    """
+    from mcp_servers.servers.server import ToolServer
+
+    if suite != "all" and suite not in catalog.SUITES:
+        raise InputError(f'no suite is called "{suite}"; choose {", ".join(catalog.SUITES)} or all')
+    with ExitStack() as stack:
+        recipe = Recipe(suite, tool_folders, cache_folder)
+        pool = stack.enter_context(open_workers(workers, recipe, memory_mb=memory_mb))
+        local = Registry()
+        if drive is not None and suite in ("all", "knowledge"):
+            from mcp_servers.knowledge.runs import run_tools
+
+            for spec in run_tools(drive):
+                local.add(spec)
+        local.add(orchestrate_tool(pool, complete))
+        inline = stack.enter_context(InlineWorkers(local))
+        yield ToolServer(f"sage-{suite}", roots, pool, inline, limits)

@@ -1,0 +1,145 @@
+"""What every kind of workers does: take jobs, keep them in order, tell where they are."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.registry import Registry, ToolRun
+from mcp_servers.roots import Roots
+from mcp_servers.workers.jobs import Job, Recipe, State, job_for
+
+KEEP_FINISHED = 1000
+"""Ended jobs that stay known, the oldest forgotten first."""
+
+
+class Workers:
+    """A queue of jobs with something behind it that runs them.
+
+    A subclass starts a thread that takes jobs from `queued` and ends them, and is woken by `_wake`.
+    """
+
+    def __init__(self, recipe: Recipe, max_attempts: int = 3, grace: float = 5.0) -> None:
+        """Tools come from `recipe`.
+
+        A job whose worker dies is given to another, `max_attempts` in all. A cancelled job that
+        does not stop by itself within `grace` seconds loses its worker.
+        """
+        self.recipe = recipe
+        self.registry: Registry = recipe.build()
+        self.max_attempts = max_attempts
+        self.grace = grace
+        self.jobs: OrderedDict[str, Job] = OrderedDict()
+        self.queued: list[Job] = []
+        self.closed = False
+        self.lock = threading.RLock()
+
+    def submit(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        roots: Roots,
+        *,
+        priority: int = 0,
+        on_change: Callable[[Job], None] | None = None,
+    ) -> Job:
+        """Queue a job. `on_change` is called from the workers' thread and must be quick.
+
+        Raises
+        ------
+        InputError
+            Unknown tool or bad arguments; nothing is queued then.
+        FaultError
+            If the workers are closed.
+        """
+        job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
+        self.check(job)
+        with self.lock:
+            if self.closed:
+                raise FaultError("the workers are closed")
+            self.jobs[job.id] = job
+            self.queued.append(job)
+            self.queued.sort(key=Job.sort_key)
+            self._forget()
+        self._wake()
+        return job
+
+    def check(self, job: Job) -> None:
+        """Refuse a job that can never run here; a subclass says why."""
+
+    def run(self, tool: str, arguments: Mapping[str, Any], roots: Roots) -> ToolRun:
+        """Queue a job and wait for it."""
+        return self.submit(tool, arguments, roots).result()
+
+    def get(self, job_id: str) -> Job:
+        """A job by its id; raises `InputError` when it is not known."""
+        with self.lock:
+            job = self.jobs.get(job_id)
+        if job is None:
+            raise InputError(f'no job is called "{job_id}"; it may have been forgotten')
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Cancel: a queued job ends at once, a running one is asked to stop, then made to."""
+        with self.lock:
+            job.cancel_requested = True
+            queued = job in self.queued
+            if queued:
+                self.queued.remove(job)
+        if queued:
+            job.finish(error=Cancelled("cancelled by the caller"))
+        self._wake()
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        with self.lock:
+            states = [job.state for job in self.jobs.values()]
+        return {state.value: states.count(state) for state in State}
+
+    def close(self) -> None:
+        """Cancel what is left and stop the workers."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        ended = [job.id for job in self.jobs.values() if job.state.final]
+        for one in ended[: max(0, len(ended) - KEEP_FINISHED)]:
+            del self.jobs[one]
+
+    def _lost(self, job: Job, why: str) -> None:
+        """A running job lost its worker: back to the queue, or failed after enough attempts."""
+        if job.cancel_requested:
+            job.finish(error=Cancelled("cancelled by the caller"))
+        elif self.closed:
+            job.finish(error=Cancelled("the workers were closed"))
+        elif job.attempts >= self.max_attempts:
+            job.finish(
+                error=FaultError(
+                    f"{job.tool}: its worker died {job.attempts} times ({why}); "
+                    "it may need more memory than there is, or crash on this input"
+                )
+            )
+        else:
+            job.requeue()
+            with self.lock:
+                self.queued.append(job)
+                self.queued.sort(key=Job.sort_key)
+
+    def __enter__(self) -> Self:
+        """The workers themselves."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the workers."""
+        self.close()

@@ -1,0 +1,139 @@
+"""The worker's side: one process that runs one job after the other, warm."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+PROGRESS_SECONDS = 0.1
+"""Progress is sent at most this often."""
+
+
+class Line:
+    """The connection to the pool: JSON messages, one sender at a time."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Talk over `connection`."""
+        self.connection = connection
+        self._lock = threading.Lock()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message."""
+        with self._lock:
+            self.connection.send_bytes(json.dumps(message).encode())
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for one message; raises `EOFError` when the pool is gone."""
+        message: dict[str, Any] = json.loads(self.connection.recv_bytes())
+        return message
+
+
+@functools.cache
+def cuda_works() -> bool:
+    """True when the installed torch can use the card that the machine has."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def run_request(
+    registry: Any, handles: Any, request: dict[str, Any], report: Any, cancelled: Any
+) -> dict[str, Any]:
+    """Run one request against a registry; the answer as JSON data, never an exception."""
+    from mcp_servers.context import ToolContext
+    from mcp_servers.errors import Cancelled, FaultError, InputError
+    from mcp_servers.workers.jobs import roots_of
+
+    spec = registry.tools.get(request["tool"])
+    device = request["device"]
+    if device.startswith("cuda") and spec is not None and spec.resources.gpu == "optional":
+        device = device if cuda_works() else "cpu"
+    context = ToolContext(
+        roots=roots_of(request),
+        on_progress=report,
+        cancelled=cancelled,
+        memory_mb=request["memory_mb"],
+        threads=request["threads"],
+        device=device,
+        tag=request["id"],
+        handles=handles,
+    )
+    try:
+        run = registry.run(request["tool"], request["arguments"], context)
+    except (InputError, FaultError, Cancelled) as error:
+        kind = type(error).__name__
+        return {"op": "failed", "id": request["id"], "kind": kind, "message": str(error)}
+    except MemoryError:
+        words = f"{request['tool']} ran out of memory"
+        return {"op": "failed", "id": request["id"], "kind": "FaultError", "message": words}
+    return {"op": "done", "id": request["id"], "run": run.model_dump(mode="json")}
+
+
+def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: int) -> None:
+    """Serve jobs until the pool says stop or goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to handle
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(2, 1)  # a library that prints must not reach the parent's standard output
+
+    from mcp_servers.context import Handles
+    from mcp_servers.workers.jobs import Recipe
+
+    line = Line(connection)
+    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    current: dict[str, threading.Event] = {}
+    registry = Recipe.from_dict(recipe).build()
+    cache = Handles(handles)
+
+    def listen() -> None:
+        while True:
+            try:
+                message = line.receive()
+            except (EOFError, OSError):
+                os._exit(1)  # the pool is gone: nobody waits for the job
+            if message["op"] == "run":
+                current[message["id"]] = threading.Event()
+                jobs.put(message)
+            elif message["op"] == "cancel":
+                event = current.get(message["id"])
+                if event is not None:
+                    event.set()
+            else:
+                jobs.put(None)
+
+    threading.Thread(target=listen, name="listen", daemon=True).start()
+    line.send({"op": "ready", "pid": os.getpid()})
+    while (request := jobs.get()) is not None:
+        event = current[request["id"]]
+        last = [0.0]
+
+        def report(fraction: float, message: str, request: Any = request, last: Any = last) -> None:
+            now = time.monotonic()
+            if now - last[0] >= PROGRESS_SECONDS or fraction >= 1.0:
+                last[0] = now
+                line.send(
+                    {
+                        "op": "progress",
+                        "id": request["id"],
+                        "fraction": fraction,
+                        "message": message,
+                    }
+                )
+
+        answer = run_request(registry, cache, request, report, event.is_set)
+        del current[request["id"]]
+        line.send(answer)
+    cache.clear()
+    sys.stderr.flush()

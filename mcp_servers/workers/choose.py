@@ -1,0 +1,31 @@
+"""From the word a person gives to the workers it means."""
+
+from __future__ import annotations
+
+from mcp_servers.errors import InputError
+from mcp_servers.workers.base import Workers
+from mcp_servers.workers.jobs import Recipe
+
+
+def open_workers(
+    word: str | None, recipe: Recipe, *, memory_mb: int | None = None, grace: float = 5.0
+) -> Workers:
+    """Workers for "4" (local processes), "ray" (a new local cluster) or "ray://host:port".
+
+    None or "auto" means local processes, one per processor.
+
+    Raises `InputError` when the word means nothing, or Ray is not installed.
+    """
+    if word is None or word == "auto":
+        from mcp_servers.workers.pool import LocalPool
+
+        return LocalPool(recipe, memory_mb=memory_mb, grace=grace)
+    if word.isdigit():
+        from mcp_servers.workers.pool import LocalPool
+
+        return LocalPool(recipe, int(word), memory_mb=memory_mb, grace=grace)
+    if word == "ray" or word.startswith("ray://"):
+        from mcp_servers.workers.on_ray import RayWorkers
+
+        return RayWorkers(recipe, None if word == "ray" else word, grace=grace)
+    raise InputError(f'workers "{word}": give a number, "ray", or "ray://host:port"')

@@ -1,0 +1,365 @@
+"""One tool over many slides: resumable, failures at the end, a table that a cohort can use."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import queue
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.registry import ToolRun, ToolSpec
+from mcp_servers.roots import Roots
+from mcp_servers.workers.base import Workers
+from mcp_servers.workers.jobs import Job
+
+SLIDE_SUFFIXES = frozenset(
+    [
+        ".svs",
+        ".tif",
+        ".tiff",
+        ".ndpi",
+        ".scn",
+        ".mrxs",
+        ".bif",
+        ".vms",
+        ".vmu",
+        ".svslide",
+        ".czi",
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".dcm",
+    ]
+)
+TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
+RECORD = "run.json"
+AHEAD = 4
+"""Jobs queued per worker beyond the one it runs: enough to never wait, few enough to forget."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One slide of a cohort job; `name` is its folder below the output."""
+
+    path: Path
+    name: str
+    patient: str
+
+
+@dataclass
+class Outcome:
+    """How one slide ended."""
+
+    item: Item
+    run: ToolRun | None = None
+    error: str | None = None
+    resumed: bool = False
+
+
+@dataclass
+class CohortReport:
+    """A finished cohort job."""
+
+    tool: str
+    table: Path
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """Slides without a result, in order."""
+        return [one for one in self.outcomes if one.run is None]
+
+    @property
+    def resumed(self) -> int:
+        """Slides whose result was there already."""
+        return sum(one.resumed for one in self.outcomes)
+
+
+def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
+    """Slide files below a folder, by suffix or by pattern, in order of name.
+
+    Raises `InputError` when there is no folder or nothing in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f'"{folder}" is not a folder; --slides takes the folder of the slides')
+    if pattern is not None:
+        found = [one for one in folder.rglob(pattern) if one.is_file()]
+    else:
+        found = [one for one in folder.rglob("*") if one.suffix.lower() in SLIDE_SUFFIXES]
+        found = [one for one in found if one.is_file()]
+    found = [one for one in found if not one.name.startswith(".")]
+    if not found:
+        looked = pattern or ", ".join(sorted(SLIDE_SUFFIXES))
+        raise InputError(f'no slides in "{folder}" (looked for {looked})')
+    return sorted(found)
+
+
+def items_of(slides: Sequence[Path]) -> list[Item]:
+    """Each slide with a folder name of its own and the patient that its name tells."""
+    stems = [one.name.split(".")[0] for one in slides]
+    items = []
+    for path, stem in zip(slides, stems, strict=True):
+        twice = stems.count(stem) > 1
+        name = f"{stem}-{_short(path)}" if twice else stem
+        barcode = TCGA.match(stem)
+        items.append(Item(path, name, barcode.group(1).upper() if barcode else stem))
+    return items
+
+
+def _short(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(str(path).encode()).hexdigest()[:8]
+
+
+def slide_argument(spec: ToolSpec) -> str:
+    """The argument that takes the slide; raises `InputError` when the tool takes none."""
+    fields = spec.path_fields()
+    for name in ("slide", "image", *fields):
+        if name in fields:
+            return name
+    raise InputError(f"{spec.name} reads no slide, so it cannot run over a folder of slides")
+
+
+def run_cohort(
+    workers: Workers,
+    tool: str,
+    slides: Sequence[Path],
+    roots: Roots,
+    arguments: Mapping[str, Any],
+    on_outcome: Callable[[Outcome, int, int], None] | None = None,
+    on_progress: Callable[[Job], None] | None = None,
+) -> CohortReport:
+    """Run a tool over slides; `OUT/TOOL/SLIDE/` per slide, `OUT/TOOL.csv` for the cohort.
+
+    A slide whose record is of the same tool version, arguments and unchanged file is not run
+    again. An interruption loses only the slides that were running.
+
+    Raises `InputError` for an unknown tool or bad arguments, before anything runs.
+    """
+    spec = workers.registry.get(tool)
+    slot = slide_argument(spec)
+    items = items_of(slides)
+    spec.parse({**arguments, slot: str(items[0].path)})
+    outcomes: dict[str, Outcome] = {}
+    waiting: list[Item] = []
+    for item in items:
+        found = _recorded(spec, item, slot, roots, arguments)
+        if found is not None:
+            outcomes[item.name] = Outcome(item, run=found, resumed=True)
+        else:
+            waiting.append(item)
+    with alone(roots.write_path(f"{tool}/.lock"), tool):
+        return _run_all(
+            workers, spec, slot, items, waiting, outcomes, roots, arguments, on_outcome, on_progress
+        )
+
+
+@contextlib.contextmanager
+def alone(lock: Path, tool: str) -> Iterator[None]:
+    """Hold an output folder: a second job on it is refused, and what a killed one left is swept.
+
+    The lock goes with the process, however that ends.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system; files are still written whole
+        yield
+        return
+    with lock.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f'another job is writing {tool} to "{lock.parent}"; wait for it, or use another '
+                "--out"
+            ) from error
+        for left in lock.parent.rglob(".*.part*"):
+            left.unlink(missing_ok=True)
+        yield
+
+
+def _run_all(
+    workers: Workers,
+    spec: ToolSpec,
+    slot: str,
+    items: list[Item],
+    waiting: list[Item],
+    outcomes: dict[str, Outcome],
+    roots: Roots,
+    arguments: Mapping[str, Any],
+    on_outcome: Callable[[Outcome, int, int], None] | None,
+    on_progress: Callable[[Job], None] | None,
+) -> CohortReport:
+    tool = spec.name
+    ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
+    running: dict[str, Job] = {}
+    total = len(items)
+    for one in outcomes.values():
+        if on_outcome is not None:
+            on_outcome(one, len(outcomes), total)
+    table = roots.write_path(f"{tool}.csv")
+
+    def submit(item: Item) -> None:
+        def changed(job: Job) -> None:
+            if job.state.final:
+                ended.put((item, job))
+            elif on_progress is not None:
+                on_progress(job)
+
+        folder = roots.below(f"{tool}/{item.name}")
+        running[item.name] = workers.submit(
+            tool, {**arguments, slot: str(item.path)}, folder, on_change=changed
+        )
+
+    ahead = AHEAD * max(1, getattr(workers, "size", 8))
+    rest = iter(waiting)
+    try:
+        for item in _first(rest, ahead):
+            submit(item)
+        while running:
+            item, job = ended.get()
+            del running[item.name]
+            outcome = _outcome(item, job)
+            if outcome.run is not None:
+                _record(spec, outcome, slot, roots, arguments)
+            outcomes[item.name] = outcome
+            if on_outcome is not None:
+                on_outcome(outcome, len(outcomes), total)
+            for following in _first(rest, 1):
+                submit(following)
+    finally:
+        for job in running.values():
+            workers.cancel(job)
+        report = CohortReport(
+            tool, table, [outcomes[one.name] for one in items if one.name in outcomes]
+        )
+        write_table(table, spec, report, roots)
+    return report
+
+
+def _first(items: Iterable[Item], count: int) -> list[Item]:
+    found = []
+    for item in items:
+        found.append(item)
+        if len(found) == count:
+            break
+    return found
+
+
+def _outcome(item: Item, job: Job) -> Outcome:
+    try:
+        return Outcome(item, run=job.result(0))
+    except (InputError, FaultError, Cancelled) as error:
+        return Outcome(item, error=str(error))
+
+
+def _stamp(path: Path) -> list[int]:
+    seen = path.stat()
+    return [seen.st_size, seen.st_mtime_ns]
+
+
+def _identity(
+    spec: ToolSpec, item: Item, slot: str, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    given = spec.parse({**arguments, slot: str(item.path)})
+    return {
+        "version": spec.version,
+        "fingerprint": spec.fingerprint(given) if spec.fingerprint else "",
+        "arguments": {k: v for k, v in given.model_dump(mode="json").items() if k != slot},
+        "slide": str(item.path.resolve()),
+        "stamp": _stamp(item.path),
+    }
+
+
+def _recorded(
+    spec: ToolSpec, item: Item, slot: str, roots: Roots, arguments: Mapping[str, Any]
+) -> ToolRun | None:
+    path = roots.output / spec.name / item.name / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        run = ToolRun.model_validate(record["run"])
+    except (OSError, ValueError, KeyError):  # none, or from something else: run it
+        return None
+    if record.get("identity") != _identity(spec, item, slot, arguments):
+        return None
+    whole = all((path.parent / one.name).exists() for one in run.outputs)
+    return run if whole else None
+
+
+def _record(
+    spec: ToolSpec, outcome: Outcome, slot: str, roots: Roots, arguments: Mapping[str, Any]
+) -> None:
+    assert outcome.run is not None
+    record = {
+        "identity": _identity(spec, outcome.item, slot, arguments),
+        "run": outcome.run.model_dump(mode="json"),
+    }
+    path = roots.write_path(f"{spec.name}/{outcome.item.name}/{RECORD}")
+    _replace(path, json.dumps(record, indent=1))
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Single values of a nested result, under dotted names; lists and long texts are left out."""
+    found: dict[str, Any] = {}
+    for key, one in value.items():
+        if isinstance(one, Mapping):
+            found |= flat(one, f"{prefix}{key}.")
+        elif (
+            isinstance(one, bool | int | float)
+            or one is None
+            or (isinstance(one, str) and len(one) <= 300 and "\n" not in one)
+        ):
+            found[f"{prefix}{key}"] = one
+    return found
+
+
+def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) -> None:
+    """One row per slide that ended, with its patient: what a `cohort.toml` table needs.
+
+    Columns: patient, slide, status, then the result's values; files relative to the table.
+    """
+    rows, columns = [], ["patient", "slide", "status"]
+    for one in report.outcomes:
+        row: dict[str, Any] = {
+            "patient": one.item.patient,
+            "slide": one.item.path.name,
+            "status": "ok" if one.run is not None else "failed",
+        }
+        if one.run is not None:
+            written = {output.name for output in one.run.outputs}
+            for key, value in flat(one.run.result).items():
+                if key in ("patient", "slide", "status", "error"):
+                    continue  # the table's own
+                here = f"{spec.name}/{one.item.name}/{value}" if value in written else value
+                row[key] = here
+                if key not in columns:
+                    columns.append(key)
+        else:
+            row["error"] = one.error
+        rows.append(row)
+    columns += ["error"]
+    import io
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    _replace(path, text.getvalue())

@@ -1,0 +1,222 @@
+"""A job and its states, the same for every kind of worker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.registry import Registry, Resources, ToolRun, ToolSpec, load
+from mcp_servers.roots import Roots
+
+_order = itertools.count()
+
+
+class State(StrEnum):
+    """Where a job is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """True when nothing more will happen."""
+        return self in (State.DONE, State.FAILED, State.CANCELLED)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a worker builds its registry: plain values that travel to another process."""
+
+    suite: str = "all"
+    tool_folders: tuple[str, ...] = ()
+    cache_folder: str | None = None
+
+    def build(self) -> Registry:
+        """The registry, with its results cache when there is a folder for it."""
+        from mcp_servers.results_cache import ResultsCache
+
+        cache = ResultsCache(self.cache_folder) if self.cache_folder else None
+        return load(self.suite, tool_folders=self.tool_folders, cache=cache)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "suite": self.suite,
+            "tool_folders": list(self.tool_folders),
+            "cache_folder": self.cache_folder,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
+        """From JSON data."""
+        return cls(data["suite"], tuple(data["tool_folders"]), data["cache_folder"])
+
+
+@dataclass
+class Job:
+    """One call of a tool by a worker. Higher `priority` first, then first come first served."""
+
+    tool: str
+    arguments: dict[str, Any]
+    roots: Roots
+    resources: Resources
+    priority: int = 0
+    on_change: Callable[[Job], None] | None = None
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: State = State.QUEUED
+    fraction: float = 0.0
+    message: str = ""
+    attempts: int = 0
+    run: ToolRun | None = None
+    error: Exception | None = None
+    submitted: float = field(default_factory=time.time)
+    started: float | None = None
+    ended: float | None = None
+    cancel_requested: bool = False
+    order: int = field(default_factory=lambda: next(_order))
+    _finished: threading.Event = field(default_factory=threading.Event)
+
+    def sort_key(self) -> tuple[int, int]:
+        """Order in the queue."""
+        return (-self.priority, self.order)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the job has ended; False when the timeout came first."""
+        return self._finished.wait(timeout)
+
+    def result(self, timeout: float | None = None) -> ToolRun:
+        """The run of an ended job.
+
+        Raises
+        ------
+        TimeoutError
+            If it has not ended after `timeout` seconds.
+        InputError, FaultError, Cancelled
+            As the tool, or the worker, ended.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError(f"job {self.id} ({self.tool}) is still {self.state.value}")
+        if self.error is not None:
+            raise self.error
+        if self.run is None:
+            raise FaultError(f"job {self.id} ({self.tool}) ended without a result")
+        return self.run
+
+    def report(self, fraction: float, message: str) -> None:
+        """Take over progress from the worker."""
+        self.fraction = max(self.fraction, fraction)
+        self.message = message
+        self.changed()
+
+    def begin(self) -> None:
+        """Mark as running."""
+        self.state = State.RUNNING
+        self.attempts += 1
+        self.started = self.started or time.time()
+        self.changed()
+
+    def requeue(self) -> None:
+        """Back to the queue after its worker died; what it had done is lost."""
+        self.state = State.QUEUED
+        self.fraction = 0.0
+        self.message = "its worker died; waiting for another"
+        self.changed()
+
+    def finish(self, run: ToolRun | None = None, error: Exception | None = None) -> None:
+        """Mark as ended; the first end counts."""
+        if self._finished.is_set():
+            return
+        self.run, self.error, self.ended = run, error, time.time()
+        if run is not None:
+            self.state, self.fraction = State.DONE, 1.0
+        elif isinstance(error, Cancelled):
+            self.state = State.CANCELLED
+        else:
+            self.state = State.FAILED
+            self.message = str(error)
+        self._finished.set()
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the listener."""
+        if self.on_change is not None:
+            self.on_change(self)
+
+    def status(self) -> dict[str, Any]:
+        """Where the job is, as JSON data."""
+        end = self.ended or time.time()
+        return {
+            "job": self.id,
+            "tool": self.tool,
+            "state": self.state.value,
+            "fraction": round(self.fraction, 4),
+            "message": self.message,
+            "attempts": self.attempts,
+            "seconds": round(end - self.started, 3) if self.started else 0.0,
+        }
+
+
+def request_of(job: Job, device: str) -> dict[str, Any]:
+    """What a worker is sent."""
+    return {
+        "op": "run",
+        "id": job.id,
+        "tool": job.tool,
+        "arguments": job.arguments,
+        "inputs": [str(one) for one in job.roots.inputs],
+        "output": str(job.roots.output),
+        "memory_mb": job.resources.memory_mb,
+        "threads": job.resources.cpu,
+        "device": device,
+    }
+
+
+def roots_of(request: Mapping[str, Any]) -> Roots:
+    """The roots in a request (they were resolved when it was made)."""
+    return Roots(tuple(Path(one) for one in request["inputs"]), Path(request["output"]))
+
+
+ERRORS: dict[str, type[Exception]] = {
+    "InputError": InputError,
+    "FaultError": FaultError,
+    "Cancelled": Cancelled,
+}
+
+
+def failure(kind: str, message: str) -> Exception:
+    """An error that crossed a process border, as its own type again."""
+    return ERRORS.get(kind, FaultError)(message)
+
+
+def job_for(
+    spec: ToolSpec,
+    arguments: Mapping[str, Any],
+    roots: Roots,
+    priority: int = 0,
+    on_change: Callable[[Job], None] | None = None,
+) -> Job:
+    """A checked job: bad arguments are refused here, before anything is queued."""
+    spec.parse(arguments)
+    return Job(spec.name, dict(arguments), roots, spec.resources, priority, on_change)
+
+
+def sweep(job: Job) -> None:
+    """Remove the temporary files that a killed job left below its output folder."""
+    if not job.roots.output.is_dir():
+        return
+    for folder, _, names in os.walk(job.roots.output):
+        for name in names:
+            if name.startswith(".") and f".{job.id}-" in name and ".part" in name:
+                (Path(folder) / name).unlink(missing_ok=True)

@@ -1,0 +1,310 @@
+"""The local workers: spawned processes that stay warm, within bounds of memory and processors."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.registry import ToolRun
+from mcp_servers.workers import child, machine
+from mcp_servers.workers.base import Workers
+from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
+
+TICK = 0.2
+"""Seconds between looks at memory and deadlines while something runs."""
+START_FAILURES = 3
+"""Workers that may die in a row before they were ready."""
+
+
+@dataclass
+class Worker:
+    """One process and what it is doing. `recent` names the inputs that it last had open."""
+
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    job: Job | None = None
+    device: str = "cpu"
+    limit_mb: float = 0.0
+    kill_at: float | None = None
+    over_memory: float = 0.0
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message; a dead worker is noticed by its sentinel."""
+        with suppress(OSError):
+            self.connection.send_bytes(json.dumps(message).encode())
+
+
+class LocalPool(Workers):
+    """Worker processes on this machine, started as jobs come.
+
+    Admission keeps the sums of the running tools' CPU and memory within `cpus` and `memory_mb`
+    (default: three quarters of what is available). A worker that grows beyond what a job may use
+    is killed and the job fails, saying so; the others go on. A GPU, when there is one, is given
+    to one job at a time; tools that can use one wait for it.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe | None = None,
+        workers: int | None = None,
+        *,
+        memory_mb: int | None = None,
+        gpus: int | None = None,
+        max_attempts: int = 3,
+        grace: float = 5.0,
+        handles: int = 8,
+    ) -> None:
+        """Start the dispatcher; `handles` open slides or models are kept per worker."""
+        super().__init__(recipe or Recipe(), max_attempts, grace)
+        self.size = workers or machine.cpus()
+        if self.size < 1:
+            raise InputError(f"workers must be at least 1, not {self.size}")
+        self.cpus = max(self.size, machine.cpus())
+        self.memory_mb = memory_mb or int(machine.available_mb() * 0.75)
+        self.gpus = machine.gpus() if gpus is None else gpus
+        self.handles = handles
+        self._context = mp.get_context("spawn")
+        self._workers: list[Worker] = []
+        self._start_failures = 0
+        self._wakeup_in, self._wakeup_out = self._context.Pipe(duplex=False)
+        self._thread = threading.Thread(target=self._dispatch, name="workers", daemon=True)
+        self._thread.start()
+
+    def check(self, job: Job) -> None:
+        """Refuse what this machine can never run."""
+        need = job.resources
+        if need.memory_mb > self.memory_mb:
+            raise InputError(
+                f"{job.tool} needs {need.memory_mb} MiB, the workers may use {self.memory_mb} MiB"
+            )
+        if need.gpu == "required" and self.gpus == 0:
+            raise InputError(f"{job.tool} needs a GPU, and this machine has none")
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        with self.lock:
+            return [one.process.pid for one in self._workers if one.process.pid is not None]
+
+    def close(self) -> None:
+        """Cancel what is left and stop the workers; they are killed after the grace time."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+        self._wake()
+        self._thread.join()
+
+    def _wake(self) -> None:
+        with self.lock, suppress(OSError):
+            self._wakeup_out.send_bytes(b"w")
+
+    # --- the dispatcher thread ---
+
+    def _dispatch(self) -> None:
+        while not self.closed:
+            with self.lock:
+                self._schedule()
+                waiting: list[Any] = [self._wakeup_in]
+                for one in self._workers:
+                    waiting += [one.connection, one.process.sentinel]
+                busy = any(one.job or not one.ready for one in self._workers)
+            for ready in wait(waiting, TICK if busy else None):
+                if ready is self._wakeup_in:
+                    self._wakeup_in.recv_bytes()
+            with self.lock:
+                for one in list(self._workers):
+                    self._look_after(one)
+        self._stop_all()
+
+    def _look_after(self, worker: Worker) -> None:
+        alive = worker.process.is_alive()
+        with suppress(EOFError, OSError):
+            while worker.connection.poll():
+                self._heard(worker, json.loads(worker.connection.recv_bytes()))
+        if worker not in self._workers:
+            return  # retired after its last message
+        job = worker.job
+        if not alive:
+            self._bury(worker)
+            return
+        if job is None:
+            return
+        now = time.monotonic()
+        if job.cancel_requested and worker.kill_at is None:
+            worker.kill_at = now + self.grace
+            worker.send({"op": "cancel", "id": job.id})
+        if worker.kill_at is not None and now > worker.kill_at:
+            worker.process.kill()
+        used = machine.resident_mb(worker.process.pid or 0)
+        if used > worker.limit_mb and not worker.over_memory:
+            worker.over_memory = used
+            worker.process.kill()
+
+    def _heard(self, worker: Worker, message: dict[str, Any]) -> None:
+        if message["op"] == "ready":
+            worker.ready, self._start_failures = True, 0
+            return
+        job = worker.job
+        if job is None or message["id"] != job.id:
+            return
+        if message["op"] == "progress":
+            job.report(message["fraction"], message["message"])
+            return
+        worker.job, worker.kill_at = None, None
+        if message["op"] == "done":
+            job.finish(run=ToolRun.model_validate(message["run"]))
+        else:
+            job.finish(error=failure(message["kind"], message["message"]))
+        if machine.resident_mb(worker.process.pid or 0) > 0.75 * self._limit(job):
+            self._retire(worker)  # gives back what the job's libraries still hold
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker ended: its job goes to another, or ends with the reason."""
+        self._workers.remove(worker)
+        worker.process.join()
+        worker.connection.close()
+        job = worker.job
+        if not worker.ready:
+            self._start_failures += 1
+            if self._start_failures >= START_FAILURES:
+                words = "workers die as they start; see their messages on standard error"
+                for one in self.queued:
+                    one.finish(error=FaultError(words))
+                self.queued.clear()
+                self._start_failures = 0
+        if job is None:
+            return
+        sweep(job)
+        if worker.over_memory:
+            job.finish(
+                error=FaultError(
+                    f"{job.tool} used {worker.over_memory:.0f} MiB, more than the "
+                    f"{worker.limit_mb:.0f} MiB that it may; give the workers more memory"
+                )
+            )
+            return
+        self._lost(job, f"exit status {worker.process.exitcode}")
+
+    def _schedule(self) -> None:
+        running = [one.job for one in self._workers if one.job is not None]
+        cpu = sum(job.resources.cpu for job in running)
+        memory = sum(job.resources.memory_mb for job in running)
+        for job in list(self.queued):
+            free_gpu = self._free_gpu() if job.resources.gpu != "none" and self.gpus else "cpu"
+            if free_gpu is None:
+                continue  # waits for the card; others may pass
+            too_much = (
+                cpu + job.resources.cpu > self.cpus
+                or memory + job.resources.memory_mb > self.memory_mb
+            )
+            if too_much and (cpu or memory):
+                return  # nobody passes, so that a large job is not starved
+            worker = self._idle(job)
+            if worker is None:
+                return
+            self.queued.remove(job)
+            self._give(worker, job, free_gpu)
+            cpu += job.resources.cpu
+            memory += job.resources.memory_mb
+
+    def _idle(self, job: Job) -> Worker | None:
+        """An idle worker, best one that has the job's input open; a new one when there is room."""
+        idle = [one for one in self._workers if one.ready and one.job is None]
+        names = _inputs(job)
+        idle.sort(key=lambda one: -sum(name in one.recent for name in names))
+        if idle:
+            return idle[0]
+        starting = sum(not one.ready for one in self._workers)
+        if len(self._workers) < self.size and starting < len(self.queued):
+            self._start()
+        return None
+
+    def _free_gpu(self) -> str | None:
+        held = {one.device for one in self._workers if one.job is not None}
+        names = (f"cuda:{index}" for index in range(self.gpus))
+        return next((name for name in names if name not in held), None)
+
+    def _limit(self, job: Job) -> float:
+        return max(self.memory_mb / self.size, job.resources.memory_mb * 1.25)
+
+    def _give(self, worker: Worker, job: Job, device: str) -> None:
+        worker.job, worker.device = job, device
+        worker.limit_mb, worker.kill_at, worker.over_memory = self._limit(job), None, 0.0
+        worker.recent.extend(_inputs(job))
+        job.begin()
+        worker.send(request_of(job, device))
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe()
+        threads = max(1, self.cpus // self.size)
+        process = self._context.Process(
+            target=child.main,
+            args=(theirs, self.recipe.to_dict(), threads, self.handles),
+            name=f"sage-worker-{len(self._workers)}",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()
+        self._workers.append(Worker(process, ours))
+
+    def _retire(self, worker: Worker) -> None:
+        self._workers.remove(worker)
+        worker.send({"op": "stop"})
+        worker.connection.close()
+        worker.process.join(1.0)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+    def _stop_all(self) -> None:
+        with self.lock:
+            left, self.queued = self.queued, []
+            for job in left:
+                job.finish(error=Cancelled("the workers were closed"))
+            for one in self._workers:
+                if one.job is not None:
+                    one.send({"op": "cancel", "id": one.job.id})
+                one.send({"op": "stop"})
+        deadline = time.monotonic() + self.grace
+        for one in self._workers:
+            one.process.join(max(0.0, deadline - time.monotonic()))
+            if one.process.is_alive():
+                one.process.kill()
+                one.process.join()
+            with self.lock:
+                with suppress(EOFError, OSError):
+                    while one.connection.poll():
+                        self._heard_last(one, json.loads(one.connection.recv_bytes()))
+                if one.job is not None:
+                    sweep(one.job)
+                    one.job.finish(error=Cancelled("the workers were closed"))
+            one.connection.close()
+        self._workers.clear()
+        with self.lock:
+            self._wakeup_in.close()
+            self._wakeup_out.close()
+
+    @staticmethod
+    def _heard_last(worker: Worker, message: dict[str, Any]) -> None:
+        job = worker.job
+        if job is None or message.get("id") != job.id:
+            return
+        if message["op"] == "done":
+            job.finish(run=ToolRun.model_validate(message["run"]))
+        elif message["op"] == "failed":
+            job.finish(error=failure(message["kind"], message["message"]))
+
+
+def _inputs(job: Job) -> list[str]:
+    return [one for one in job.arguments.values() if isinstance(one, str) and "." in one]

@@ -1,0 +1,67 @@
+"""Entry point of the `sage` command."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+
+def main() -> None:
+    """Run the command line; turn errors into one clear line and an exit code.
+
+    Exit codes: 0 done, 1 a fault (disk, network, model), 2 bad input, 130 interrupted.
+    """
+    from sage.cli.app import app
+
+    try:
+        app()
+    except KeyboardInterrupt:
+        _say("interrupted; nothing finished is lost")
+        sys.exit(130)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            sys.exit(0)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            where = f" ({error.filename})" if error.filename else ""
+            _say(f"no space left on the disk{where}; free some, then `sage resume RUN`")
+        else:
+            _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        sys.exit(1)
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        _say(str(error))
+        sys.exit(code)
+
+
+def exit_code(error: BaseException) -> int | None:
+    """2 for an InputError, 1 for a FaultError of any of our packages, None for a defect.
+
+    The classes are looked up among the modules already loaded, so that nothing heavy is imported
+    to report an error.
+    """
+    for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox"):
+        module = sys.modules.get(f"{package}.errors")
+        if module is None:
+            continue
+        if isinstance(error, module.InputError):
+            return 2
+        if isinstance(error, module.FaultError):
+            return 1
+    if type(error).__module__ == "sqlite3" and "disk is full" in str(error):
+        return 1
+    return None
+
+
+def _say(message: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text("error: ", style="bold red")
+    line.append(message, style="default")
+    Console(stderr=True, soft_wrap=True, highlight=False).print(line)
+
+
+if __name__ == "__main__":
+    main()

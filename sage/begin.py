@@ -1,0 +1,149 @@
+"""Begins a run, or opens one that exists."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sage import settings as settings_module
+from sage.data import data_root
+from sage.errors import InputError
+from sage.machine.services import Services
+from sage.runfolder import Manifest, RunFolder, find_run, new_id, now
+from sage.settings import Settings
+from sage.versions import versions
+from sage.wiring import demo_graph, load_cohort
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `sage run` was asked."""
+
+    prompt: str
+    kg: Path | None = None
+    cohort: str = "demo"
+    cohort_root: Path | None = None
+    replicate: str | None = None
+    hypotheses: int = 1
+    auto_approve: bool = False
+    seed: int = 0
+    budget_usd: float | None = None
+    corpus: Path | None = None
+    as_of: int | None = None
+    out: Path | None = None
+
+
+KEPT_SETTINGS = (
+    "paths",
+    "max_hops",
+    "weights",
+    "embedding_model",
+    "novelty_threshold",
+    "revisions",
+    "coding_rounds",
+    "sandbox",
+    "structured",
+    "repairs",
+)
+
+
+def begin(
+    request: Request, settings: Settings, progress: Callable[[str, int, int], None]
+) -> Services:
+    """Check everything that can be checked before work starts, then create the run folder.
+
+    Raises
+    ------
+    InputError
+        If the prompt is empty, the graph, corpus or cohort is missing or unfit, or `out` is taken.
+    """
+    if not request.prompt.strip():
+        raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
+    root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
+    cohort = load_cohort(request.cohort, settings, root_of_files)
+    dictionary = cohort.dictionary()
+    if request.replicate:
+        load_cohort(request.replicate, settings)
+    kg = request.kg.resolve() if request.kg else demo_graph(settings, progress)
+    if not kg.exists():
+        raise InputError(
+            f"--kg: there is no {kg}; build one with `sage kg build SOURCES --out DIR`"
+        )
+    corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
+    if not corpus.is_dir():
+        raise InputError(f"--corpus: {corpus} is no folder")
+    root = (request.out or settings.runs_dir / new_id(request.prompt)).resolve()
+    if (root / "manifest.json").exists() or (root.is_dir() and any(root.iterdir())):
+        raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` the run")
+    reasoner = settings.effective_reasoner
+    models = settings.models.model_dump()
+    folder = RunFolder(root)
+    manifest = Manifest(
+        id=folder.id,
+        prompt=request.prompt.strip(),
+        created=now(),
+        reasoner=reasoner,
+        models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
+        cohort=_stable_name(request.cohort),
+        cohort_root=root_of_files,
+        cohort_title=dictionary.title,
+        simulated=dictionary.simulated,
+        replicate=_stable_name(request.replicate) if request.replicate else None,
+        kg=str(kg),
+        kg_hash=_hash_graph(kg),
+        seed=request.seed,
+        hypotheses=request.hypotheses,
+        auto_approve=request.auto_approve,
+        budget_usd=request.budget_usd,
+        literature=settings.literature,
+        corpus=str(corpus),
+        as_of=request.as_of,
+        versions=versions(),
+        settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
+    )
+    services = Services(folder, manifest, settings)
+    _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
+    root.mkdir(parents=True, exist_ok=True)
+    folder.save(manifest)
+    folder.event("run", prompt=manifest.prompt, reasoner=reasoner)
+    return services
+
+
+def _stable_name(cohort: str) -> str:
+    path = Path(cohort)
+    return str(path.resolve()) if path.exists() else cohort
+
+
+def _hash_graph(path: Path) -> str:
+    """SHA-256 of the GraphML, or of the one inside a graph folder."""
+    file = path
+    if path.is_dir():
+        found = sorted(path.glob("*.graphml"))
+        if not found:
+            raise InputError(f"{path} holds no GraphML; build it with `sage kg build`")
+        file = found[0]
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def open_run(name: str) -> RunFolder:
+    """A run by name, under the runs folder that settings give."""
+    return find_run(name, settings_module.load().runs_dir)
+
+
+def reopen(name: str, budget_usd: float | None = None) -> Services:
+    """A run's services, with the settings that the run began with."""
+    folder = open_run(name)
+    manifest = folder.manifest()
+    if budget_usd is not None:
+        manifest = folder.update(budget_usd=budget_usd)
+    settings = settings_module.load()
+    kept = Settings.model_validate({**_plain(settings), **manifest.settings})
+    return Services(folder, manifest, kept.model_copy(update={"literature": manifest.literature}))
+
+
+def _plain(settings: Settings) -> dict[str, object]:
+    """Settings as values that validate again, secrets included."""
+    return {name: getattr(settings, name) for name in Settings.model_fields}

@@ -1,0 +1,226 @@
+"""`sage cohort`: what cohorts there are, whether they are sound, and how to get one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.errors import InputError
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+app = typer.Typer(
+    name="cohort", help="Patient cohorts: list, check, show, fetch, simulate.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
+Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A folder, or a built-in name.")]
+Root = Annotated[
+    Path | None, typer.Option(help="Where the data files lie, if not beside cohort.toml.")
+]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
+]
+COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def load_named(
+    name: str, root: Path | None = None, features: Sequence[Path] | None = None
+) -> Cohort:
+    """A cohort by folder or name, parsed matrices kept in the cache folder of the settings."""
+    from sage.settings import load as settings
+    from sage.wiring import demo_cohort
+    from validation import cohort
+
+    config = settings()
+    if name == "demo" and not Path(name).exists():
+        name = str(demo_cohort(config))
+    found = cohort.load(name, root=root, cache=config.cache_dir.expanduser() / "expression")
+    for path in features or ():
+        found = found.with_features(path)
+    return found
+
+
+@app.command("list")
+def list_cohorts(
+    folders: Annotated[
+        list[Path] | None, typer.Option("--in", help="Look for cohorts in these folders too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the cohorts that can be named: built in, simulated, and found in folders.
+
+    Example: sage cohort list --in cohorts
+    """
+    from sage.console import out, print_json
+    from validation import cohort
+
+    for folder in folders or []:
+        if not folder.is_dir():
+            raise InputError(f"--in {folder}: no such folder")
+    found = cohort.available([*(folders or []), Path("cohorts")])
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in found])
+        return
+    for one in found:
+        mark = " [magenta]SIMULATED[/]" if one.simulated else ""
+        out.print(f"[cyan]{one.id}[/]{mark}  {one.title}  [dim]{one.path or one.kind}[/]")
+    out.print("[cyan]demo[/] [magenta]SIMULATED[/]  The demonstration cohort, made on first use")
+
+
+@app.command()
+def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
+    """Look for everything in a cohort that would mislead an analysis.
+
+    Exit code 2 when there is an error; warnings and notes leave it 0.
+
+    Example: sage cohort check cohorts/tcga-blca
+    """
+    from sage.console import err, out, print_json
+    from validation.errors import InputError as Refusal
+    from validation.types import Finding
+
+    with err.status(f"checking {name}"):
+        try:
+            findings = load_named(name, root).check()
+        except Refusal as error:
+            findings = [
+                Finding(severity="error", code="unreadable", where=name, message=str(error))
+            ]
+    errors = sum(one.severity == "error" for one in findings)
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in findings])
+    else:
+        for one in findings:
+            out.print(
+                f"[{COLORS[one.severity]}]{one.severity}[/] [bold]{one.code}[/] {one.where}",
+                soft_wrap=True,
+            )
+            out.print(f"    {one.message}", markup=False, soft_wrap=True)
+            if one.remedy:
+                out.print(f"    → {one.remedy}", markup=False, style="dim", soft_wrap=True)
+        warnings = sum(one.severity == "warning" for one in findings)
+        out.print(f"{errors} errors, {warnings} warnings, {len(findings)} findings")
+    if errors:
+        raise typer.Exit(2)
+
+
+@app.command()
+def show(name: Name, root: Root = None, features: Features = None, as_json: AsJson = False) -> None:
+    """Show a cohort's data dictionary: variables, endpoints, and what each join lost.
+
+    Example: sage cohort show gbsg2
+    """
+    from rich.table import Table
+
+    from sage.console import err, out, print_json
+
+    with err.status(f"reading {name}"):
+        dictionary = load_named(name, root, features).dictionary()
+    if as_json:
+        print_json(dictionary)
+        return
+    mark = " [magenta]SIMULATED[/]" if dictionary.simulated else ""
+    out.print(f"[bold]{dictionary.title}[/]{mark}: {dictionary.n_patients} patients")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("variable", "kind", "unit", "n", "missing", "source"):
+        table.add_column(heading, overflow="fold")
+    for one in dictionary.variables:
+        table.add_row(
+            one.key, one.kind, one.unit or "", str(one.n), f"{one.missing:.0%}", one.source
+        )
+    if dictionary.expression:
+        table.add_row(
+            "expression:GENE",
+            "continuous",
+            dictionary.expression_unit or "",
+            str(dictionary.expression_n),
+            "",
+            f"{len(dictionary.expression)} genes",
+        )
+    out.print(table)
+    ends = Table(box=None, pad_edge=False)
+    for heading in ("endpoint", "kind", "n", "events", "median follow-up", "coding"):
+        ends.add_column(heading, overflow="fold")
+    for end in dictionary.endpoints:
+        follow = "" if end.median_follow_up is None else f"{end.median_follow_up} months"
+        events = "" if end.events is None else str(end.events)
+        ends.add_row(end.key, end.kind, str(end.n), events, follow, end.coding)
+    out.print(ends)
+    for join in dictionary.joins:
+        out.print(f"[dim]{join.step}: {join.before} → {join.after} ({join.reason})[/]")
+    for note in dictionary.notes:
+        out.print(f"note: {note}", markup=False)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tcga-blca")],
+    out: Annotated[Path | None, typer.Option(help="Folder; default cohorts/NAME.")] = None,
+    gene: Annotated[list[str] | None, typer.Option(help="A further gene; repeat.")] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="All genes, as counts from GDC (about 2 GB).")
+    ] = False,
+    gdc: Annotated[str | None, typer.Option(help="Another address of the GDC API.")] = None,
+    cbioportal: Annotated[
+        str | None, typer.Option(help="Another address of the cBioPortal API.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call goes on.
+
+    Example: sage cohort fetch tcga-blca --gene CD274
+    """
+    from sage.console import counting, print_json
+    from sage.console import out as console
+    from validation.cohort.fetch import CBIOPORTAL, GDC
+    from validation.cohort.fetch import fetch as fetch_cohort
+
+    folder = out or Path("cohorts") / name
+    with counting(name) as advance:
+        fetch_cohort(
+            name,
+            folder,
+            genes=tuple(gene or ()),
+            counts=counts,
+            gdc=gdc or GDC,
+            cbioportal=cbioportal or CBIOPORTAL,
+            progress=advance,
+        )
+    if as_json:
+        print_json({"cohort": name, "folder": str(folder)})
+        return
+    console.print(f"{name} in {folder}; next: sage cohort check {folder}")
+
+
+@app.command()
+def simulate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder to write.")],
+    seed: Annotated[int, typer.Option(help="The same seed writes the same cohort.")] = 0,
+    patients: Annotated[int, typer.Option(min=40, max=5000)] = 400,
+    null: Annotated[bool, typer.Option("--null", help="Plant nothing.")] = False,
+    slides: Annotated[int, typer.Option(min=0, help="Patients with a rendered slide.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write a simulated bladder cohort whose truth is known, for trials and calibration.
+
+    Example: sage cohort simulate worlds/one --seed 1
+    """
+    from sage.console import err, out, print_json
+    from validation.simulate import write_world
+
+    with err.status("simulating"):
+        world = write_world(folder, seed=seed, patients=patients, null=null, slides=slides)
+    if as_json:
+        print_json({"folder": str(world.folder), "seed": seed, "null": null, "simulated": True})
+        return
+    out.print(f"SIMULATED cohort of {patients} patients in {folder}; its truth is in PLANTED.md")
+
+
+if __name__ == "__main__":
+    app()

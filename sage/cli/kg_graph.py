@@ -1,0 +1,346 @@
+"""`sage kg`, the commands on a finished graph: paths, stats, show, export, merges, scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from kg.graph import Graph
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
+GraphPath = Annotated[
+    Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
+]
+NameTable = Annotated[
+    Path, typer.Argument(help="Names of known identity: six columns, tab-separated.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the `kg` group."""
+    app.command("paths")(paths)
+    app.command("stats")(stats)
+    app.command("show")(show)
+    app.command("export")(export)
+    app.command("merges")(merges)
+    app.command("backtest")(backtest)
+    app.command("score-fusion")(score_fusion)
+    app.command("calibrate")(calibrate)
+
+
+def load_graph(path: Path, as_of: int | None = None) -> Graph:
+    """A graph by folder or file, as it was in a year if asked."""
+    from kg.build import graph_folder
+    from kg.graph import Graph
+
+    folder = graph_folder(path)
+    graph = Graph.load(folder if folder.is_dir() else path)
+    return graph.as_of(as_of) if as_of is not None else graph
+
+
+def paths(
+    concepts: Annotated[
+        list[str], typer.Argument(help="Two node names, or one question in quotes.")
+    ],
+    graph: GraphPath,
+    k: Annotated[int, typer.Option(min=1, help="How many paths.")] = 6,
+    max_hops: Annotated[int, typer.Option(min=1, max=8, help="Longest path.")] = 4,
+    as_of: Annotated[int | None, typer.Option(metavar="YEAR", help="The graph as it was.")] = None,
+    domain: Annotated[
+        str | None, typer.Option(help="What Relevance is measured against: a disease, say.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Order among equals.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Find and score paths between two concepts, or for a question.
+
+    Example: sage kg paths FABP5 "overall survival" --graph graph/
+
+    Example: sage kg paths "How do TLS affect survival in bladder cancer?" --graph graph/
+    """
+    from kg.paths import PathOptions, between, generate
+    from sage.console import err, out, print_json
+    from sage.errors import InputError
+    from sage.settings import load
+    from sage.wiring import make_embedder
+
+    if len(concepts) > 2:
+        raise InputError(f"{len(concepts)} concepts; give two, or one question in quotes")
+    settings = load()
+    weights = settings.weights
+    options = PathOptions(
+        k=k,
+        max_hops=max_hops,
+        min_hops=min(2, max_hops),
+        logic=weights.logic,
+        relevance=weights.relevance,
+        novelty=weights.novelty,
+        surprise=weights.surprise,
+        seed=seed,
+    )
+    loaded = load_graph(graph, as_of)
+    embedder = make_embedder(settings)
+    with err.status("searching"):
+        if len(concepts) == 2:
+            found = between(loaded, concepts[0], concepts[1], options, embedder, domain=domain)
+        else:
+            found = generate(loaded, concepts[0], options, embedder, domain=domain)
+    if as_json:
+        print_json(found)
+        return
+    for match in found.concepts:
+        out.print(f"[dim]{match.phrase} → {match.name} ({match.how}, {match.score:.2f})[/]")
+    for phrase in found.unmatched:
+        out.print(f"[yellow]not in the graph:[/] {phrase}")
+    for rank, path in enumerate(found.paths, 1):
+        s = path.scores
+        out.print(f"[bold]{rank}. {path.sentence()}[/]")
+        out.print(
+            f"   total {s.total:.3f}  logic {s.logic:.2f} ({s.logic_raw:.3f})  relevance "
+            f"{s.relevance:.2f} ({s.relevance_raw:.3f})  novelty {s.novelty:.2f} "
+            f"({s.novelty_raw:.3f})  surprise {s.surprise:.2f} ({s.surprise_raw:.3f})",
+            style="dim",
+        )
+        for edge in path.edges:
+            flag = " [yellow](contradicted)[/]" if edge.contradicted else ""
+            out.print(
+                f"     {edge.head} {edge.relation} {edge.tail}: belief {edge.belief:.2f}{flag}"
+            )
+            for evidence in edge.evidence[:2]:
+                source = (
+                    f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
+                )
+                out.print(f"       “{evidence.text.strip()}” ({source}, {evidence.year})")
+    for note in found.notes:
+        err.print(f"[yellow]note[/] {note}")
+    out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
+
+
+def stats(graph: GraphPath, as_json: AsJson = False) -> None:
+    """Counts of the graph: nodes and edges by type, components, hubs, years.
+
+    Example: sage kg stats --graph graph/
+    """
+    from sage.console import out, print_json
+
+    found = load_graph(graph).stats()
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found:
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v}" for k, v in value.items())
+        elif isinstance(value, tuple):
+            value = ", ".join(f"{k} ({v})" for k, v in value)
+        elif isinstance(value, float):
+            value = f"{value:.2f}"
+        out.print(f"[bold]{name.replace('_', ' '):18}[/] {value}")
+
+
+def show(
+    node: Annotated[str, typer.Argument(help="Name, alias or id.")],
+    graph: GraphPath,
+    limit: Annotated[int, typer.Option(min=1, help="Neighbors to print.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show a node: identifiers, definition, neighbors with their evidence.
+
+    Example: sage kg show FABP5 --graph graph/
+    """
+    from sage.console import out, print_json
+
+    loaded = load_graph(graph)
+    view = loaded.node(node)
+    neighbors = loaded.neighbors(view.id, limit)
+    if as_json:
+        print_json(
+            {
+                "node": view.model_dump(mode="json"),
+                "neighbors": [
+                    neighbor.model_dump(mode="json")
+                    | {
+                        "edges": [
+                            edge.model_dump(mode="json")
+                            for edge in (
+                                loaded.evidence(view.id, neighbor.node.id)
+                                if neighbor.forward
+                                else loaded.evidence(neighbor.node.id, view.id)
+                            )
+                        ]
+                    }
+                    for neighbor in neighbors
+                ],
+            }
+        )
+        return
+    out.print(f"[bold]{view.name}[/] ({view.type.value}), degree {view.degree}, id {view.id}")
+    if view.aliases:
+        out.print(f"  also: {', '.join(view.aliases)}")
+    if view.definition:
+        out.print(f"  {view.definition}")
+    if view.identifiers:
+        out.print("  " + ", ".join(view.identifiers.values()))
+    for neighbor in neighbors:
+        arrow = "→" if neighbor.forward else "←"
+        relations = ", ".join(neighbor.relations)
+        out.print(
+            f"  {arrow} {relations} [bold]{neighbor.node.name}[/] belief {neighbor.belief:.2f}"
+        )
+        ends = (view.id, neighbor.node.id) if neighbor.forward else (neighbor.node.id, view.id)
+        for edge in loaded.evidence(*ends):
+            for support in edge.supports[:2]:
+                mark = "✗" if edge.negated else "·"
+                out.print(f"      {mark} “{support.evidence.text.strip()}”", style="dim")
+
+
+def export(
+    graph: GraphPath,
+    out_path: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
+    format: Annotated[Literal["graphml", "json", "html"], typer.Option(help="Format.")] = "graphml",
+    focus: Annotated[str | None, typer.Option(help="html: the node in the middle.")] = None,
+    max_nodes: Annotated[int, typer.Option(min=1, help="html: nodes on the page.")] = 400,
+    as_json: AsJson = False,
+) -> None:
+    """Write the graph as GraphML, node-link JSON, or a page that opens offline.
+
+    Example: sage kg export --graph graph/ --format html --out graph.html
+    """
+    from kg.export import export as write
+    from sage.console import out, print_json
+
+    written = write(load_graph(graph), out_path, format, focus=focus, max_nodes=max_nodes)
+    if as_json:
+        print_json(written)
+        return
+    out.print(f"{written.path}: {written.nodes:,} nodes, {written.edges:,} edges")
+    if written.note:
+        out.print(written.note, style="dim")
+
+
+def merges(
+    graph: GraphPath,
+    about: Annotated[str | None, typer.Argument(help="Only merges of this node.")] = None,
+    tier: Annotated[str | None, typer.Option(help="Only merges of this kind.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most merges to print.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List which names were joined into one node, and why.
+
+    Example: sage kg merges --graph graph/
+
+    Example: sage kg merges "bladder cancer" --graph graph/
+    """
+    from kg.merges import list_merges
+    from sage.console import out, print_json
+
+    found = list_merges(load_graph(graph), about, tier, limit)
+    if as_json:
+        print_json([merge.model_dump(mode="json") for merge in found.merges])
+        return
+    for merge in found.merges:
+        score = f" {merge.score:.3f}" if merge.score is not None else ""
+        why = f"{merge.tier.value}{score}: {merge.reason}"
+        out.print(f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{why}[/]")
+    out.print(f"{len(found.merges)} of {found.total} merges")
+
+
+def backtest(
+    graph: GraphPath,
+    train: Annotated[int, typer.Option(help="Search paths in the graph up to this year.")],
+    test: Annotated[int, typer.Option(help="Predict edges that appeared up to this year.")],
+    domain: Annotated[str | None, typer.Option(help="What Relevance is measured against.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure whether path scores predict edges that appeared later, and fit the four weights.
+
+    Example: sage kg backtest --graph graph/ --train 2018 --test 2022
+    """
+    from kg.backtest import backtest as run
+    from sage.console import err, out, print_json
+    from sage.settings import load
+    from sage.wiring import make_embedder
+
+    with err.status("scoring paths of the past"):
+        found = run(load_graph(graph), train, test, make_embedder(load()), domain=domain)
+    if as_json:
+        print_json(found)
+        return
+    out.print(
+        f"{found.positives} pairs linked from {train + 1} to {test} and {found.negatives} that "
+        f"were not, by {found.paths} paths in the graph as of {train}"
+    )
+    out.print("area under the ROC curve (95% interval), on pairs that the fit did not see")
+    for name, area in found.auc.items():
+        out.print(f"  {name:26} {area.value:.3f} ({area.low:.3f} to {area.high:.3f})")
+    if found.fitted is not None:
+        fitted = ", ".join(f"{name} {value:.2f}" for name, value in found.fitted)
+        out.print(f"fitted weights: {fitted}")
+    for note in found.notes:
+        err.print(f"[yellow]note[/] {note}")
+
+
+def score_fusion(
+    names: NameTable,
+    mode: Annotated[Literal["guarded", "paper"], typer.Option(help="Fusion mode.")] = "guarded",
+    tau: Annotated[float | None, typer.Option(help="Cosine threshold.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Precision and recall of merges on names whose identity is known.
+
+    Example: sage kg score-fusion mesh_to_other.tsv
+    """
+    from kg.fusion import FusionOptions
+    from kg.score_fusion import read_identity
+    from kg.score_fusion import score_fusion as score
+    from sage.console import err, out, print_json
+    from sage.settings import load
+    from sage.wiring import make_embedder
+
+    base = FusionOptions.paper() if mode == "paper" else FusionOptions()
+    options = base if tau is None else base.model_copy(update={"tau": tau})
+    with err.status("merging"):
+        found = score(read_identity(names), options, make_embedder(load()))
+    if as_json:
+        print_json(found)
+        return
+    out.print(
+        f"precision {found.precision:.3f}  recall {found.recall:.3f}  ({found.correct_pairs} of "
+        f"{found.merged_pairs} merged pairs right; {found.true_pairs} pairs are one thing)"
+    )
+    out.print(f"{found.clusters} clusters, the largest of {found.largest_cluster} names")
+    for one, two in found.wrong:
+        out.print(f"  wrong: {one} = {two}", style="dim")
+
+
+def calibrate(
+    names: NameTable,
+    precision: Annotated[float, typer.Option(help="Precision that merges must reach.")] = 0.8,
+    as_json: AsJson = False,
+) -> None:
+    """Find the cosine threshold of the embedding model in the settings.
+
+    Example: sage kg calibrate mesh_to_other.tsv --precision 0.85
+    """
+    from kg.calibrate import calibrate as run
+    from kg.score_fusion import read_identity
+    from sage.console import err, out, print_json
+    from sage.settings import load
+    from sage.wiring import make_embedder
+
+    with err.status("trying thresholds"):
+        found = run(read_identity(names), make_embedder(load()), precision=precision)
+    if as_json:
+        print_json(found)
+        return
+    for score in found.scores:
+        out.print(
+            f"tau {score.tau:.3f}  precision {score.precision:.3f}  recall {score.recall:.3f}"
+        )
+    out.print(
+        f"{found.embedder}: use tau = {found.tau}"
+        if found.tau is not None
+        else "no threshold reaches it"
+    )

@@ -1,0 +1,142 @@
+"""`sage mcp`: serve the tools to any agent that speaks the Model Context Protocol."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(name="mcp", help="Serve the tools to any agent over MCP.", no_args_is_help=True)
+
+
+class Transport(StrEnum):
+    """How clients reach the server."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+@app.callback()
+def group() -> None:
+    """Serve the tools to any agent over MCP."""
+
+
+@app.command()
+def serve(
+    suite: Annotated[str, typer.Argument(help="pathology, oncology, knowledge or all")] = "all",
+    transport: Annotated[Transport, typer.Option(help="stdio or http")] = Transport.STDIO,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder that tools may read; repeatable. Default: here"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The one folder that tools may write")] = Path(
+        "sage-output"
+    ),
+    workers: Annotated[
+        str | None, typer.Option(help='Number of processes, "ray", or "ray://host:port"')
+    ] = None,
+    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB")] = None,
+    tools: Annotated[
+        list[Path] | None, typer.Option(help="Folder of your own tools; its code is run")
+    ] = None,
+    host: Annotated[str, typer.Option(help="HTTP: address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="HTTP: port, 0 for any free one", min=0)] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SAGE_MCP_TOKEN",
+            help="HTTP: bearer token, 16 characters or more. Prefer the variable or --token-file: "
+            "command lines can be seen by others. Default: a new one, printed at the start",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="HTTP: file whose first line is the token")
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="HTTP: no token; on loopback only")
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="HTTP: Host header to accept, when not on loopback; repeatable"),
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for results by content; default: in OUT")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Seconds before a call returns a job handle", min=0.0)
+    ] = 45.0,
+) -> None:
+    """Serve a suite of tools until the client hangs up (stdio) or Ctrl-C (HTTP).
+
+    Example:
+
+        sage mcp serve pathology --root slides --out results
+
+        sage mcp serve all --transport http --root . --token-file token.txt
+    """
+    import os
+
+    from rich.console import Console
+
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.options import HttpOptions, Limits
+    from mcp_servers.servers.serve import serve_http, serve_stdio
+    from mcp_servers.servers.start import open_server
+    from sage.cli.tools_support import completion, sage_command, tool_folders
+
+    console = Console(stderr=True)
+    roots = Roots.of(root or [Path.cwd()], out)
+    http = None
+    if transport is Transport.HTTP:
+        secret, made = _token(token, token_file, no_token)
+        http = HttpOptions(host, port, secret, tuple(allowed_host or ()))
+        http.check()
+        if made:
+            console.print(f"bearer token: {secret}", highlight=False, soft_wrap=True)
+    os.environ.pop("SAGE_MCP_TOKEN", None)  # workers have no use for it
+    with open_server(
+        suite,
+        roots,
+        workers=workers,
+        memory_mb=memory,
+        tool_folders=tool_folders(tools),
+        cache_folder=str(cache or roots.output / ".cache"),
+        limits=Limits(wait=wait),
+        drive=sage_command,
+        complete=completion(),
+    ) as server:
+        if http is None:
+            serve_stdio(server)
+        else:
+            serve_http(
+                server,
+                http,
+                started=lambda url: console.print(
+                    f"serving {suite} on {url}", highlight=False, soft_wrap=True
+                ),
+            )
+
+
+def _token(token: str | None, file: Path | None, none: bool) -> tuple[str | None, bool]:
+    """The token to ask for, and whether it was made here."""
+    import secrets
+
+    from mcp_servers.errors import InputError
+
+    if none:
+        if token or file:
+            raise InputError("give a token or --no-token, not both")
+        return None, False
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f'token file "{file}": {error.strerror}') from error
+        if not lines or not lines[0].strip():
+            raise InputError(f'token file "{file}" is empty; its first line must be the token')
+        return lines[0].strip(), False
+    if token:
+        return token, False
+    return secrets.token_urlsafe(32), True

@@ -1,0 +1,309 @@
+"""`sage run`, `review`, `resume`, `replay`: one research question from prompt to report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sage.errors import InputError
+
+if TYPE_CHECKING:
+    from sage.machine.drive import Pause
+    from sage.machine.services import Services
+
+RunName = typer.Argument(
+    ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
+)
+AsJson = typer.Option(False, "--json", help="Print JSON on stdout, for machines.")
+
+
+def run(
+    prompt: str = typer.Argument(..., metavar="PROMPT", help="The research question."),
+    kg: Path | None = typer.Option(
+        None, help="A knowledge graph: GraphML, or a folder that `sage kg build` wrote."
+    ),
+    cohort: str = typer.Option(
+        "demo", help='A cohort folder or built-in name; "demo" is the simulated cohort.'
+    ),
+    cohort_root: Path | None = typer.Option(
+        None, help="Where the files of the cohort's cohort.toml lie, when not beside it."
+    ),
+    replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
+    reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
+    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
+    auto_approve: bool = typer.Option(
+        False, "--auto-approve", help="Pass the human review without a human; the report says so."
+    ),
+    seed: int = typer.Option(0, help="Seed of everything random."),
+    budget_usd: float | None = typer.Option(
+        None, min=0, help="Hard bound on the model's cost; needs prices in sage.toml."
+    ),
+    literature: str | None = typer.Option(None, help="`local` (no network) or `online`."),
+    corpus: Path | None = typer.Option(
+        None, help="Folder of literature notes for the debate's local index."
+    ),
+    as_of: int | None = typer.Option(None, help="Judge novelty as of this year."),
+    sandbox: str | None = typer.Option(
+        None, help="`auto`, `docker`, `bubblewrap` or `subprocess`."
+    ),
+    base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
+    out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
+    as_json: bool = AsJson,
+) -> None:
+    """Turn a research question into tested hypotheses and a report.
+
+    Example: sage run "Link tertiary lymphoid structures and genes in bladder cancer"
+    --cohort demo --auto-approve
+    """
+    from sage.begin import Request, begin
+    from sage.console import counting, err
+    from sage.settings import load
+
+    settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    request = Request(
+        prompt=prompt,
+        kg=kg,
+        cohort=cohort,
+        cohort_root=cohort_root,
+        replicate=replicate,
+        hypotheses=hypotheses,
+        auto_approve=auto_approve,
+        seed=seed,
+        budget_usd=budget_usd,
+        corpus=corpus,
+        as_of=as_of,
+        out=out,
+    )
+    with counting("graph", quiet=as_json) as progress:
+        services = begin(request, settings, progress)
+    if not as_json:
+        err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
+    _go(services, as_json=as_json)
+
+
+def resume(
+    name: str = RunName,
+    retry: bool = typer.Option(
+        False, "--retry", help="Escalated analysis: run the code as it lies in the run folder now."
+    ),
+    abandon: bool = typer.Option(
+        False, "--abandon", help="Escalated analysis: give it up and report so."
+    ),
+    budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
+    as_json: bool = AsJson,
+) -> None:
+    """Go on with a run after an interruption, a kill, a fault or an escalation.
+
+    Finished steps do not run again and no model reply is paid twice.
+
+    Example: sage resume last
+    """
+    from sage.begin import reopen
+    from sage.machine.drive import escalation_answer, escalation_detail, waiting
+
+    if retry and abandon:
+        raise InputError("give --retry or --abandon, not both")
+    services = reopen(name, budget_usd=budget_usd)
+    pause = waiting(services)
+    if pause and pause.kind == "escalation":
+        if not (retry or abandon):
+            detail = escalation_detail(services.folder, pause.waiting)
+            raise InputError(
+                f"an analysis was escalated to you. {detail}"
+                f" Then `sage resume --retry {services.folder.id}`; or give it up with --abandon"
+            )
+        answer = escalation_answer(pause, "retry" if retry else "abandon")
+        _go(services, as_json=as_json, answer=answer)
+        return
+    if retry or abandon:
+        raise InputError("no analysis of this run is escalated; leave out --retry and --abandon")
+    if pause and not services.manifest.auto_approve:
+        _tell_review(services, pause, as_json=as_json)
+        return
+    _go(services, as_json=as_json)
+
+
+def review(
+    name: str = RunName,
+    hypothesis: str | None = typer.Option(None, help="Which hypothesis; default: each in turn."),
+    approve: bool = typer.Option(False, "--approve", help="Let it pass as it is."),
+    reject: str | None = typer.Option(None, metavar="REASON", help="Drop it, with a reason."),
+    edit: Path | None = typer.Option(
+        None, metavar="FILE", help="JSON with the changed fields of the hypothesis."
+    ),
+    another: str | None = typer.Option(
+        None, metavar="WISH", help="Drop it and ask for another, saying what you want."
+    ),
+    as_json: bool = AsJson,
+) -> None:
+    """Review a run's hypotheses: approve, edit, reject, or ask for another.
+
+    Without a decision on the command line, each is shown and asked about.
+
+    Example: sage review last --approve
+    """
+    from sage.begin import reopen
+    from sage.machine.drive import review_answer, waiting
+    from sage.review import decide, drafts_of, given_decision
+
+    services = reopen(name)
+    pause = waiting(services)
+    if pause is None or pause.kind != "review":
+        status = services.folder.manifest().status
+        raise InputError(f"run {services.folder.id} does not wait for a review (it is {status})")
+    drafts = drafts_of(services, pause.waiting)
+    if hypothesis is not None and hypothesis not in pause.waiting:
+        raise InputError(
+            f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
+        )
+    chosen = [one for one in drafts if hypothesis in (None, one.hypothesis.id)]
+    options = {"approve": approve, "reject": reject, "edit": edit, "another": another}
+    given = [key for key, value in options.items() if value not in (None, False)]
+    if len(given) > 1:
+        raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
+    if given:
+        decisions = tuple(
+            given_decision(services, draft, given[0], options[given[0]]) for draft in chosen
+        )
+    elif as_json:
+        _tell_review(services, pause, as_json=True)
+        return
+    elif not sys.stdin.isatty():
+        raise InputError(
+            "no terminal to ask on: decide with --approve, --reject REASON, --edit FILE or"
+            " --another WISH"
+        )
+    else:
+        decisions = tuple(decide(services, draft) for draft in chosen)
+    _go(services, as_json=as_json, answer=review_answer(pause, decisions))
+
+
+def replay(
+    name: str = RunName,
+    out: Path | None = typer.Option(None, help="Folder for the rebuilt report."),
+    as_json: bool = AsJson,
+) -> None:
+    """Rebuild a run's report from its folder: no model, no network, no cohort.
+
+    Example: sage replay last --out /tmp/report
+    """
+    from sage.begin import open_run
+    from sage.console import out as console
+    from sage.console import print_json
+    from sage.report.build import write_report
+
+    folder = open_run(name)
+    target = out or folder.root / "replayed"
+    written = write_report(folder, target)
+    same = _same(folder.root / "report.html", written.html)
+    if as_json:
+        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same})
+        return
+    console.print(f"{written.html}\n{written.markdown}")
+    if same is not None:
+        console.print("identical to the run's report" if same else "differs from the run's report")
+
+
+def _same(first: Path, second: Path) -> bool | None:
+    if not first.is_file():
+        return None
+    return first.read_bytes() == second.read_bytes()
+
+
+def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
+    """Advance the run; with auto-approval, through the review as well."""
+    from sage.console import nodes
+    from sage.machine.drive import advance, review_answer
+    from sage.machine.state import Decision
+
+    with nodes(quiet=as_json) as listen:
+        services.listener = listen
+        try:
+            pause = advance(services, answer)
+            while pause and pause.kind == "review" and services.manifest.auto_approve:
+                decisions = tuple(
+                    Decision(hypothesis_id=one, action="approve", automatic=True)
+                    for one in pause.waiting
+                )
+                pause = advance(services, review_answer(pause, decisions))
+        except KeyboardInterrupt:
+            from sage.console import err
+
+            err.print(
+                f"\nstopped; nothing finished is lost. Go on with: sage resume {services.folder.id}"
+            )
+            raise typer.Exit(130) from None
+    if pause is None:
+        _tell_end(services, as_json=as_json)
+    elif pause.kind == "review":
+        _tell_review(services, pause, as_json=as_json)
+    else:
+        _tell_escalation(services, pause, as_json=as_json)
+
+
+def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
+    from sage.console import out, print_json
+    from sage.review import drafts_of, show_draft
+
+    drafts = drafts_of(services, pause.waiting)
+    if as_json:
+        print_json(
+            {
+                "run": services.folder.id,
+                "folder": str(services.folder.root),
+                "status": "waiting for review",
+                "waiting": [json.loads(one.model_dump_json()) for one in drafts],
+            }
+        )
+        return
+    for one in drafts:
+        show_draft(one)
+    out.print(
+        f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
+        "  (--approve, --edit FILE, --reject REASON, --another WISH)"
+    )
+
+
+def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None:
+    from sage.console import out, print_json
+    from sage.machine.drive import escalation_detail
+
+    detail = escalation_detail(services.folder, pause.waiting)
+    if as_json:
+        print_json(
+            {
+                "run": services.folder.id,
+                "folder": str(services.folder.root),
+                "status": "escalated",
+                "hypotheses": list(pause.waiting),
+                "detail": detail,
+            }
+        )
+        return
+    out.print(
+        f"[yellow]Escalated to you.[/] {detail}\nThen: sage resume {services.folder.id} --retry\n"
+        f"or give it up: sage resume {services.folder.id} --abandon"
+    )
+
+
+def _tell_end(services: Services, *, as_json: bool) -> None:
+    from sage.console import out, print_json
+    from sage.report.build import brief_result
+
+    result = brief_result(services.folder)
+    if as_json:
+        print_json(result)
+        return
+    for one in result["hypotheses"]:
+        out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
+        out.print(
+            f"  novelty {one['novelty']}  feasibility {one['feasibility']}"
+            f"  verdict [bold]{one['verdict']}[/]"
+        )
+    if result["simulated"]:
+        out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
+    out.print(f"\nreport: {result['report']}", soft_wrap=True)

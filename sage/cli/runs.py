@@ -1,0 +1,88 @@
+"""`sage runs` and `sage show`: what was run, and what came of it."""
+
+from __future__ import annotations
+
+import typer
+
+from sage.cli.run import AsJson, RunName
+
+
+def runs(
+    limit: int = typer.Option(20, min=1, help="How many, newest first."),
+    as_json: bool = AsJson,
+) -> None:
+    """List the runs.
+
+    Example: sage runs
+    """
+    from sage.console import out, print_json
+    from sage.runfolder import list_runs
+    from sage.settings import load
+
+    settings = load()
+    found = [(one, one.manifest()) for one in reversed(list_runs(settings.runs_dir))][:limit]
+    if as_json:
+        print_json([manifest.model_dump(mode="json") for _, manifest in found])
+        return
+    if not found:
+        out.print(f'no runs in {settings.runs_dir}; start one with: sage run "PROMPT"')
+        return
+    from rich.table import Table
+
+    table = Table("run", "status", "reasoner", "cohort", "prompt")
+    for folder, manifest in found:
+        cohort = manifest.cohort_title or manifest.cohort
+        table.add_row(folder.id, manifest.status, manifest.reasoner, cohort, manifest.prompt[:60])
+    out.print(table)
+
+
+def show(name: str = RunName, as_json: bool = AsJson) -> None:
+    """Show a run: status, time and cost per step, hypotheses, verdicts, files.
+
+    Example: sage show last
+    """
+    from sage.begin import open_run
+    from sage.console import out, print_json
+    from sage.report.build import brief_result
+    from sage.report.spending import spending
+
+    folder = open_run(name)
+    manifest = folder.manifest()
+    result = brief_result(folder)
+    rows = spending(folder)
+    if as_json:
+        print_json(
+            {
+                "manifest": manifest.model_dump(mode="json"),
+                "result": result,
+                "spending": [one.model_dump(mode="json") for one in rows],
+            }
+        )
+        return
+    from rich.table import Table
+
+    out.print(f"[bold]{folder.id}[/]  {manifest.status}")
+    out.print(f"prompt: {manifest.prompt}")
+    out.print(
+        f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"
+        f" reasoner: {manifest.reasoner}"
+    )
+    if manifest.problem:
+        out.print(f"[yellow]{manifest.problem}[/]")
+    table = Table("step", "hypothesis", "times", "seconds", "prompt tokens", "reply tokens", "USD")
+    for row in rows:
+        table.add_row(
+            row.step,
+            row.hypothesis,
+            str(row.times),
+            f"{row.seconds:.2f}",
+            str(row.prompt_tokens),
+            str(row.completion_tokens),
+            f"{row.usd:.4f}",
+        )
+    out.print(table)
+    for one in result["hypotheses"]:
+        out.print(f"[bold]{one['id']}[/] {one['statement']}\n  verdict: {one['verdict']}")
+    out.print(f"folder: {folder.root}", soft_wrap=True)
+    if result["report"]:
+        out.print(f"report: {result['report']}", soft_wrap=True)

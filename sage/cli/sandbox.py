@@ -1,0 +1,181 @@
+"""`sage sandbox`: where analysis code runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(
+    name="sandbox", help="Where analysis code runs: build, check, run, clean.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
+Image = Annotated[str | None, typer.Option(help="Docker image; sage-sandbox:latest by default.")]
+Runtime = Annotated[str | None, typer.Option(help='Docker runtime, such as "runsc".')]
+Which = Annotated[
+    Literal["auto", "docker", "bubblewrap"], typer.Option("--sandbox", help="Where to run.")
+]
+
+
+@app.command()
+def build(
+    base: Annotated[str, typer.Option(help="Base image with Python 3.11.")] = "python:3.11-slim",
+    own_base: Annotated[
+        bool, typer.Option("--own-base", help="Make the base here, by debootstrap (as root).")
+    ] = False,
+    wheelhouse: Annotated[
+        Path | None, typer.Option(help="Folder of wheels; collected by pip when left out.")
+    ] = None,
+    image: Image = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the Docker image in which analyses run. The build itself needs no network.
+
+    Example: sage sandbox build --own-base
+    """
+    import tempfile
+
+    from sage.console import err, out, print_json
+    from sandbox.docker_engine import IMAGE
+    from sandbox.image.base import NAME, make_base
+    from sandbox.image.build import build as build_image
+    from sandbox.image.build import prepare_wheelhouse
+
+    name = image or IMAGE
+    with (
+        err.status("starting") as status,
+        tempfile.TemporaryDirectory(prefix="sage-wheels-") as temporary,
+    ):
+
+        def say(line: str) -> None:
+            status.update(line[:100])
+
+        if own_base:
+            make_base(say=say)
+            base = NAME
+        wheels = wheelhouse or Path(temporary)
+        if wheelhouse is None:
+            prepare_wheelhouse(wheels, say=say)
+        made = build_image(wheels, image=name, base=base, packages=packages(), say=say)
+    if as_json:
+        print_json({"image": name, "id": made, "base": base})
+        return
+    out.print(f"built {name} ({made[:19]}) on {base}")
+
+
+def packages() -> tuple[str, ...]:
+    """The packages of ours that the image holds: the analysis, and the tools."""
+    return ("validation", "mcp_servers")
+
+
+@app.command()
+def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False) -> None:
+    """Say which sandboxes work here, and what to do about those that do not.
+
+    Example: sage sandbox check
+    """
+    from rich.table import Table
+
+    import sandbox
+    from sage.console import out, print_json
+
+    found = sandbox.availability(image=image, runtime=runtime)
+    if as_json:
+        print_json({"sandboxes": [one.model_dump(mode="json") for one in found]})
+    else:
+        table = Table("", "sandbox", "found", "to do")
+        for one in found:
+            mark = "[green]ok[/]" if one.ok else "[yellow]–[/]"
+            table.add_row(mark, one.name, one.detail, one.remedy)
+        out.print(table)
+    if not any(one.ok for one in found if one.name != "subprocess"):
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A Python file")],
+    out_dir: Annotated[Path, typer.Option("--out", help="New folder for what it leaves.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="NAME=PATH, mounted read-only at /inputs/NAME."),
+    ] = None,
+    which: Which = "auto",
+    image: Image = None,
+    runtime: Runtime = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Wall time.")] = 600,
+    memory_mb: Annotated[int, typer.Option(min=64, help="Memory.")] = 4096,
+    pids: Annotated[int, typer.Option(min=4, help="Processes and threads.")] = 128,
+    output_mb: Annotated[int, typer.Option(min=1, help="Size of the output.")] = 256,
+    as_json: AsJson = False,
+) -> None:
+    """Run a program as SAGE runs code that a model wrote; it writes to /output.
+
+    Example: sage sandbox run analysis.py --input cohort=data/cohort --out results
+    """
+    import sandbox
+    from sage.console import err, out, print_json
+    from sandbox.errors import InputError
+    from sandbox.types import Job, Limits, Reason, SandboxResult
+
+    if not program.is_file():
+        raise InputError(f"{program}: no such file")
+    code = program.read_text(encoding="utf-8")
+    box = sandbox.choose(which, image=image, runtime=runtime)
+    refused = sandbox.policy.check(code)
+    if refused:
+        lines = "\n".join(f"line {one.line}: {one.message}" for one in refused)
+        result = SandboxResult(
+            sandbox=box.name, exit_code=None, reason=Reason.POLICY, message=lines
+        )
+    else:
+        limits = Limits(seconds=seconds, memory_mb=memory_mb, pids=pids, output_mb=output_mb)
+        job = Job(
+            files={"analysis.py": code}, inputs=named(inputs or []), output=out_dir, limits=limits
+        )
+        with err.status(f"running in {box.name}"):
+            result = box.run(job)
+    if as_json:
+        print_json(result)
+    else:
+        out.print(f"{result.sandbox}: {result.reason.value} {result.message}", markup=False)
+        out.print(result.stdout_tail + result.stderr_tail, markup=False)
+        for one in result.artifacts:
+            out.print(f"{out_dir / one.path} ({one.bytes} bytes)", markup=False)
+        for line in result.dropped:
+            err.print(f"left behind: {line}", markup=False)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def named(words: list[str]) -> dict[str, Path]:
+    """`NAME=PATH` words as inputs."""
+    from sandbox.errors import InputError
+
+    found = {}
+    for word in words:
+        name, sign, path = word.partition("=")
+        if not sign or not name or not path:
+            raise InputError(f"--input {word}: write NAME=PATH, e.g. --input cohort=data/cohort")
+        found[name] = Path(path)
+    return found
+
+
+@app.command()
+def clean(as_json: AsJson = False) -> None:
+    """Remove containers, folders and control groups that a killed SAGE left behind.
+
+    Example: sage sandbox clean
+    """
+    import sandbox
+    from sage.console import out, print_json
+
+    removed = sandbox.sweep()
+    if as_json:
+        print_json({"removed": removed})
+        return
+    for one in removed:
+        out.print(f"removed {one}", markup=False)
+    out.print(f"{len(removed)} removed")

@@ -1,0 +1,289 @@
+"""`sage tools`: the registry on the command line, one slide or a whole cohort."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sage.cli.tools_support import (
+    completion,
+    json_or_text,
+    parse_settings,
+    print_json,
+    run_one,
+    run_over,
+    split_setting,
+    tell_cohort,
+    tell_run,
+    tell_steps,
+    tool_folders,
+)
+
+if TYPE_CHECKING:
+    from mcp_servers.registry import Registry, ToolSpec
+
+app = typer.Typer(
+    name="tools", help="The tool registry: list, show, run, promote.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
+Folders = Annotated[
+    list[Path] | None, typer.Option("--tools", help="Folder of your own tools; its code is run.")
+]
+
+
+@app.command("list")
+def list_tools(
+    suite: Annotated[str, typer.Option(help="pathology, oncology, knowledge or all")] = "all",
+    tools: Folders = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the tools with what they need.
+
+    Example: sage tools list --suite pathology
+    """
+    registry = _registry(suite, tools)
+    if as_json:
+        print_json([_summary(one) for one in registry.all()])
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    last = ""
+    for one in registry.all():
+        if one.suite != last:
+            console.print(f"[bold]{one.suite}[/]")
+            last = one.suite
+        need = one.resources
+        gpu = "" if need.gpu == "none" else f", GPU {need.gpu}"
+        console.print(f"  [cyan]{one.name}[/] {one.version}  ({need.memory_mb} MiB{gpu})")
+        console.print(f"    {one.summary}", markup=False)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="TOOL")],
+    tools: Folders = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a tool: arguments, result, limits, and where its numbers may be believed.
+
+    Example: sage tools show tissue_mask
+    """
+    from mcp_servers.describe import limits, type_word, validity_lines
+
+    spec = _registry("all", tools).get(name)
+    if as_json:
+        schemas = {"input_schema": spec.input_schema, "output_schema": spec.output_schema}
+        print_json({**_summary(spec), **schemas})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{spec.name}[/] {spec.version}  ({spec.suite})\n{spec.summary}")
+    console.print(limits(spec))
+    for line in validity_lines(spec):
+        console.print(line, markup=False)
+    for title, schema in (("argument", spec.input_schema), ("result", spec.output_schema)):
+        table = Table(title, "type", "default", "meaning")
+        required = set(schema.get("required", ()))
+        for field, one in schema.get("properties", {}).items():
+            default = "" if field in required else json.dumps(one.get("default"))
+            if title == "argument" and field in required:
+                default = "(needed)"
+            table.add_row(field, type_word(one), default, str(one.get("description", "")))
+        console.print(table)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="TOOL")],
+    slide: Annotated[
+        Path | None, typer.Option("--input", help="One slide or image to run on.")
+    ] = None,
+    slides: Annotated[
+        Path | None, typer.Option(help="Folder of slides: a cohort job, resumable.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(help='Which files in the folder, e.g. "*.svs".')
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An argument.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what the tool writes.")] = Path(
+        "sage-output"
+    ),
+    root: Annotated[
+        list[Path] | None, typer.Option(help="Further folder that may be read; repeatable.")
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option(help='Number of processes, "ray", or "ray://host:port".')
+    ] = None,
+    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute again.")] = False,
+    tools: Folders = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a tool on one slide, or on a folder of slides with a table at the end.
+
+    Run the same line again after an interruption: finished slides are not computed again.
+
+    Example:
+
+        sage tools run tissue_mask --input slide.svs --out results
+
+        sage tools run tls --slides slides --out results --workers 2 --set mpp=0.25
+    """
+    from mcp_servers.errors import InputError
+    from mcp_servers.roots import Roots
+    from mcp_servers.workers.choose import open_workers
+    from mcp_servers.workers.cohort import find_slides, slide_argument
+    from mcp_servers.workers.jobs import Recipe
+
+    if slide is not None and slides is not None:
+        raise InputError("give --input or --slides, not both")
+    spec = _registry("all", tools).get(name)
+    arguments = parse_settings(spec, settings or [])
+    readable = [Path.cwd(), *(root or [])]
+    if slide is not None:
+        if not slide.exists():
+            raise InputError(f'"{slide}" does not exist')
+        readable.append(slide.resolve().parent)
+        arguments[slide_argument(spec)] = str(slide.resolve())
+    if slides is not None:
+        slide_argument(spec)
+        readable.append(slides.resolve() if slides.is_dir() else Path.cwd())
+    roots = Roots.of(readable, out)
+    folders = tool_folders(tools)
+    keep = None if no_cache else str(cache or roots.output / ".cache")
+    recipe = Recipe("all", folders, keep)
+    if slides is None:
+        spec.parse(arguments)
+    found = find_slides(slides.resolve(), pattern) if slides is not None else None
+    with open_workers(workers, recipe, memory_mb=memory) as pool:
+        if found is None:
+            tell_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
+            return
+        report = run_over(pool, name, found, roots, arguments, quiet=as_json)
+    tell_cohort(report, as_json=as_json)
+    if report.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def ask(
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in words.")],
+    slide: Annotated[Path | None, typer.Option("--input", help="A slide or image.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A further input.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what the tools write.")] = Path(
+        "sage-output"
+    ),
+    root: Annotated[list[Path] | None, typer.Option(help="Further folder to read.")] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of an MCP server: its tools come before those here; repeatable."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="SAGE_MCP_TOKEN", help="Bearer token of the servers.")
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="As for run.")] = None,
+    tools: Folders = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Show the plan, run nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a request in words: tools are chosen, run one after the other, and told of.
+
+    Example: sage tools ask "detect the tumor, then patches by region" --input slide.svs
+    """
+    from contextlib import ExitStack
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from mcp_servers.orchestrator import Orchestrator, ToolHost
+    from mcp_servers.orchestrator_hosts import McpHost, WorkersHost
+    from mcp_servers.roots import Roots
+    from mcp_servers.workers.choose import open_workers
+    from mcp_servers.workers.jobs import Recipe
+
+    inputs: dict[str, Any] = {}
+    for word in settings or []:
+        key, value = split_setting(word)
+        inputs[key] = json_or_text(value)
+    readable = [Path.cwd(), *(root or [])]
+    if slide is not None:
+        readable.append(slide.resolve().parent)
+        inputs["slide"] = str(slide.resolve())
+    roots = Roots.of(readable, out)
+    folders = tool_folders(tools)
+    recipe = Recipe("all", folders, str(roots.output / ".cache"))
+    with ExitStack() as stack:
+        pool = stack.enter_context(open_workers(workers, recipe))
+        hosts: list[ToolHost] = [
+            stack.enter_context(McpHost(url, url, token)) for url in server or []
+        ]
+        hosts.append(WorkersHost(pool, roots))
+        orchestrator = Orchestrator(hosts, completion())
+        if plan_only:
+            print_json(orchestrator.plan(request, inputs).model_dump(mode="json"))
+            return
+        bar = stack.enter_context(
+            Progress(console=Console(stderr=True), disable=as_json, transient=True)
+        )
+        task = bar.add_task("planning", total=1.0)
+        done = orchestrator.run(
+            request,
+            inputs,
+            lambda fraction, words: bar.update(task, completed=fraction, description=words[:60]),
+        )
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+        return
+    tell_steps(done, roots.output)
+
+
+@app.command()
+def promote(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of an analysis")],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="Function in its code")],
+    into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a function of a reviewed analysis a tool of yours. Read it first: tools run as you.
+
+    Example: sage tools promote runs/last/hypotheses/h1 joint_groups --into my-tools
+    """
+    from agents.coding import promote as promote_function
+
+    written = promote_function(run_dir, function, into)
+    if as_json:
+        print_json({"file": str(written)})
+        return
+    typer.echo(f"{written}\nuse it with: sage tools list --tools {into}")
+
+
+def _registry(suite: str, folders: list[Path] | None) -> Registry:
+    from mcp_servers.registry import load
+
+    return load(suite, tool_folders=tool_folders(folders))
+
+
+def _summary(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "suite": spec.suite,
+        "version": spec.version,
+        "summary": spec.summary,
+        "resources": spec.resources.model_dump(),
+        "validity": spec.validity.model_dump() if spec.validity else None,
+        "license": spec.license,
+    }

@@ -1,0 +1,72 @@
+"""What the command line prints: progress on stderr, answers on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print plain data or a pydantic model as one JSON document on stdout."""
+    plain = value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+@contextmanager
+def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar fed with (stage, done, total)."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    if quiet:
+        yield lambda stage, done, total: None
+        return
+    with Progress(
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(title, total=None)
+
+        def advance(stage: str, done: int, total: int) -> None:
+            progress.update(task, description=f"{title}: {stage}", completed=done, total=total)
+
+        yield advance
+
+
+@contextmanager
+def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]], None]]:
+    """Show each node of a run as it starts and ends."""
+    if quiet:
+        yield lambda kind, node, fields: None
+        return
+    with err.status("starting") as status:
+
+        def listen(kind: str, node: str, fields: dict[str, Any]) -> None:
+            label = node.replace("_", " ")
+            if fields.get("hypothesis"):
+                label = f"{fields['hypothesis']} {label}"
+            if kind == "start":
+                status.update(label)
+            elif kind == "end":
+                err.print(f"  [green]✓[/] {label} [dim]{fields['seconds']:.2f} s[/]")
+            elif kind == "error":
+                err.print(f"  [red]✗[/] {label}")
+
+        yield listen

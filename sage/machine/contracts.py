@@ -1,0 +1,59 @@
+"""A frozen contract in words, for the interpreter and the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from validation.contract import FrozenContract
+
+
+def statements(frozen: FrozenContract) -> tuple[str, ...]:
+    """What was registered, one sentence each, in the order in which a protocol states it."""
+    contract = frozen.contract
+    lines = [f"Population: {contract.population}"]
+    for one in contract.filters:
+        lines.append(f"Only patients with {one.variable} {one.op} {one.value}")
+    for use in contract.variables:
+        if use.role != "exposure":
+            continue
+        cut = f", cut at {use.cut.value}" if use.cut else ""
+        fixed = f" {use.threshold:g}" if use.threshold is not None else ""
+        unit = f" ({use.unit})" if use.unit else ""
+        lines.append(f"Exposure: {use.label}{unit} from {use.source or use.key}{cut}{fixed}")
+    lines.append(f"Exposed: {contract.exposed}; reference: {contract.reference}")
+    for endpoint in contract.endpoints:
+        coding = f"; {endpoint.coding}" if endpoint.coding else ""
+        lines.append(f"Endpoint {endpoint.key}: {endpoint.label} ({endpoint.kind}{coding})")
+    primary = contract.primary_test
+    lines.append(
+        f"Primary test: {primary.method} on {primary.endpoint}, two-sided level"
+        f" {contract.rules.alpha:g}, expected {contract.direction.value.replace('_', ' ')}"
+    )
+    if contract.covariates:
+        lines.append(f"Adjusted for: {', '.join(contract.covariates)}")
+    others = [one for one in contract.tests if one.id != contract.primary]
+    lines.append(f"Further tests: {', '.join(f'{one.id} ({one.method})' for one in others)}")
+    power = contract.power
+    if power.minimum_detectable is not None:
+        lines.append(
+            f"Power: {power.n} patients, {power.events or 0:g} events; with 80% power the smallest"
+            f" effect that can be seen is {power.minimum_detectable:.2f} ({contract.scale})"
+        )
+    lines.append(f"Missing values: {contract.missing.policy.replace('_', ' ')}")
+    lines.append(f"Split: {contract.split.policy.replace('_', ' ')}")
+    controls = contract.controls
+    named = [
+        f"{controls.permutations} permutations of the outcome",
+        f"{controls.random_features} random features of the same kind",
+    ]
+    if controls.known_positive:
+        named.append(
+            f"known positive {controls.known_positive.variable} on"
+            f" {controls.known_positive.endpoint}"
+        )
+    if controls.negative_endpoint:
+        named.append(f"negative-control endpoint {controls.negative_endpoint}")
+    lines.append(f"Controls: {', '.join(named)}")
+    lines.append(f"Seed {contract.seed}; {len(frozen.data_hashes)} data files hashed")
+    return tuple(lines)

@@ -1,0 +1,168 @@
+"""Drives a run's state machine: start, go on after a checkpoint, go on after a kill."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.errors import FaultError, InputError
+from sage.files import read_json
+from sage.machine.state import Decision, ReviewAnswer
+from sage.runfolder import RunFolder, now
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from sage.machine.services import Services
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A checkpoint that waits for a person: review of hypotheses, or an escalated analysis."""
+
+    kind: Literal["review", "escalation"]
+    waiting: tuple[str, ...]
+    interrupts: tuple[str, ...]
+
+
+@contextmanager
+def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
+    """SQLite in the run folder, or Postgres where settings give a URL."""
+    from sage.machine.serde import serializer
+
+    url = services.settings.checkpoint_url
+    if url is None:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        connection = sqlite3.connect(services.folder.checkpoints, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+            yield SqliteSaver(connection, serde=serializer())
+        finally:
+            connection.close()
+        return
+    try:
+        from langgraph.checkpoint.postgres import PostgresSaver
+        from psycopg import Connection, OperationalError
+        from psycopg.rows import dict_row
+    except ImportError:
+        raise InputError(
+            "checkpoint_url needs the postgres extra: pip install 'sage-pathology[postgres]'"
+        ) from None
+    try:
+        with Connection.connect(
+            url.get_secret_value(), autocommit=True, prepare_threshold=0, row_factory=dict_row
+        ) as live:
+            saver = PostgresSaver(live, serde=serializer())
+            saver.setup()
+            yield saver
+    except OperationalError as error:
+        reason = str(error).splitlines()[0]
+        raise FaultError(f"the checkpoint database cannot be reached: {reason}") from None
+
+
+def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
+    """Run until the next checkpoint for a person, or the end (None).
+
+    `answer` maps interrupt ids to the values they waited for. Called without one, a run goes on
+    from its last checkpoint; finished nodes do not run again.
+    """
+    from langgraph.types import Command
+
+    from sage.machine.graph import build
+
+    folder = services.folder
+    folder.update(status="running", problem=None)
+    with checkpointer(services) as saver:
+        machine = build(services).compile(checkpointer=saver)
+        config = {
+            "configurable": {"thread_id": folder.id},
+            "max_concurrency": 1 if services.manifest.reasoner == "rules" else 4,
+            "recursion_limit": 200,
+        }
+        snapshot = machine.get_state(config)
+        begin: Any
+        if answer is not None:
+            begin = Command(resume=answer)
+        elif snapshot.created_at is None:
+            begin = {"prompt": services.manifest.prompt}
+        else:
+            begin = None
+        try:
+            machine.invoke(begin, config, durability="sync")
+        except KeyboardInterrupt:
+            folder.update(status="stopped")
+            raise
+        except Exception as error:
+            if not isinstance(error, OSError):
+                folder.update(status="failed", problem=str(error)[:1000])
+            raise
+        pause = _pause(machine.get_state(config))
+    if pause is None:
+        folder.update(status="finished", finished=now())
+    else:
+        status = "waiting for review" if pause.kind == "review" else "escalated"
+        problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
+        folder.update(status=status, problem=problem)
+    return pause
+
+
+def waiting(services: Services) -> Pause | None:
+    """What the run waits for, without running anything."""
+    from sage.machine.graph import build
+
+    with checkpointer(services) as saver:
+        machine = build(services).compile(checkpointer=saver)
+        return _pause(machine.get_state({"configurable": {"thread_id": services.folder.id}}))
+
+
+def _pause(snapshot: Any) -> Pause | None:
+    interrupts = tuple(snapshot.interrupts)
+    if not interrupts:
+        return None
+    first = interrupts[0].value
+    if "escalated" in first:
+        return Pause(
+            kind="escalation",
+            waiting=tuple(one.value["escalated"] for one in interrupts),
+            interrupts=tuple(one.id for one in interrupts),
+        )
+    return Pause(
+        kind="review",
+        waiting=tuple(first["waiting"]),
+        interrupts=tuple(one.id for one in interrupts),
+    )
+
+
+def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:
+    """The value that the review checkpoint waits for.
+
+    Raises
+    ------
+    InputError
+        If a decision is about a hypothesis that does not wait.
+    """
+    strange = [one.hypothesis_id for one in decisions if one.hypothesis_id not in pause.waiting]
+    if strange:
+        raise InputError(
+            f"hypothesis {strange[0]} does not wait for review; waiting: {', '.join(pause.waiting)}"
+        )
+    answer = ReviewAnswer(decisions=decisions)
+    return {pause.interrupts[0]: answer.model_dump(mode="json")}
+
+
+def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
+    """The value that every waiting escalation checkpoint gets."""
+    return {one: {"action": action} for one in pause.interrupts}
+
+
+def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
+    """Why the analyses that wait for a person failed, and which file to mend."""
+    found = []
+    for name in waiting_for:
+        outcome = read_json(folder.output(f"coding-{name}"))["output"]
+        found.append(f"{name}: {outcome['message']}")
+    return " ".join(found)

@@ -1,0 +1,278 @@
+"""Nodes that evaluate one reviewed hypothesis: from expansion to the summary."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal
+
+from agents.coding_instructions import (
+    CODING_INSTRUCTIONS,
+    CodingInstructionsInput,
+    ToolCard,
+    apply_instructions,
+)
+from agents.expansion import EXPANSION, compose_expanded
+from agents.interpreter import INTERPRETER, InterpreterInput
+from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput
+from agents.types import ExpandedHypothesis, dictionary_view
+from agents.views import ExpansionInput
+from sage.files import read_json, write_json
+from sage.machine.services import Services
+from sage.machine.state import (
+    CloseIn,
+    CodingIn,
+    EscalationIn,
+    Evaluation,
+    ExpandedIn,
+    ExpansionIn,
+    InterpreterIn,
+    JudgeIn,
+    SummaryIn,
+    Tested,
+)
+from sage.machine.validating import (
+    carry_out,
+    contract_view,
+    finalize_verdicts,
+    freeze_contract,
+    load_frozen,
+    results_view,
+)
+
+
+def suffix(hypothesis_id: str, round_number: int) -> str:
+    """The part of an output's name that tells hypothesis and revision."""
+    return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
+
+
+def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
+    """Expand the reviewed hypothesis; in a revision, sharpen it by the critics' reasons."""
+    reviewed = state["reviewed_one"]
+    name, number = reviewed.hypothesis.id, state.get("round", 0)
+    with services.node("expansion", name):
+        given = ExpansionInput(
+            reviewed=reviewed, reasons=tuple(state.get("reasons", [])), round=number
+        )
+        answer = services.ask(EXPANSION, given, f"expansion-{suffix(name, number)}").output
+        expanded = compose_expanded(given, answer)
+        write_json(services.folder.output(f"expanded-{suffix(name, number)}"), expanded)
+        return {"expanded": expanded, "round": number}
+
+
+def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
+    """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
+    from agents.novelty.debate import hold, retriever
+    from agents.novelty.settings import DebateSettings
+
+    expanded, number = state["expanded"], state.get("round", 0)
+    name = expanded.hypothesis.id
+    with services.node("novelty", name):
+        settings = DebateSettings(threshold=services.settings.novelty_threshold)
+        year = services.manifest.as_of
+        as_of = date(year, 12, 31) if year else None
+        outcome = hold(
+            expanded,
+            services.reasoner,
+            retriever(services.literature, settings, as_of),
+            settings,
+            services.manifest.seed,
+            as_of=as_of,
+        )
+        spent = outcome.spent
+        write_json(
+            services.folder.output(f"novelty-{suffix(name, number)}"),
+            {
+                "agent": "novelty",
+                "reasoner": outcome.reasoner,
+                "model": None,
+                "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
+                "output": outcome.model_dump(mode="json"),
+            },
+        )
+        again = outcome.below_threshold and number < services.settings.revisions
+        return {
+            "novelty_score": outcome.score,
+            "reasons": list(outcome.reasons) if again else [],
+            "round": number + 1 if again else number,
+        }
+
+
+def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
+    """Back to expansion when the critics asked for a revision."""
+    return "expansion" if state.get("reasons") else "feasibility"
+
+
+def _terms(expanded: ExpandedHypothesis) -> list[str]:
+    hypothesis = expanded.hypothesis
+    keys = [one.variable for one in hypothesis.exposures] + list(hypothesis.covariates)
+    keys += [one.variable for one in hypothesis.population.filters]
+    return [*(key.split(":")[-1] for key in keys), *expanded.parts]
+
+
+def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
+    """Judge feasibility on gathered evidence, before anything is computed."""
+    from agents.feasibility import FEASIBILITY, gather
+    from agents.feasibility.types import FeasibilityInput
+
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("feasibility", name):
+        evidence = gather(
+            expanded, services.dictionary, services.tool_cards, services.evidence_clients
+        )
+        given = FeasibilityInput(
+            expanded=expanded,
+            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            evidence=tuple(evidence),
+        )
+        write_json(
+            services.folder.output(f"evidence-{name}"),
+            [one.model_dump(mode="json") for one in evidence],
+        )
+        verdict = services.ask(FEASIBILITY, given, f"feasibility-{name}").output
+        return {"feasibility_score": verdict.score, "feasible": verdict.may_run}
+
+
+def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
+    """An infeasible hypothesis stops before any computation."""
+    return "coding_instructions" if state["feasible"] else "close"
+
+
+def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]:
+    """Settle the analysis plan, draft the contract, and freeze it before any outcome is read."""
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("coding_instructions", name):
+        given = CodingInstructionsInput(
+            expanded=expanded,
+            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            tools=tuple(
+                ToolCard(name=one.name, summary=one.summary, suite=one.suite)
+                for one in services.tool_cards
+                # A tool can only make a variable where there are slides to run it on.
+                if services.dictionary.slides and one.suite == "pathology"
+            ),
+        )
+        answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
+        hypothesis = apply_instructions(expanded.hypothesis, answer)
+        frozen = freeze_contract(services, hypothesis, answer)
+        return {"contract_hash": frozen}
+
+
+def coding(services: Services, state: CodingIn) -> dict[str, Any]:
+    """Carry the contract out in the sandbox; after an escalation, with the mended program."""
+    name = state["expanded"].hypothesis.id
+    with services.node("coding", name):
+        instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
+        status = carry_out(
+            services,
+            name,
+            state["contract_hash"],
+            tuple(instructions["tasks"]),
+            mended=state.get("coding_status") == "retry",
+        )
+        return {"coding_status": status}
+
+
+def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
+    """An analysis that never succeeded goes to a person."""
+    return "close" if state["coding_status"] == "done" else "escalation"
+
+
+def escalation(state: EscalationIn) -> dict[str, Any]:
+    """The second human checkpoint: mend the code and retry, or give the analysis up."""
+    from langgraph.types import interrupt
+
+    name = state["expanded"].hypothesis.id
+    answer = interrupt({"escalated": name})
+    action = answer.get("action") if isinstance(answer, dict) else None
+    return {"coding_status": "retry" if action == "retry" else "abandoned"}
+
+
+def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
+    """Back to coding after a fix by hand."""
+    return "coding" if state["coding_status"] == "retry" else "close"
+
+
+def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
+    """Give the final verdicts, now that the ledger holds every claim of the run."""
+    with services.node("judge"):
+        finalize_verdicts(
+            services,
+            {one.expanded.hypothesis.id: one.contract_hash for one in state.get("tested", [])},
+        )
+        return {}
+
+
+def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
+    """Interpret the results: by key, within the verdict."""
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("interpreter", name):
+        frozen = load_frozen(services, name, state["contract_hash"])
+        given = InterpreterInput(
+            expanded=expanded,
+            contract=contract_view(frozen),
+            results=results_view(services.folder.hypothesis(name)),
+        )
+        services.ask(INTERPRETER, given, f"interpreter-{name}")
+        return {}
+
+
+def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
+    """Summarize from the interpretation, the hypothesis and the two verdicts."""
+    from agents.feasibility.types import FeasibilityVerdict
+    from agents.interpreter import Interpretation
+
+    expanded = state["expanded"]
+    name = expanded.hypothesis.id
+    with services.node("summary", name):
+        folder = services.folder
+        interpretation = read_json(folder.output(f"interpreter-{name}"))["output"]
+        debate = read_json(folder.output(f"novelty-{suffix(name, state['round'])}"))["output"]
+        verdict = FeasibilityVerdict.model_validate(
+            read_json(folder.output(f"feasibility-{name}"))["output"]
+        )
+        judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
+        given = SummaryInput(
+            interpretation=Interpretation.model_validate(interpretation),
+            expanded=expanded,
+            novelty=NoveltyView(
+                score=debate["score"],
+                threshold=debate["threshold"],
+                specious=bool(debate["specious"]),
+                summary=judged[-1]["position"]["summary"] if judged else "Not judged.",
+            ),
+            feasibility=FeasibilityView(
+                score=verdict.score, verdict=verdict.verdict, summary=verdict.summary
+            ),
+        )
+        services.ask(SUMMARY, given, f"summary-{name}")
+        return {"interpreted": [name]}
+
+
+def close(state: CloseIn) -> dict[str, Any]:
+    """Record how the evaluation ended."""
+    status = state.get("coding_status")
+    ended: Literal["tested", "infeasible", "abandoned"] = (
+        "infeasible"
+        if not state["feasible"]
+        else "abandoned"
+        if status == "abandoned"
+        else "tested"
+    )
+    evaluation = Evaluation(
+        hypothesis_id=state["expanded"].hypothesis.id,
+        ended=ended,
+        revisions=state.get("round", 0),
+        novelty=state.get("novelty_score"),
+        feasibility=state.get("feasibility_score"),
+    )
+    if ended != "tested":
+        return {"evaluations": [evaluation]}
+    tested = Tested(
+        expanded=state["expanded"],
+        contract_hash=state["contract_hash"],
+        round=state.get("round", 0),
+    )
+    return {"evaluations": [evaluation], "tested": [tested]}

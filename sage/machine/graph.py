@@ -1,0 +1,137 @@
+"""The state machine: nodes, their windows on the state, and the edges between them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sage.machine import evaluation_nodes as evaluate
+from sage.machine import hypothesis_nodes as hypothesize
+from sage.machine.report_node import rank_and_report
+from sage.machine.state import (
+    CloseIn,
+    CodingIn,
+    EscalationIn,
+    ExpandedIn,
+    ExpansionIn,
+    HypothesisState,
+    InterpretationState,
+    InterpreterIn,
+    JudgeIn,
+    OntologistIn,
+    PathGenerationIn,
+    RankIn,
+    ReviewIn,
+    RunState,
+    ScientistIn,
+    SummaryIn,
+)
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+    from sage.machine.services import Services
+
+
+def after_review(state: RunState) -> Any:
+    """To the scientist while another hypothesis is asked for; else fan out over the approved."""
+    from langgraph.types import Send
+
+    settled = {one.hypothesis_id for one in state.get("decided", [])}
+    if state.get("wishes"):
+        return "scientist"
+    if any(one.hypothesis.id not in settled for one in state["drafts"]):
+        return "review"
+    reviewed = state.get("reviewed", [])
+    if not reviewed:
+        return "report"
+    return [Send("evaluate", {"reviewed_one": one, "round": 0}) for one in reviewed]
+
+
+def build_evaluation(services: Services) -> StateGraph[Any]:
+    """The evaluation of one hypothesis, from expansion to summary."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(HypothesisState)
+    for name, node, window in (
+        ("expansion", evaluate.expansion, ExpansionIn),
+        ("novelty", evaluate.novelty, ExpandedIn),
+        ("feasibility", evaluate.feasibility, ExpandedIn),
+        ("coding_instructions", evaluate.coding_instructions, ExpandedIn),
+        ("coding", evaluate.coding, CodingIn),
+    ):
+        graph.add_node(name, partial(node, services), input_schema=window)
+    graph.add_node("escalation", evaluate.escalation, input_schema=EscalationIn)
+    graph.add_node("close", evaluate.close, input_schema=CloseIn)
+    graph.add_edge(START, "expansion")
+    graph.add_edge("expansion", "novelty")
+    graph.add_conditional_edges("novelty", evaluate.after_novelty, ["expansion", "feasibility"])
+    graph.add_conditional_edges(
+        "feasibility", evaluate.after_feasibility, ["coding_instructions", "close"]
+    )
+    graph.add_edge("coding_instructions", "coding")
+    graph.add_conditional_edges("coding", evaluate.after_coding, ["close", "escalation"])
+    graph.add_conditional_edges("escalation", evaluate.after_escalation, ["coding", "close"])
+    graph.add_edge("close", END)
+    return graph
+
+
+def build_interpretation(services: Services) -> StateGraph[Any]:
+    """The interpretation of one tested hypothesis."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(InterpretationState)
+    graph.add_node(
+        "interpreter", partial(evaluate.interpreter, services), input_schema=InterpreterIn
+    )
+    graph.add_node("summary", partial(evaluate.summary, services), input_schema=SummaryIn)
+    graph.add_edge(START, "interpreter")
+    graph.add_edge("interpreter", "summary")
+    graph.add_edge("summary", END)
+    return graph
+
+
+def after_judging(state: RunState) -> Any:
+    """Fan out over the tested hypotheses; with none, straight to the report."""
+    from langgraph.types import Send
+
+    tested = state.get("tested", [])
+    if not tested:
+        return "report"
+    return [
+        Send(
+            "interpret",
+            {"expanded": one.expanded, "contract_hash": one.contract_hash, "round": one.round},
+        )
+        for one in tested
+    ]
+
+
+def build(services: Services) -> StateGraph[Any]:
+    """The whole run."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(RunState)
+    for name, node, window in (
+        ("path_generation", hypothesize.path_generation, PathGenerationIn),
+        ("ontologist", hypothesize.ontologist, OntologistIn),
+        ("scientist", hypothesize.scientist, ScientistIn),
+        ("judge", evaluate.judge, JudgeIn),
+        ("report", rank_and_report, RankIn),
+    ):
+        graph.add_node(name, partial(node, services), input_schema=window)
+    graph.add_node("review", hypothesize.review, input_schema=ReviewIn)
+    graph.add_node("evaluate", build_evaluation(services).compile())
+    graph.add_node("interpret", build_interpretation(services).compile())
+    graph.add_edge(START, "path_generation")
+    graph.add_edge("path_generation", "ontologist")
+    graph.add_edge("ontologist", "scientist")
+    graph.add_edge("scientist", "review")
+    graph.add_conditional_edges(
+        "review", after_review, ["scientist", "review", "evaluate", "report"]
+    )
+    graph.add_edge("evaluate", "judge")
+    graph.add_conditional_edges("judge", after_judging, ["interpret", "report"])
+    graph.add_edge("interpret", "report")
+    graph.add_edge("report", END)
+    return graph

@@ -1,0 +1,165 @@
+"""Nodes from the prompt to reviewed hypotheses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
+from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
+from agents.scientist import SCIENTIST, ScientistInput, compose_draft
+from agents.types import Draft, ReviewedHypothesis, dictionary_view
+from kg.types import PathSearch
+from sage.errors import InputError
+from sage.files import write_json
+from sage.machine.services import Services
+from sage.machine.state import (
+    Decision,
+    OntologistIn,
+    PathGenerationIn,
+    ReviewAnswer,
+    ReviewIn,
+    ScientistIn,
+)
+
+
+QUERIES = 3
+
+
+def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
+    """Turn the prompt into a graph query, walk the graph, keep the best paths.
+
+    A query that leads to no path goes back to the agent, a bounded number of times.
+    """
+    with services.node("path_generation"):
+        already: tuple[str, ...] = ()
+        for attempt in range(QUERIES):
+            request = PathRequest(prompt=state["prompt"], already=already)
+            name = "path_generation" + (f"-r{attempt}" if attempt else "")
+            query = services.ask(PATH_GENERATION, request, name).output
+            search = _walk(services, state["prompt"], query)
+            if search.paths or services.reasoner.name == "rules":
+                break
+            already += (f"{', '.join(query.sources)} -> {', '.join(query.targets)}",)
+        write_json(services.folder.output("paths"), search)
+        if not search.paths:
+            hint = " ".join(search.notes) or "Name a gene, cell type, feature or endpoint."
+            raise InputError(f"the prompt matches no path in {services.manifest.kg}. {hint}")
+        return {"paths": list(search.paths)}
+
+
+def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
+    """Search between the query's concepts; without any, between those that the prompt names.
+
+    A query may name types ("genes"); the graph search reads those from a sentence.
+    """
+    from kg.paths import PathOptions, generate
+
+    settings = services.settings
+    asked = prompt
+    if query.sources or query.targets:
+        sides = [", ".join(one) for one in (query.sources, query.targets) if one]
+        asked = f"{' and '.join(sides)} in {query.domain}"
+    return generate(
+        services.graph,
+        asked,
+        PathOptions(
+            k=settings.paths,
+            max_hops=settings.max_hops,
+            **settings.weights.model_dump(),
+            seed=services.manifest.seed,
+        ),
+        services.embedder,
+        domain=query.domain,
+    )
+
+
+def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
+    """Ground the paths."""
+    with services.node("ontologist"):
+        given = OntologistInput(paths=tuple(state["paths"]))
+        grounding = services.ask(ONTOLOGIST, given, "ontologist").output
+        brief = compose_brief(given, grounding)
+        write_json(services.folder.output("brief"), brief)
+        return {"brief": brief}
+
+
+def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
+    """Draft as many hypotheses as the run or the reviewer asks for, each different."""
+    with services.node("scientist"):
+        brief = state["brief"]
+        drafts: list[Draft] = list(state.get("drafts", []))
+        wishes = list(state.get("wishes", []))
+        terms = [name for one in brief.relationships for name in (one.head, one.tail)]
+        terms += [
+            synonym
+            for name in terms
+            if (entry := services.ontology.find(name)) is not None
+            for synonym in (entry.name, *entry.synonyms)
+        ]
+        view = dictionary_view(services.dictionary, terms)
+        wanted = len(wishes) if wishes else services.manifest.hypotheses
+        for number in range(wanted):
+            given = ScientistInput(
+                brief=brief,
+                dictionary=view,
+                already=tuple(one.hypothesis.statement for one in drafts),
+                wishes=tuple(wishes[number : number + 1]),
+            )
+            name = f"h{len(drafts) + 1}"
+            try:
+                proposal = services.ask(SCIENTIST, given, f"scientist-{name}").output
+            except ValueError as error:
+                if isinstance(error, InputError) or not drafts:
+                    raise InputError(
+                        f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
+                    ) from None
+                services.folder.event("note", node="scientist", message=str(error))
+                break
+            draft = compose_draft(brief, proposal, name)
+            write_json(services.folder.output(f"draft-{name}"), draft)
+            drafts.append(draft)
+        return {"drafts": drafts, "wishes": []}
+
+
+def review(state: ReviewIn) -> dict[str, Any]:
+    """The human checkpoint: one interrupt and nothing else.
+
+    The value sent back by `sage review` is a `ReviewAnswer`; an id that is not waiting is ignored
+    by construction, because only waiting drafts are looked up in it.
+    """
+    from langgraph.types import interrupt
+
+    settled = {one.hypothesis_id for one in state.get("decided", [])}
+    waiting = [one for one in state["drafts"] if one.hypothesis.id not in settled]
+    answer = ReviewAnswer.model_validate(
+        interrupt({"waiting": [one.hypothesis.id for one in waiting]})
+    )
+    decisions = {one.hypothesis_id: one for one in answer.decisions}
+    decided: list[Decision] = list(state.get("decided", []))
+    reviewed: list[ReviewedHypothesis] = list(state.get("reviewed", []))
+    wishes = []
+    for draft in waiting:
+        decision = decisions.get(draft.hypothesis.id)
+        if decision is None:
+            continue
+        decided.append(decision)
+        if decision.action == "another":
+            wishes.append(decision.comment or "a different hypothesis")
+        elif decision.action in ("approve", "edit"):
+            reviewed.append(accept(draft, decision))
+    return {"decided": decided, "reviewed": reviewed, "wishes": wishes}
+
+
+def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
+    """The hypothesis as the reviewer let it pass."""
+    edited = decision.action == "edit" and decision.edited is not None
+    return ReviewedHypothesis(
+        hypothesis=decision.edited if edited and decision.edited else draft.hypothesis,
+        mechanism=draft.mechanism,
+        citations=draft.citations,
+        contradicting=draft.contradicting,
+        refinements=draft.refinements,
+        concepts=draft.concepts,
+        review="edited" if edited else "auto-approved" if decision.automatic else "approved",
+        comment=decision.comment,
+    )

@@ -1,0 +1,141 @@
+"""What the nodes of a run work with, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.base import Agent, I, O, Reasoner, Reply, Resources
+from kg.ontology import Ontology
+from sage.data import data_root
+from sage.files import write_json
+from sage.runfolder import Manifest, RunFolder
+from sage.settings import Settings
+
+if TYPE_CHECKING:
+    from kg.embed import Embedder
+    from kg.graph import Graph
+    from kg.literature.search import Literature
+    from validation.cohort import Cohort
+    from validation.dictionary import DataDictionary
+
+Listener = Callable[[str, str, dict[str, Any]], None]
+
+
+def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
+    return None
+
+
+@dataclass
+class Services:
+    """One run's wiring. Nodes reach files, graph, cohort and reasoner through this alone."""
+
+    folder: RunFolder
+    manifest: Manifest
+    settings: Settings
+    listener: Listener = field(default=_silent)
+
+    @cached_property
+    def ontology(self) -> Ontology:
+        """The ontology that ships with SAGE."""
+        return Ontology.load(data_root() / "ontology")
+
+    @cached_property
+    def reasoner(self) -> Reasoner:
+        """The reasoner that the manifest names."""
+        from sage.wiring import make_reasoner
+
+        return make_reasoner(self)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What rules may consult."""
+        return Resources(ontology=self.ontology, seed=self.manifest.seed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The knowledge graph."""
+        from kg.graph import Graph
+
+        return Graph.load(Path(self.manifest.kg))
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedding model."""
+        from sage.wiring import make_embedder
+
+        return make_embedder(self.settings)
+
+    @cached_property
+    def cohort(self) -> Cohort:
+        """The cohort that hypotheses are tested on."""
+        from sage.wiring import load_cohort
+
+        return load_cohort(self.manifest.cohort, self.settings, self.manifest.cohort_root)
+
+    @cached_property
+    def dictionary(self) -> DataDictionary:
+        """The cohort's data dictionary."""
+        return self.cohort.dictionary()
+
+    @cached_property
+    def literature(self) -> Literature:
+        """The literature search: the local index, and the services when the run is online."""
+        from sage.wiring import make_literature
+
+        return make_literature(self)
+
+    @cached_property
+    def tool_cards(self) -> list[Any]:
+        """The registered tools, as agents may know them."""
+        from sage.wiring import tools
+
+        return tools(self.settings)
+
+    @cached_property
+    def evidence_clients(self) -> Any:
+        """Outside registries for feasibility when the run is online, else None."""
+        from sage.wiring import make_evidence
+
+        return make_evidence(self)
+
+    def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
+        """Ask the reasoner and keep the answer as `outputs/<output>.json`."""
+        reply = self.reasoner.ask(agent, given)
+        spent = reply.spent
+        write_json(
+            self.folder.output(output),
+            {
+                "agent": agent.name,
+                "reasoner": reply.reasoner,
+                "model": reply.model,
+                "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
+                "output": reply.output.model_dump(mode="json"),
+            },
+        )
+        return reply
+
+    @contextmanager
+    def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
+        """Log a node's start, end and duration, and tell the listener."""
+        fields: dict[str, Any] = {"node": name}
+        if hypothesis:
+            fields["hypothesis"] = hypothesis
+        self.folder.event("start", **fields)
+        self.listener("start", name, fields)
+        begun = time.perf_counter()
+        try:
+            yield
+        except Exception as error:
+            if type(error).__name__ != "GraphInterrupt":
+                self.folder.event("error", **fields, message=str(error)[:500])
+                self.listener("error", name, fields)
+            raise
+        seconds = round(time.perf_counter() - begun, 4)
+        self.folder.event("end", **fields, seconds=seconds)
+        self.listener("end", name, {**fields, "seconds": seconds})

@@ -1,0 +1,195 @@
+"""The state of a run, typed, and each node's own window on it.
+
+A node's input schema lists the channels that it may read; LangGraph hands it nothing else. The
+windows are the design's table of contexts, so widening one is a change of the design.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
+from kg.types import ScoredPath
+from validation.hypothesis import Hypothesis
+
+
+class Decision(BaseModel):
+    """What a reviewer decided about one hypothesis."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hypothesis_id: str
+    action: Literal["approve", "edit", "reject", "another"]
+    edited: Hypothesis | None = None
+    comment: str = ""
+    automatic: bool = False
+
+
+class ReviewAnswer(BaseModel):
+    """All decisions of one visit to the review checkpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    decisions: tuple[Decision, ...] = Field(min_length=1)
+
+
+class Evaluation(BaseModel):
+    """How the evaluation of one hypothesis ended; details lie in the run folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hypothesis_id: str
+    ended: Literal["tested", "infeasible", "abandoned"]
+    revisions: int = 0
+    novelty: float | None = None
+    feasibility: float | None = None
+
+
+class Tested(BaseModel):
+    """A hypothesis whose analysis finished: what its interpretation needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    round: int
+
+
+class RunState(TypedDict, total=False):
+    """Channels of the whole run."""
+
+    prompt: str
+    paths: list[ScoredPath]
+    brief: OntologyBrief
+    drafts: list[Draft]
+    wishes: list[str]
+    decided: list[Decision]
+    reviewed: list[ReviewedHypothesis]
+    evaluations: Annotated[list[Evaluation], operator.add]
+    tested: Annotated[list[Tested], operator.add]
+    interpreted: Annotated[list[str], operator.add]
+    ranking: list[str]
+
+
+class PathGenerationIn(TypedDict):
+    """Path generation reads the prompt."""
+
+    prompt: str
+
+
+class OntologistIn(TypedDict):
+    """The ontologist reads the paths, never the prompt."""
+
+    paths: list[ScoredPath]
+
+
+class ScientistIn(TypedDict):
+    """The scientist reads the brief, and what it proposed and was asked for before."""
+
+    brief: OntologyBrief
+    drafts: list[Draft]
+    wishes: list[str]
+
+
+class ReviewIn(TypedDict):
+    """The reviewer sees the drafts, and what was decided before."""
+
+    drafts: list[Draft]
+    decided: list[Decision]
+    reviewed: list[ReviewedHypothesis]
+
+
+class JudgeIn(TypedDict):
+    """Judging reads which analyses finished."""
+
+    tested: list[Tested]
+
+
+class RankIn(TypedDict):
+    """Ranking reads how the evaluations ended, and what was decided at review."""
+
+    evaluations: list[Evaluation]
+    decided: list[Decision]
+
+
+class HypothesisState(TypedDict, total=False):
+    """Channels of one hypothesis' evaluation."""
+
+    reviewed_one: ReviewedHypothesis
+    reasons: list[str]
+    round: int
+    expanded: ExpandedHypothesis
+    novelty_score: float
+    feasibility_score: float
+    feasible: bool
+    contract_hash: str
+    coding_status: str
+    evaluations: Annotated[list[Evaluation], operator.add]
+    tested: Annotated[list[Tested], operator.add]
+
+
+class InterpretationState(TypedDict, total=False):
+    """Channels of one tested hypothesis' interpretation."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    round: int
+    interpreted: Annotated[list[str], operator.add]
+
+
+class ExpansionIn(TypedDict):
+    """Expansion reads the reviewed hypothesis; in a revision, the critics' reasons."""
+
+    reviewed_one: ReviewedHypothesis
+    reasons: list[str]
+    round: int
+
+
+class ExpandedIn(TypedDict):
+    """Critics, feasibility and coding instructions read the expanded hypothesis."""
+
+    expanded: ExpandedHypothesis
+    round: int
+
+
+class CodingIn(TypedDict):
+    """The coding agent reads the hypothesis, the contract's hash, and whether to retry."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+    coding_status: str
+
+
+class InterpreterIn(TypedDict):
+    """The interpreter reads the expanded hypothesis, the contract and, from files, the results."""
+
+    expanded: ExpandedHypothesis
+    contract_hash: str
+
+
+class EscalationIn(TypedDict):
+    """The escalation checkpoint knows which hypothesis it is about."""
+
+    expanded: ExpandedHypothesis
+
+
+class CloseIn(TypedDict):
+    """What closes an evaluation: how far it came."""
+
+    expanded: ExpandedHypothesis
+    novelty_score: float
+    feasibility_score: float
+    feasible: bool
+    contract_hash: str
+    coding_status: str
+    round: int
+
+
+class SummaryIn(TypedDict):
+    """The summary reads the expanded hypothesis; the verdicts come from its own outputs."""
+
+    expanded: ExpandedHypothesis
+    round: int

@@ -1,0 +1,164 @@
+"""Contract, analysis and verdict of one hypothesis, in its folder of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from agents.base import Agent, I, O, Reply
+from agents.interpreter import ContractView, KeyedNumber, ResultsView
+from sage.errors import FaultError
+from sage.files import write_json
+from sage.machine.contracts import statements
+from sage.machine.services import Services
+from validation.contract import FrozenContract
+
+if TYPE_CHECKING:
+    from agents.coding_instructions import CodingInstructions
+    from validation.hypothesis import Hypothesis
+    from validation.results import Results
+
+
+def freeze_contract(services: Services, hypothesis: Hypothesis, answer: CodingInstructions) -> str:
+    """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
+    from validation.contract import draft, freeze
+
+    contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
+    if answer.negative_control_endpoint:
+        controls = contract.controls.model_copy(
+            update={"negative_endpoint": answer.negative_control_endpoint}
+        )
+        contract = contract.model_copy(update={"controls": controls})
+    frozen = freeze(contract, services.cohort)
+    frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
+    services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
+    return frozen.sha256
+
+
+def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
+    """The frozen contract of a hypothesis.
+
+    Raises
+    ------
+    FaultError
+        If the file is not the contract that the run froze.
+    """
+    frozen = FrozenContract.read(services.folder.hypothesis(name) / "contract.json")
+    if frozen.sha256 != sha256:
+        raise FaultError(
+            f"{name}: contract.json was exchanged after it was frozen"
+            f" ({frozen.sha256[:12]}, not {sha256[:12]}); restore it from version control or backup"
+        )
+    return frozen
+
+
+class Recording:
+    """The run's reasoner as the coding agent meets it: each answer is kept as an agent output."""
+
+    def __init__(self, services: Services, hypothesis: str) -> None:
+        self.services = services
+        self.hypothesis = hypothesis
+        self.name = services.reasoner.name
+        self._asked: dict[str, int] = {}
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Ask the run's reasoner and keep the answer."""
+        count = self._asked[agent.name] = self._asked.get(agent.name, 0) + 1
+        again = f"-r{count - 1}" if count > 1 else ""
+        return self.services.ask(agent, given, f"{agent.name}-{self.hypothesis}{again}")
+
+
+def carry_out(
+    services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
+) -> Literal["done", "escalated"]:
+    """Carry the contract out in the sandbox, in at most the configured number of rounds.
+
+    `mended` goes on after an escalation, with the last program as a person left it.
+    """
+    from agents.coding import loop
+    from sage.wiring import load_cohort, make_sandbox
+    from validation.ledger import Ledger
+
+    frozen = load_frozen(services, name, sha256)
+    home = services.folder.hypothesis(name)
+    reasoner = Recording(services, name)
+    second = services.manifest.replicate
+    given: dict[str, Any] = {
+        "reasoner": reasoner,
+        "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
+        "workdir": home / "results",
+        "ledger": Ledger(services.folder.root / "ledger.jsonl"),
+        "replicate": load_cohort(second, services.settings) if second else None,
+        "rounds": services.settings.coding_rounds,
+        "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
+    }
+    if mended:
+        outcome = loop.resume(frozen, services.cohort, **given)
+    else:
+        outcome = loop.carry_out(frozen, services.cohort, tasks=tasks, **given)
+    write_json(
+        services.folder.output(f"coding-{name}"),
+        {
+            "agent": "coding",
+            "output": {
+                "sandbox": outcome.sandbox,
+                "attempts": outcome.rounds,
+                "compiled": all(one.compiled_by_sage for one in outcome.attempts),
+                "message": outcome.message,
+                "results": [one.model_dump(mode="json") for one in outcome.attempts],
+            },
+        },
+    )
+    return outcome.status
+
+
+def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
+    """Judge every tested hypothesis again over the complete ledger.
+
+    A verdict given while the ledger was short may not survive the claims that came later.
+    """
+    from validation.ledger import Ledger
+    from validation.runner import finalize
+
+    frozen = [
+        (load_frozen(services, name, sha256), services.folder.hypothesis(name) / "results")
+        for name, sha256 in sorted(contracts.items())
+    ]
+    finalize(frozen, Ledger(services.folder.root / "ledger.jsonl"))
+
+
+def contract_view(frozen: FrozenContract) -> ContractView:
+    """The contract as the interpreter sees it."""
+    return ContractView(sha256=frozen.sha256, statements=statements(frozen))
+
+
+PARTS = (".effect", ".lower", ".upper", ".statistic")
+
+
+def _telling(keys: set[str]) -> list[str]:
+    """Keys worth an interpreter's reading: where a summary exists, its parts are left out."""
+    return sorted(
+        key
+        for key in keys
+        if not any(
+            key.endswith(part) and f"{key.removesuffix(part)}.summary" in keys for part in PARTS
+        )
+    )
+
+
+def results_view(home: Path) -> ResultsView:
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, reasons."""
+    from validation.results import Results
+
+    results: Results = Results.read(home / "results" / "results.json")
+    return ResultsView(
+        verdict=results.verdict.verdict,
+        reasons=tuple(one.text for one in results.verdict.reasons),
+        limits=results.verdict.limits,
+        numbers=tuple(
+            KeyedNumber(key=key, text=results.numbers[key].text, label=results.numbers[key].unit)
+            for key in _telling(set(results.numbers))
+        ),
+        figures=tuple(f"{one.title}: {one.caption}" for one in results.figures.values()),
+        simulated=results.simulated,
+    )

@@ -1,0 +1,351 @@
+"""Gathers a run folder into what the report's templates show, and its numbers by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.interpreter import Interpretation
+from agents.summary import Summary
+from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
+from agents.wording import describe_design, describe_direction
+from kg.types import ScoredPath
+from sage.files import read_json
+from sage.machine.state import Decision, Evaluation
+from sage.report.debate import Turn, debate_facts, debate_sources, turns
+from sage.report.facts import Facts
+from sage.report.results import (
+    ContractPage,
+    Ledger,
+    ResultsPage,
+    read_contract,
+    read_ledger,
+    read_results,
+)
+from sage.report.spending import spending
+from sage.runfolder import Manifest, RunFolder
+
+if TYPE_CHECKING:
+    from agents.feasibility.types import FeasibilityVerdict
+
+VERDICT_WORDS = {
+    "supported": "supported",
+    "not_supported": "not supported",
+    "inconclusive": "inconclusive",
+    "infeasible": "not tested: infeasible",
+    "abandoned": "not tested: analysis given up",
+    "pending": "not finished",
+}
+
+
+@dataclass
+class Step:
+    """One edge of a mechanism path with its evidence."""
+
+    process: str
+    key: str
+    contradicted: bool
+    evidence: tuple[Citation, ...]
+    contradicting: tuple[Citation, ...]
+
+
+@dataclass
+class Chain:
+    """A path as a sentence, its scores by key, its steps."""
+
+    key: str
+    sentence: str
+    steps: list[Step]
+
+
+@dataclass
+class HypothesisPage:
+    """Everything the report says of one hypothesis."""
+
+    id: str
+    title: str
+    verdict: str
+    verdict_words: str
+    expanded: ExpandedHypothesis
+    review: str
+    comment: str
+    revisions: int
+    direction_words: str
+    design_words: str
+    chains: list[Chain]
+    debate: dict[str, Any]
+    turns: list[Turn]
+    feasibility: FeasibilityVerdict | None = None
+    contract: ContractPage | None = None
+    contract_json: str = ""
+    interpretation: Interpretation | None = None
+    summary: Summary | None = None
+    reasons: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    result_texts: tuple[str, ...] = ()
+    verdict_texts: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    figures: list[Any] = field(default_factory=list)
+    tables: list[Any] = field(default_factory=list)
+    coding: dict[str, Any] | None = None
+
+
+@dataclass
+class Rejected:
+    """A draft that the reviewer did not let pass."""
+
+    statement: str
+    action: str
+    comment: str
+
+
+@dataclass
+class SpendingRow:
+    """One step of the run."""
+
+    step: str
+    hypothesis: str
+    key: str
+
+
+@dataclass
+class Page:
+    """The report's content."""
+
+    run: Manifest
+    hypotheses: list[HypothesisPage]
+    rejected: list[Rejected]
+    ledger: Ledger
+    spending: list[SpendingRow]
+    facts: Facts
+    sources: list[Citation]
+
+
+def collect(folder: RunFolder) -> Page:
+    """Read a run folder. Needs no model, graph, cohort or network."""
+    run = folder.manifest()
+    facts = Facts()
+    facts.put("scale.ten", 10)
+    facts.put("scale.hundred", 100)
+    facts.put("run.seed", run.seed, str(run.seed))
+    sources: list[Citation] = []
+    paths = _paths(folder)
+    brief = _model(folder.output("brief"), OntologyBrief)
+    if brief:
+        for one in brief.relationships:
+            sources += [*one.evidence, *one.contradicting]
+    state = read_json(folder.output("state")) if folder.output("state").exists() else {}
+    decisions = [Decision.model_validate(one) for one in state.get("decisions", [])]
+    ended = {
+        one["hypothesis_id"]: Evaluation.model_validate(one) for one in state.get("evaluations", [])
+    }
+    ledger = read_ledger(folder.root / "ledger.jsonl", facts)
+    pages = []
+    for name in state.get("ranking", []):
+        page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
+        pages.append(page)
+    return Page(
+        run=run,
+        hypotheses=pages,
+        rejected=_rejected(folder, decisions),
+        ledger=ledger,
+        spending=_spending(folder, facts),
+        facts=facts,
+        sources=sources,
+    )
+
+
+def _model(path: Path, kind: Any) -> Any:
+    return kind.model_validate(read_json(path)) if path.exists() else None
+
+
+def _answer(folder: RunFolder, name: str, kind: Any) -> Any:
+    path = folder.output(name)
+    return kind.model_validate(read_json(path)["output"]) if path.exists() else None
+
+
+def _paths(folder: RunFolder) -> list[ScoredPath]:
+    path = folder.output("paths")
+    if not path.exists():
+        return []
+    return [ScoredPath.model_validate(one) for one in read_json(path)["paths"]]
+
+
+def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
+    words = {"reject": "rejected", "another": "set aside for another"}
+    found = []
+    for one in decisions:
+        if one.action in words:
+            draft = Draft.model_validate(read_json(folder.output(f"draft-{one.hypothesis_id}")))
+            found.append(Rejected(draft.hypothesis.statement, words[one.action], one.comment))
+    return found
+
+
+def _hypothesis(
+    folder: RunFolder,
+    name: str,
+    evaluation: Evaluation | None,
+    decisions: list[Decision],
+    paths: list[ScoredPath],
+    brief: OntologyBrief | None,
+    facts: Facts,
+    sources: list[Citation],
+) -> HypothesisPage:
+    from agents.feasibility.types import FeasibilityVerdict
+
+    draft = Draft.model_validate(read_json(folder.output(f"draft-{name}")))
+    decision = next((one for one in decisions if one.hypothesis_id == name), None)
+    revision = evaluation.revisions if evaluation else 0
+    tail = name if revision == 0 else f"{name}-r{revision}"
+    expanded = _model(folder.output(f"expanded-{tail}"), ExpandedHypothesis)
+    debate = read_json(folder.output(f"novelty-{tail}"))["output"]
+    sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
+    debate_facts(debate, name, facts)
+    feasibility = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
+    if feasibility:
+        facts.put(f"{name}.feasibility.score", round(feasibility.score, 1))
+        for step in feasibility.steps:
+            facts.put(f"{name}.feasibility.{step.name}.weight", round(step.weight))
+            facts.put(f"{name}.feasibility.{step.name}.score", round(step.score, 1))
+    home = folder.hypothesis(name)
+    results: ResultsPage | None = read_results(home, name, facts)
+    interpretation = _answer(folder, f"interpreter-{name}", Interpretation)
+    if interpretation:
+        facts.put(f"{name}.interpreter.feasibility_score", interpretation.feasibility_score)
+    summary = _answer(folder, f"summary-{name}", Summary)
+    ended = evaluation.ended if evaluation else "pending"
+    verdict = results.verdict if results and ended == "tested" else ended
+    limits: tuple[str, ...] = ()
+    if results:
+        written = interpretation.limits if interpretation else ()
+        limits = tuple(dict.fromkeys([*results.limits, *written]))
+    contract = read_contract(home)
+    return HypothesisPage(
+        id=name,
+        title=summary.title if summary else draft.hypothesis.endpoint,
+        verdict=verdict,
+        verdict_words=VERDICT_WORDS[verdict],
+        expanded=expanded,
+        review=_review_words(decision),
+        comment=decision.comment if decision else "",
+        revisions=revision,
+        direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
+        design_words=describe_design(expanded.hypothesis),
+        chains=_chains(name, draft, paths, brief, facts),
+        debate=debate,
+        turns=turns(debate),
+        feasibility=feasibility,
+        contract=contract,
+        contract_json=contract.text if contract else "",
+        interpretation=interpretation,
+        summary=summary,
+        reasons=results.reasons if results else (),
+        limits=limits,
+        result_texts=results.limits if results else (),
+        verdict_texts=_verdict_texts(debate, feasibility),
+        blocked=feasibility.what_would_make_it_feasible
+        if feasibility and ended == "infeasible"
+        else (),
+        figures=results.figures if results else [],
+        tables=results.tables if results else [],
+        coding=_coding(folder, name, facts),
+    )
+
+
+def _verdict_texts(
+    debate: dict[str, Any], feasibility: FeasibilityVerdict | None
+) -> tuple[str, ...]:
+    """What judge and feasibility said, which the summary may repeat word for word."""
+    judged = [
+        one["position"]["summary"] for one in debate["transcript"] if one["critic"] == "judge"
+    ]
+    return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
+
+
+def _endpoint_kind(contract: ContractPage | None) -> str:
+    return contract.endpoint_kind if contract else "survival"
+
+
+def _review_words(decision: Decision | None) -> str:
+    if decision is None:
+        return "not reviewed"
+    if decision.automatic:
+        return "approved automatically, no person looked at it"
+    return {"approve": "approved by a person", "edit": "edited by a person"}.get(
+        decision.action, decision.action
+    )
+
+
+def _chains(
+    name: str,
+    draft: Draft,
+    paths: list[ScoredPath],
+    brief: OntologyBrief | None,
+    facts: Facts,
+) -> list[Chain]:
+    """The paths that the draft rests on, with the steps that it uses."""
+    if brief is None:
+        return []
+    used = sorted({one.chain for one in brief.relationships if one.process in draft.mechanism})
+    found = []
+    for chain in used:
+        rows = sorted(
+            (
+                one
+                for one in brief.relationships
+                if one.chain == chain and one.process in draft.mechanism
+            ),
+            key=lambda one: one.step,
+        )
+        key = f"{name}.path{chain}"
+        path = paths[chain - 1]
+        scores = path.scores.model_dump()
+        for part in ("total", "logic", "relevance", "novelty", "surprise"):
+            facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
+            if part != "total":
+                facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+        steps = []
+        for one in rows:
+            facts.put(f"{key}.step{one.step}.belief", one.belief, f"{one.belief:.2f}")
+            steps.append(
+                Step(
+                    process=one.process,
+                    key=f"{key}.step{one.step}.belief",
+                    contradicted=one.contradicted,
+                    evidence=one.evidence,
+                    contradicting=one.contradicting,
+                )
+            )
+        found.append(Chain(key=key, sentence=path.sentence(), steps=steps))
+    return found
+
+
+def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None:
+    path = folder.output(f"coding-{name}")
+    if not path.exists():
+        return None
+    outcome: dict[str, Any] = read_json(path)["output"]
+    facts.put(f"{name}.coding.attempts", int(outcome["attempts"]))
+    return outcome
+
+
+def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:
+    rows = []
+    totals = {"seconds": 0.0, "calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "usd": 0.0}
+    # The report step is still under way while it is written, so that a replay shows the same rows.
+    counted = [one for one in spending(folder) if one.step != "report"]
+    for number, one in enumerate(counted, 1):
+        key = f"run.step{number}"
+        facts.put(f"{key}.seconds", one.seconds, f"{one.seconds:.2f}")
+        for name in ("calls", "prompt_tokens", "completion_tokens"):
+            facts.put(f"{key}.{name}", getattr(one, name))
+        facts.put(f"{key}.usd", one.usd, f"{one.usd:.4f}")
+        for name in totals:
+            totals[name] += getattr(one, name)
+        rows.append(SpendingRow(one.step.replace("_", " "), one.hypothesis, key))
+    facts.put("run.seconds", totals["seconds"], f"{totals['seconds']:.2f}")
+    facts.put("run.usd", totals["usd"], f"{totals['usd']:.4f}")
+    for name in ("calls", "prompt_tokens", "completion_tokens"):
+        facts.put(f"run.{name}", int(totals[name]))
+    return rows

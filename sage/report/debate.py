@@ -1,0 +1,87 @@
+"""The novelty debate as the report shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.types import Citation
+from sage.report.facts import Facts
+
+
+@dataclass
+class Point:
+    """One claim, answer or flag, with its citations."""
+
+    text: str
+    citations: list[Citation] = field(default_factory=list)
+
+
+@dataclass
+class Turn:
+    """One critic speaking once."""
+
+    critic: str
+    when: str
+    summary: str
+    points: list[Point]
+
+
+def _citation(record: dict[str, Any]) -> Citation:
+    return Citation(
+        title=record["title"],
+        year=record.get("year"),
+        doi=record.get("doi"),
+        pmid=record.get("pmid"),
+        retracted=bool(record.get("retracted")),
+    )
+
+
+def debate_sources(debate: dict[str, Any]) -> list[Citation]:
+    """The records that the critics were given."""
+    return [_citation(one["record"]) for one in debate["records"]]
+
+
+def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
+    """Scores, deviations and counts by key."""
+    for key in ("score", "threshold", "initial_sigma", "sigma", "penalty"):
+        facts.put(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
+    facts.put(f"{name}.novelty.rounds", len(debate["rounds"]) - 1)
+    facts.put(f"{name}.novelty.records", len(debate["records"]))
+    facts.put(f"{name}.novelty.contradictions", debate["contradictions"])
+    for part in ("initial", "final"):
+        for critic, score in debate[part].items():
+            facts.put(f"{name}.novelty.{part}.{critic}", score, f"{score:.1f}")
+
+
+ORDINALS = ("initial assessment", "first round", "second round", "third round")
+
+
+def turns(debate: dict[str, Any]) -> list[Turn]:
+    """The transcript, with each point's citations resolved to records."""
+    records = {one["ref"]: _citation(one["record"]) for one in debate["records"]}
+    found = []
+    for turn in debate["transcript"]:
+        position = turn["position"]
+        points = [
+            Point(one["text"], _resolve(one["citations"], records))
+            for one in position.get("claims", [])
+        ]
+        points += [
+            Point(f"{one['verdict']}: {one['text']}", _resolve(one["citations"], records))
+            for one in position.get("answers", [])
+        ]
+        points += [
+            Point(f"specious: {one['reason']}", _resolve(one["citations"], records))
+            for one in position.get("specious", [])
+        ]
+        if position.get("citations"):
+            points.append(Point("rests on", _resolve(position["citations"], records)))
+        number = turn["round"]
+        when = ORDINALS[number] if number < len(ORDINALS) else "a later round"
+        found.append(Turn(turn["critic"], when, position["summary"], points))
+    return found
+
+
+def _resolve(refs: list[str], records: dict[str, Citation]) -> list[Citation]:
+    return [records[ref] for ref in refs if ref in records]

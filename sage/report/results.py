@@ -1,0 +1,255 @@
+"""Contract, results and ledger of one hypothesis, as the report shows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sage.errors import FaultError
+from sage.report.facts import Facts
+
+
+@dataclass
+class Cell:
+    """A table cell: a number by key, or words from the results file."""
+
+    text: str
+    key: str | None = None
+
+
+@dataclass
+class Table:
+    """One table of the results."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[Cell]]
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass
+class FigurePage:
+    """A figure, inline."""
+
+    svg: str
+    caption: str
+
+
+@dataclass
+class ResultsPage:
+    """What `results.json` of one hypothesis holds."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+    limits: tuple[str, ...]
+    figures: list[FigurePage]
+    tables: list[Table]
+
+
+@dataclass
+class ContractPage:
+    """The contract in words and in full."""
+
+    sha256: str
+    statements: tuple[str, ...]
+    endpoint_kind: str
+    text: str
+
+
+@dataclass
+class LedgerRow:
+    """One attempted test."""
+
+    hypothesis: str
+    test: str
+    role: str
+    state: str
+    key: str
+
+
+@dataclass
+class Ledger:
+    """Every attempted test of the run."""
+
+    rows: list[LedgerRow] = field(default_factory=list)
+
+
+def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
+    """Read `results/results.json`; its numbers join the facts under the hypothesis' name."""
+    from validation.results import Results
+
+    path = home / "results" / "results.json"
+    if not path.exists():
+        return None
+    results = Results.read(path)
+    for key, number in results.numbers.items():
+        facts.put(f"{name}.{key}", number.value, number.text)
+    return ResultsPage(
+        verdict=results.verdict.verdict,
+        reasons=tuple(one.text for one in results.verdict.reasons),
+        limits=results.verdict.limits,
+        figures=[
+            FigurePage(_svg(path.parent / one.file, f"{name}-{key}"), f"{one.title}. {one.caption}")
+            for key, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
+        ],
+        tables=[
+            *(
+                _table(key, list(rows), name, facts)
+                for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
+            ),
+            *_controls(name, facts),
+        ],
+    )
+
+
+ORDER = ("primary", "kaplan_meier", "adjusted", "forest", "period_hazards", "rmst")
+TITLES = {
+    "primary": "Primary comparison",
+    "adjusted": "Adjusted model",
+    "kaplan_meier": "Kaplan-Meier estimates",
+    "period_hazards": "Hazards by period of follow-up",
+    "specification": "Specification curve",
+    "secondary": "secondary comparison",
+}
+COLUMNS = (
+    "term",
+    "group",
+    "covariates",
+    "n",
+    "events",
+    "hazard ratio",
+    "odds ratio",
+    "95% CI",
+    "p",
+)
+
+
+def _place(key: str) -> tuple[int, str, int]:
+    """Primary results first, secondary endpoints after them, the specification curve last."""
+    endpoint, _, plain = key.rpartition(".")
+    if plain.endswith("kaplan_meier") and plain != "kaplan_meier":
+        endpoint, plain = plain.removesuffix("_kaplan_meier"), "kaplan_meier"
+    inner = ORDER.index(plain) if plain in ORDER else len(ORDER)
+    return (2 if plain == "specification" else 1 if endpoint else 0, endpoint, inner)
+
+
+def _title(key: str) -> str:
+    endpoint, _, plain = key.rpartition(".")
+    words = TITLES.get(plain, plain.replace("_", " "))
+    return f"{endpoint}: {words[0].lower()}{words[1:]}" if endpoint else words
+
+
+CONTROLS = (
+    ("outcome permuted", "control.permuted.draws", "control.permuted.p"),
+    (
+        "random features in place of the first exposure",
+        "control.random.1.draws",
+        "control.random.1.p",
+    ),
+    (
+        "random features in place of the second exposure",
+        "control.random.2.draws",
+        "control.random.2.p",
+    ),
+    (
+        "random features in place of the third exposure",
+        "control.random.3.draws",
+        "control.random.3.p",
+    ),
+    ("known positive", "control.known_positive.events", "control.known_positive.p"),
+    ("negative-control endpoint", "control.negative.n", "control.negative.p"),
+)
+
+
+def _controls(name: str, facts: Facts) -> list[Table]:
+    """The controls that ran, each with its size and p-value by key."""
+    rows = [
+        [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
+        for words, size, p in CONTROLS
+        if facts.has(f"{name}.{size}") and facts.has(f"{name}.{p}")
+    ]
+    if not rows:
+        return []
+    note = (
+        "For permutations and random features p is the share of draws that did at least as well as"
+        " the claim in the expected direction: small is good. The known positive must be small."
+    )
+    return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
+
+
+def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
+    """A table of the results, its most telling columns first."""
+    found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
+    columns = [one for one in COLUMNS if one in found]
+    columns += [one for one in found if one not in columns]
+    return Table(
+        title=_title(title),
+        columns=columns,
+        rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
+        folded=title == "specification",
+    )
+
+
+def _cell(text: str, name: str, facts: Facts) -> Cell:
+    """A cell that names a key shows that number; any other is verbatim from the results file."""
+    key = f"{name}.{text}"
+    return Cell(text=text, key=key if facts.has(key) else None)
+
+
+def _svg(path: Path, prefix: str) -> str:
+    """An SVG to put inline: prolog dropped, nothing active in it, ids made unique on the page."""
+    text = path.read_text(encoding="utf-8")
+    start = text.find("<svg")
+    if start < 0:
+        raise FaultError(f"{path} is no SVG")
+    svg = text[start:]
+    if re.search(r"<script|\bon\w+\s*=|javascript:|<foreignObject|<iframe", svg, re.IGNORECASE):
+        raise FaultError(f"{path} holds active content; the report does not embed it")
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
+    svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{prefix}-\2"', svg)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
+
+
+def read_contract(home: Path) -> ContractPage | None:
+    """Read the frozen contract."""
+    from sage.machine.contracts import statements
+    from validation.contract import FrozenContract
+
+    path = home / "contract.json"
+    if not path.exists():
+        return None
+    frozen = FrozenContract.read(path)
+    contract = frozen.contract
+    kind = contract.endpoint(contract.primary_test.endpoint).kind
+    return ContractPage(
+        sha256=frozen.sha256,
+        statements=statements(frozen),
+        endpoint_kind=kind,
+        text=path.read_text(encoding="utf-8"),
+    )
+
+
+def read_ledger(path: Path, facts: Facts) -> Ledger:
+    """Read the run's ledger, with its error control over all tests."""
+    from validation.ledger import Ledger as Book
+    from validation.results import p_text
+
+    if not path.exists():
+        return Ledger()
+    book = Book(path)
+    adjusted = {(one.contract, one.test, one.part): one for one in book.adjust("primary")}
+    rows = []
+    for number, one in enumerate(book.entries, 1):
+        key = f"ledger.t{number}"
+        if one.p is not None:
+            facts.put(f"{key}.p", one.p, p_text(one.p))
+        controlled = adjusted.get(one.key)
+        if controlled:
+            facts.put(f"{key}.q", controlled.q, p_text(controlled.q))
+            facts.put(f"{key}.e", controlled.e)
+        state = one.status if one.status == "ok" else f"{one.status}: {one.reason or one.code}"
+        part = "" if one.part == "all" else f" ({one.part})"
+        rows.append(LedgerRow(one.hypothesis, f"{one.test}{part}", one.role, state, key))
+    return Ledger(rows)

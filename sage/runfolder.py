@@ -1,0 +1,175 @@
+"""A run is a folder: manifest, event log, one JSON per agent output, and everything computed."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sage.errors import InputError
+from sage.files import read_json, write_json
+
+RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
+
+
+class Manifest(BaseModel):
+    """What was asked, and with what. Holds no secret."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    prompt: str
+    created: str
+    status: RunStatus = "running"
+    reasoner: Literal["rules", "chat"]
+    models: dict[str, str] = Field(default_factory=dict)
+    cohort: str
+    cohort_root: str | None = None
+    cohort_title: str = ""
+    simulated: bool = False
+    replicate: str | None = None
+    kg: str
+    kg_hash: str = ""
+    seed: int = 0
+    hypotheses: int = 1
+    auto_approve: bool = False
+    budget_usd: float | None = None
+    literature: Literal["local", "online"] = "local"
+    corpus: str = ""
+    as_of: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    finished: str | None = None
+    problem: str | None = None
+
+
+class RunFolder:
+    """Paths, manifest and event log of one run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock = threading.Lock()
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return self.root.name
+
+    @property
+    def checkpoints(self) -> Path:
+        """The SQLite file of the state machine."""
+        return self.root / "checkpoints.sqlite"
+
+    @property
+    def events_path(self) -> Path:
+        """The event log, one JSON object per line."""
+        return self.root / "events.jsonl"
+
+    def output(self, name: str) -> Path:
+        """Where the agent output `name` is kept."""
+        return self.root / "outputs" / f"{name}.json"
+
+    def hypothesis(self, hypothesis_id: str) -> Path:
+        """The folder of one hypothesis: contract, code, results, figures."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", hypothesis_id):
+            raise InputError(f'hypothesis id "{hypothesis_id}": use letters, digits, - and _')
+        return self.root / "hypotheses" / hypothesis_id
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises
+        ------
+        InputError
+            If the folder has none or it cannot be read.
+        """
+        path = self.root / "manifest.json"
+        try:
+            return Manifest.model_validate(read_json(path))
+        except FileNotFoundError:
+            raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
+        except (ValueError, ValidationError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
+
+    def save(self, manifest: Manifest) -> None:
+        """Write the manifest."""
+        write_json(self.root / "manifest.json", manifest)
+
+    def update(self, **changes: Any) -> Manifest:
+        """Change fields of the manifest."""
+        manifest = self.manifest().model_copy(update=changes)
+        self.save(manifest)
+        return manifest
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append one event; a line is written with a single call so that lines stay whole."""
+        line = {"time": now(), "event": kind, **fields}
+        with self._lock, self.events_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events; a last line cut short by a kill is left out."""
+        if not self.events_path.exists():
+            return []
+        found = []
+        for line in self.events_path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+
+def now() -> str:
+    """The time in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def new_id(prompt: str) -> str:
+    """A readable, unique run name: date, time, first words of the prompt."""
+    words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
+
+
+def find_run(name: str, runs_dir: Path) -> RunFolder:
+    """The run called `name`: a path, an id, the unique beginning of an id, or "last".
+
+    Raises
+    ------
+    InputError
+        If there is no such run, or more than one.
+    """
+    direct = Path(name)
+    if (direct / "manifest.json").is_file():
+        return RunFolder(direct.resolve())
+    runs = list_runs(runs_dir)
+    if not runs:
+        raise InputError(f'no runs in {runs_dir}; start one with `sage run "PROMPT"`')
+    if name == "last":
+        return runs[-1]
+    found = [run for run in runs if run.id == name] or [
+        run for run in runs if run.id.startswith(name)
+    ]
+    if len(found) != 1:
+        known = ", ".join(run.id for run in (found or runs)[-3:])
+        reason = "names several runs" if found else "is no run"
+        raise InputError(f'"{name}" {reason} in {runs_dir}; it has: {known}')
+    return found[0]
+
+
+def list_runs(runs_dir: Path) -> list[RunFolder]:
+    """All runs in a folder, oldest first."""
+    if not runs_dir.is_dir():
+        return []
+    return [
+        RunFolder(path.resolve())
+        for path in sorted(runs_dir.iterdir())
+        if (path / "manifest.json").is_file()
+    ]

@@ -1,0 +1,149 @@
+"""Settings: `sage.toml`, then environment variables (`SAGE_…`), then the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from sage.errors import InputError
+
+
+class Model(BaseModel):
+    """A model's name, with its price in USD per million tokens if a budget is to hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    price_in: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+    temperature: float | None = None
+
+
+class Models(BaseModel):
+    """Which model serves which role (defaults: SAGE, Table 5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nano: Model = Model(name="gpt-5-nano")
+    mini: Model = Model(name="gpt-5-mini")
+    high: Model = Model(name="gpt-5")
+
+
+class Weights(BaseModel):
+    """Weights of the path scores; larger for novelty and surprise (SAGE, B.1.5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    logic: float = Field(default=0.2, ge=0)
+    relevance: float = Field(default=0.2, ge=0)
+    novelty: float = Field(default=0.3, ge=0)
+    surprise: float = Field(default=0.3, ge=0)
+
+
+class Settings(BaseSettings):
+    """Everything that wires SAGE together. `sage config` prints what is in force and from where."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SAGE_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    reasoner: Literal["auto", "rules", "chat"] = "auto"
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    models: Models = Models()
+    structured: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    timeout_s: float = Field(default=180, gt=0)
+    retries: int = Field(default=4, ge=0)
+    repairs: int = Field(default=2, ge=0)
+
+    runs_dir: Path = Path("runs")
+    cache_dir: Path = Path("~/.cache/sage")
+    checkpoint_url: SecretStr | None = None
+
+    paths: int = Field(default=6, ge=1, le=50)
+    max_hops: int = Field(default=4, ge=1, le=8)
+    weights: Weights = Weights()
+    embedding_model: str = "default"
+
+    novelty_threshold: float = Field(default=5.0, ge=1, le=10)
+    revisions: int = Field(default=2, ge=0)
+    coding_rounds: int = Field(default=3, ge=1)
+    literature: Literal["local", "online"] = "local"
+    contact_email: str | None = None
+    sandbox: Literal["auto", "docker", "bubblewrap", "subprocess"] = "auto"
+    sandbox_runtime: str | None = None
+    user_tools: Path | None = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line over environment over file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+    @property
+    def effective_reasoner(self) -> Literal["rules", "chat"]:
+        """`chat` when asked for, or when an endpoint or key is configured; otherwise `rules`."""
+        if self.reasoner == "auto":
+            return "chat" if (self.base_url or self.api_key) else "rules"
+        return self.reasoner
+
+
+def config_file() -> Path:
+    """`$SAGE_CONFIG`, else `./sage.toml`, else the one in the user's configuration folder."""
+    named = os.environ.get("SAGE_CONFIG")
+    if named:
+        if not Path(named).is_file():
+            raise InputError(f"SAGE_CONFIG names {named}, which does not exist")
+        return Path(named)
+    local = Path("sage.toml")
+    base = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config")).expanduser()
+    return local if local.is_file() else base / "sage" / "sage.toml"
+
+
+def load(**overrides: Any) -> Settings:
+    """Read the settings; `overrides` that are None are left out.
+
+    Raises
+    ------
+    InputError
+        If a value is wrong; names the field and where values come from.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    # The conventional names of OpenAI clients serve where SAGE's own are not set.
+    for name, usual in (("base_url", "OPENAI_BASE_URL"), ("api_key", "OPENAI_API_KEY")):
+        if name not in given and not os.environ.get(f"SAGE_{name.upper()}"):
+            value = os.environ.get(usual)
+            if value:
+                given[name] = value
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"setting {field}: {first['msg']} (set in {config_file()}, as SAGE_{field.upper()}"
+            " or on the command line; `sage config` shows all)"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{config_file()}: {error}") from None
+    return settings.model_copy(
+        update={
+            "runs_dir": settings.runs_dir.expanduser(),
+            "cache_dir": settings.cache_dir.expanduser(),
+        }
+    )

@@ -1,0 +1,37 @@
+"""Which versions a run used."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+NAMED = (
+    "langgraph",
+    "langchain-openai",
+    "lifelines",
+    "scikit-survival",
+    "statsmodels",
+    "numpy",
+    "pandas",
+    "torch",
+    "sentence-transformers",
+)
+
+
+def own_version() -> str:
+    """SAGE's own version; a checkout that was never installed says so."""
+    try:
+        return metadata.version("sage-pathology")
+    except metadata.PackageNotFoundError:
+        return "0.1.0 (not installed)"
+
+
+def versions() -> dict[str, str]:
+    """SAGE, Python and the libraries whose numbers a report shows."""
+    found = {"sage": own_version(), "python": platform.python_version()}
+    for name in NAMED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found

@@ -1,0 +1,328 @@
+"""Analysis code under bubblewrap: namespaces, a read-only root, a system call filter, bounds.
+
+The output is a size-limited file system in memory, held open from outside by a descriptor, so that
+it can be read after the last process of the sandbox is gone. As root, the sandbox runs under a user
+number of its own, never as root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import cgroup, output, runtime, seccomp, verdict
+from sandbox.errors import FaultError
+from sandbox.logs import Log
+from sandbox.mounts import Mount, plan, readable_copy
+from sandbox.stage import Stage, check_job
+from sandbox.types import Availability, Job, Limits, Reason, SandboxResult, Usage
+from sandbox.watch import Watch
+
+TMP_MB = 64
+START_SECONDS = 20.0
+REMEDY = "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap) and allow user namespaces"
+_BOUND = 'for f in $SAGE_GROUPS; do echo $$ > "$f" || exit 125; done; unset SAGE_GROUPS; '
+_AS_ROOT = _BOUND + (
+    'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
+)
+_AS_USER = _BOUND + 'shift; exec "$@"'
+_INSIDE = 'echo ready; read -r _ || exit 125; exec "$@" < /dev/null'
+
+
+class Bubblewrap:
+    """Runs jobs under `bwrap`; `packages` are the top-level packages of ours to offer."""
+
+    name = "bubblewrap"
+
+    def __init__(self, packages: Sequence[str] = ("validation",)) -> None:
+        self.packages = tuple(packages)
+
+    def available(self) -> Availability:
+        """Say whether a namespace with these options starts here."""
+        ok, detail = _probe()
+        return Availability(name=self.name, ok=ok, detail=detail, remedy="" if ok else REMEDY)
+
+    def run(self, job: Job) -> SandboxResult:
+        """Run `job`; see `sandbox.types.Sandbox`."""
+        check_job(job)
+        state = self.available()
+        if not state.ok:
+            return SandboxResult(
+                sandbox=self.name, exit_code=None, reason=Reason.UNAVAILABLE,
+                message=f"{state.detail}; {state.remedy}",
+            )  # fmt: skip
+        group = cgroup.make(job.limits, job.limits.output_mb + 2 * TMP_MB)
+        try:
+            with Stage() as stage:
+                return _Run(self.name, job, stage, group, self.packages).carry_out()
+        finally:
+            if group:
+                group.kill()
+                group.remove()
+
+
+@functools.lru_cache(maxsize=1)
+def _probe() -> tuple[bool, str]:
+    if not (binary := shutil.which("bwrap")):
+        return False, "bwrap is not on the PATH"
+    if runtime.base_prefix() == Path("/"):
+        return False, "the interpreter lies in the root folder"
+    uid = _fresh_uid() if os.getuid() == 0 else None
+    command = [
+        binary, "--unshare-user", "--unshare-all", "--disable-userns", "--uid", "1000",
+        "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+        "--ro-bind-try", "/lib64", "/lib64", "--proc", "/proc", "--size", "65536", "--tmpfs", "/t",
+        "/bin/sh", "-c", "exit 7",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, user=uid, group=uid, extra_groups=None if uid is None else [],
+            capture_output=True, timeout=20, env={}, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as wrong:
+        return False, f"bwrap does not start: {wrong}"
+    if done.returncode != 7:
+        said = done.stderr.decode("utf-8", "replace").strip()[-200:]
+        return False, f"bwrap does not start a sandbox here: {said}"
+    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False)
+    return True, version.stdout.strip()
+
+
+def _fresh_uid() -> int:
+    """A user number that nobody else has, so that runs cannot signal or read each other."""
+    return 1_879_048_192 + secrets.randbelow(1 << 24)
+
+
+@dataclass
+class _Run:
+    name: str
+    job: Job
+    stage: Stage
+    group: cgroup.Group | None
+    packages: tuple[str, ...]
+
+    def carry_out(self) -> SandboxResult:
+        limits = self.job.limits
+        started = time.monotonic()
+        process, info, held = self._start()
+        log = Log(limits.log_kb, lambda: _kill(process))
+        pumps: list[threading.Thread] = []
+        root = None
+        try:
+            root = self._handshake(process, info, pumps, log)
+            timed_out, watched = self._wait(process, limits)
+        finally:
+            _kill(process)
+            process.wait()
+            for descriptor in held:
+                os.close(descriptor)
+            if self.group:
+                self.group.kill()
+            for pump in pumps:
+                pump.join(timeout=5)
+        wall = time.monotonic() - started
+        try:
+            return self._result(process.returncode, root, timed_out, watched, log, wall)
+        finally:
+            os.close(root)
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], int, list[int]]:
+        as_root = os.getuid() == 0
+        uid = _fresh_uid() if as_root else os.getuid()
+        mounts = self._mounts(uid if as_root else None)
+        info_read, info_write = os.pipe()
+        filter_fd = self._filter()
+        held = [info_write] + ([filter_fd] if filter_fd is not None else [])
+        bwrap = self._bwrap(mounts, info_write, filter_fd)
+        groups = " ".join(self.group.joins) if self.group else ""
+        if as_root:
+            staged: list[str] = []
+            for mount in mounts:
+                if mount.staged:
+                    staged += [str(mount.source), str(mount.staged)]
+            command = [
+                "unshare", "--mount", "--propagation", "private", "--",
+                "/bin/sh", "-c", _AS_ROOT, "sage", *staged, "--",
+                "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
+                "--inh-caps=-all", "--bounding-set=-all", "--", *bwrap,
+            ]  # fmt: skip
+        else:
+            command = ["/bin/sh", "-c", _AS_USER, "sage", "--", *bwrap]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            pass_fds=held, start_new_session=True, cwd="/", bufsize=0,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SAGE_GROUPS": groups},
+        )  # fmt: skip
+        return process, info_read, held
+
+    def _mounts(self, uid: int | None) -> list[Mount]:
+        """Everything the sandbox sees of the host, all of it read-only."""
+        folders = runtime.package_folders(self.packages)
+        sites = runtime.site_folders()
+        search = ["/opt/sage/lib", *(f"/opt/sage/site{i}" for i in range(len(sites)))]
+        environment = self.stage.folder / "env"
+        environment.mkdir()
+        runtime.write_environment(environment, search)
+        etc = self.stage.empty("etc")
+        (etc / "passwd").write_text("sage:x:1000:1000:sage:/tmp:/bin/sh\n", encoding="ascii")
+        (etc / "group").write_text("sage:x:1000:\n", encoding="ascii")
+        (etc / "hosts").write_text("127.0.0.1 localhost\n", encoding="ascii")
+        wanted = [
+            Mount(self.stage.write_code(self.job.files), "/work"),
+            Mount(environment, "/opt/sage/env"),
+            Mount(etc, "/etc"),
+            *(Mount(folder, f"/opt/sage/lib/{name}") for name, folder in folders.items()),
+            *(Mount(site, f"/opt/sage/site{i}") for i, site in enumerate(sites)),
+        ]
+        if not runtime.base_prefix().is_relative_to("/usr"):
+            wanted.append(Mount(runtime.base_prefix(), str(runtime.base_prefix())))
+        for name, path in self.job.inputs.items():
+            source = path.resolve()
+            if uid is not None:
+                source = readable_copy(source, self.stage.folder / "inputs" / name, uid)
+            wanted.append(Mount(source, f"/inputs/{name}"))
+        return plan(wanted, self.stage.folder / "mnt" if uid is not None else None)
+
+    def _filter(self) -> int | None:
+        program = seccomp.program()
+        if program is None:
+            return None
+        reader, writer = os.pipe()
+        os.write(writer, program)
+        os.close(writer)
+        return reader
+
+    def _bwrap(self, mounts: list[Mount], info: int, filter_fd: int | None) -> list[str]:
+        limits = self.job.limits
+        out = [
+            "bwrap", "--unshare-user", "--unshare-all", "--disable-userns", "--uid", "1000",
+            "--gid", "1000", "--hostname", "sandbox", "--die-with-parent", "--new-session",
+            "--cap-drop", "ALL", "--info-fd", str(info), "--clearenv",
+        ]  # fmt: skip
+        if filter_fd is not None:
+            out += ["--seccomp", str(filter_fd)]
+        env = {**runtime.ENVIRONMENT, "PATH": "/opt/sage/env/bin:/usr/bin:/bin"}
+        for key, value in env.items():
+            out += ["--setenv", key, value]
+        out += ["--ro-bind", "/usr", "/usr"]
+        for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+            path = Path("/") / name
+            if path.is_symlink():
+                out += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                out += ["--ro-bind", str(path), str(path)]
+        out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/inputs"]
+        for mount in mounts:
+            out += ["--ro-bind", str(mount.staged or mount.source), mount.target]
+        writable = {"/output": limits.output_mb, "/tmp": TMP_MB, "/dev/shm": TMP_MB}  # noqa: S108
+        for target, size in writable.items():
+            out += ["--size", str(size * 1024 * 1024), "--tmpfs", target]
+        out += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
+        return [*out, "--", "/bin/sh", "-c", _INSIDE, "sage", *self._rlimits(), *self.job.command]
+
+    def _rlimits(self) -> list[str]:
+        """Bounds per process. Memory and processes too where no control group bounds the tree."""
+        limits = self.job.limits
+        bounds = ["prlimit", "--core=0", f"--fsize={limits.output_mb * 1024 * 1024}"]
+        bounds += ["--nofile=1024", f"--cpu={int(limits.seconds * max(limits.cpus, 1)) + 5}"]
+        if self.group is None:
+            bounds += [f"--as={limits.memory_mb * 1024 * 1024}", f"--nproc={limits.pids}"]
+        return [*bounds, "--"]
+
+    def _handshake(
+        self, process: subprocess.Popen[bytes], info: int, pumps: list[threading.Thread], log: Log
+    ) -> int:
+        """Wait until the sandbox stands, hold its output folder open, then let the code go."""
+        assert process.stdin and process.stdout and process.stderr
+        pumps.append(log.pump(os.dup(process.stderr.fileno()), "stderr"))
+        guard = threading.Timer(START_SECONDS, _kill, (process,))
+        guard.start()
+        try:
+            first = b""
+            while not first.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
+                first += byte
+            if first != b"ready\n":
+                process.wait()
+                pumps[0].join(timeout=5)
+                raise FaultError(
+                    f"bubblewrap could not make the sandbox: {log.tail('stderr').strip()[-400:]}"
+                )
+            with os.fdopen(info, "rb") as source:
+                pid = int(json.loads(os.read(source.fileno(), 4096))["child-pid"])
+            root = _open_output(pid)
+        finally:
+            guard.cancel()
+        pumps.append(log.pump(os.dup(process.stdout.fileno()), "stdout"))
+        process.stdin.write(b"go\n")
+        process.stdin.close()
+        return root
+
+    def _wait(self, process: subprocess.Popen[bytes], limits: Limits) -> tuple[bool, Watch | None]:
+        watch = None if self.group else Watch(process.pid, limits, lambda: _kill(process))
+        if watch:
+            watch.start()
+        try:
+            process.wait(timeout=limits.seconds)
+        except subprocess.TimeoutExpired:
+            return True, watch
+        finally:
+            if watch:
+                watch.stop()
+        return False, watch
+
+    def _result(
+        self, code: int, root: int, timed_out: bool, watch: Watch | None, log: Log, wall: float
+    ) -> SandboxResult:
+        limits = self.job.limits
+        counted = self.group.counters() if self.group else cgroup.Counters()
+        if watch:
+            counted.memory_kills += watch.killed
+            counted.peak_memory_mb = watch.peak_mb
+        space = os.fstatvfs(root)
+        full = space.f_bavail * space.f_frsize < 64 * 1024
+        took = output.from_folder(root, self.job.output, limits.output_mb)
+        end = verdict.Ending(
+            exit_code=code, timed_out=timed_out, log_over=log.over,
+            output_over=took.over or full, memory_kills=counted.memory_kills,
+            refused_processes=counted.refused_processes, stderr=log.tail("stderr"),
+        )  # fmt: skip
+        reason, message = verdict.judge(end, limits)
+        return SandboxResult(
+            sandbox=self.name, exit_code=None if timed_out else code, reason=reason,
+            message=message, stdout_tail=log.tail("stdout"), stderr_tail=log.tail("stderr"),
+            artifacts=tuple(took.artifacts), dropped=tuple(took.dropped),
+            usage=Usage(
+                wall_seconds=round(wall, 3), cpu_seconds=counted.cpu_seconds,
+                peak_memory_mb=counted.peak_memory_mb,
+            ),
+        )  # fmt: skip
+
+
+def _open_output(pid: int) -> int:
+    """Open `/output` of the sandbox whose first process is `pid` (or that process's child)."""
+    tried = [pid]
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        tried += [int(child) for child in children]
+    for number in tried:
+        with contextlib.suppress(OSError):
+            return os.open(f"/proc/{number}/root/output", os.O_RDONLY | os.O_DIRECTORY)
+    raise FaultError("the sandbox's output folder cannot be opened from outside")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()

@@ -1,0 +1,84 @@
+"""Which sandbox runs a job: Docker first, then bubblewrap; a subprocess only for compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sandbox.errors import InputError
+from sandbox.types import Availability, Sandbox
+
+Name = Literal["auto", "docker", "bubblewrap", "subprocess"]
+INSTALL = (
+    "install Docker (https://docs.docker.com/engine/install) and run `sage sandbox build`, or "
+    "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap)"
+)
+
+
+def choose(
+    name: Name = "auto",
+    *,
+    compiled_by_sage: bool = False,
+    image: str | None = None,
+    runtime: str | None = None,
+    packages: Sequence[str] = ("validation",),
+) -> Sandbox:
+    """The sandbox to use here.
+
+    Parameters
+    ----------
+    name : "auto" takes Docker, else bubblewrap, else (compiled code only) a limited subprocess
+    compiled_by_sage : True when SAGE compiled the code from a contract
+    image : Docker image; the one that `sage sandbox build` makes when None
+    runtime : Docker runtime such as "runsc"; the engine's default when None
+    packages : top-level packages of ours that the code may import
+
+    Raises
+    ------
+    InputError
+        If the wanted sandbox, or every one that may run this code, does not work here.
+    """
+    if name == "subprocess" and not compiled_by_sage:
+        raise InputError("a subprocess is no sandbox for code that a model wrote; " + INSTALL)
+    order = ["docker", "bubblewrap"] + (["subprocess"] if compiled_by_sage else [])
+    tried: list[Availability] = []
+    for wanted in order if name == "auto" else [name]:
+        candidate = _make(wanted, image, runtime, packages)
+        state = candidate.available()
+        if state.ok:
+            return candidate
+        tried.append(state)
+    found = "; ".join(f"{one.name}: {one.detail}" for one in tried)
+    remedy = INSTALL if name == "auto" else tried[0].remedy or INSTALL
+    raise InputError(f"no sandbox for code that a model wrote ({found}). Remedy: {remedy}")
+
+
+def availability(*, image: str | None = None, runtime: str | None = None) -> list[Availability]:
+    """What works here, in order of preference."""
+    names = ("docker", "bubblewrap", "subprocess")
+    return [_make(name, image, runtime, ("validation",)).available() for name in names]
+
+
+def sweep() -> list[str]:
+    """Remove what dead runs left behind (containers, folders, control groups); name each."""
+    from sandbox.cgroup import sweep_groups
+    from sandbox.docker_engine import sweep_containers
+    from sandbox.stage import sweep_stages
+
+    return [*sweep_containers(), *sweep_stages(), *sweep_groups()]
+
+
+def _make(name: str, image: str | None, runtime: str | None, packages: Sequence[str]) -> Sandbox:
+    if name == "docker":
+        from sandbox.docker_engine import DockerSandbox
+
+        return DockerSandbox(image=image, runtime=runtime, packages=packages)
+    if name == "bubblewrap":
+        from sandbox.bubblewrap import Bubblewrap
+
+        return Bubblewrap(packages)
+    if name == "subprocess":
+        from sandbox.limited import LimitedSubprocess
+
+        return LimitedSubprocess(packages)
+    raise InputError(f'there is no sandbox "{name}"; use docker, bubblewrap, subprocess or auto')

@@ -1,0 +1,333 @@
+"""Analysis code in a Docker container: one container per run, removed whatever happens.
+
+The container's first process only sleeps, for as long as the run may last; the code is started
+beside it. So the output (a size-limited file system in memory) can be read when the code has ended,
+and a container whose owner was killed ends and is removed by the engine itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandbox import cgroup, output, runtime, verdict
+from sandbox.errors import FaultError
+from sandbox.logs import Log
+from sandbox.mounts import readable_copy
+from sandbox.stage import Stage, alive, check_job, owner
+from sandbox.types import Availability, Job, Reason, SandboxResult, Usage
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+    from docker.types import Mount
+
+IMAGE = "sage-sandbox:latest"
+LABEL = "sage.sandbox"
+OWNER_LABEL = "sage.sandbox.owner"
+PACKAGES_LABEL = "sage.sandbox.packages"
+TMP_MB = 64
+GRACE_SECONDS = 120
+ROOT_RUNS_AS = "10001:10001"
+START = "start the Docker engine (`systemctl start docker`) or install it"
+
+
+class DockerSandbox:
+    """Runs jobs in containers of `image`, with the OCI runtime `runtime` (None: the engine's)."""
+
+    name = "docker"
+
+    def __init__(
+        self,
+        image: str | None = None,
+        runtime: str | None = None,
+        packages: Sequence[str] = ("validation",),
+    ) -> None:
+        self.image = image or IMAGE
+        self.runtime = runtime
+        self.packages = tuple(packages)
+
+    def available(self) -> Availability:
+        """Say whether the engine answers, and has the image and the runtime."""
+        from docker.errors import DockerException, ImageNotFound
+
+        try:
+            with engine() as client:
+                version = client.version().get("Version", "?")
+                if self.runtime and self.runtime not in client.info().get("Runtimes", {}):
+                    return self._no(
+                        f'the engine has no runtime "{self.runtime}"',
+                        f'install "{self.runtime}" and register it in /etc/docker/daemon.json, '
+                        "or leave the runtime out",
+                    )
+                client.images.get(self.image)
+        except ImageNotFound:
+            return self._no(f"the engine has no image {self.image}", "run `sage sandbox build`")
+        except (DockerException, OSError) as wrong:
+            return self._no(f"no Docker engine answers ({str(wrong)[:160]})", START)
+        return Availability(name=self.name, ok=True, detail=f"engine {version}, {self.image}")
+
+    def _no(self, detail: str, remedy: str) -> Availability:
+        return Availability(name=self.name, ok=False, detail=detail, remedy=remedy)
+
+    def run(self, job: Job) -> SandboxResult:
+        """Run `job`; see `sandbox.types.Sandbox`."""
+        from docker.errors import APIError, DockerException, ImageNotFound
+
+        check_job(job)
+        try:
+            with engine() as client, Stage() as stage:
+                return self._carry_out(client, stage, job)
+        except ImageNotFound:
+            return self._unavailable(f"no image {self.image}; run `sage sandbox build`")
+        except APIError as wrong:
+            raise FaultError(f"the Docker engine refused the run: {wrong.explanation}") from wrong
+        except DockerException as wrong:
+            return self._unavailable(f"no Docker engine answers: {str(wrong)[:160]}; {START}")
+
+    def _unavailable(self, message: str) -> SandboxResult:
+        return SandboxResult(
+            sandbox=self.name, exit_code=None, reason=Reason.UNAVAILABLE, message=message
+        )
+
+    def _carry_out(self, client: DockerClient, stage: Stage, job: Job) -> SandboxResult:
+        started = time.monotonic()
+        user = ROOT_RUNS_AS if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
+        container = self._create(client, stage, job, user)
+        try:
+            container.start()
+            return _Run(self.name, client, container, job, user, started).carry_out()
+        finally:
+            remove(container)
+
+    def _create(self, client: DockerClient, stage: Stage, job: Job, user: str) -> Container:
+        from docker.types import LogConfig, Ulimit
+
+        limits = job.limits
+        memory = f"{limits.memory_mb + limits.output_mb + 2 * TMP_MB}m"
+        fsize = limits.output_mb * 1024 * 1024
+        cpu = int(limits.seconds * max(limits.cpus, 1)) + 5
+        return client.containers.create(
+            self.image,
+            ["sleep", str(int(limits.seconds) + GRACE_SECONDS)],
+            entrypoint=[],
+            auto_remove=True,
+            cap_drop=["ALL"],
+            environment=runtime.ENVIRONMENT,
+            hostname="sandbox",
+            ipc_mode="private",
+            labels={LABEL: job.label[:64] or "run", OWNER_LABEL: json.dumps(owner())},
+            log_config=LogConfig(type="none"),
+            mem_limit=memory,
+            memswap_limit=memory,
+            mounts=self._mounts(client, stage, job, user),
+            nano_cpus=int(min(limits.cpus, os.cpu_count() or 1) * 1e9),
+            network_mode="none",
+            pids_limit=limits.pids + 1,
+            privileged=False,
+            read_only=True,
+            runtime=self.runtime,
+            security_opt=["no-new-privileges"],
+            shm_size=f"{TMP_MB}m",
+            tmpfs={"/tmp": f"size={TMP_MB}m,mode=1777,nosuid,nodev,noexec"},  # noqa: S108
+            ulimits=[
+                Ulimit(name="core", soft=0, hard=0),
+                Ulimit(name="fsize", soft=fsize, hard=fsize),
+                Ulimit(name="cpu", soft=cpu, hard=cpu),
+                Ulimit(name="nofile", soft=1024, hard=1024),
+            ],
+            user=user,
+            working_dir="/work",
+        )
+
+    def _mounts(self, client: DockerClient, stage: Stage, job: Job, user: str) -> list[Mount]:
+        from docker.types import DriverConfig, Mount
+
+        uid, gid = user.split(":")
+        size = job.limits.output_mb * 1024 * 1024
+        options = f"size={size},nr_inodes=20000,mode=0700,uid={uid},gid={gid},nosuid,nodev,noexec"
+        volume = DriverConfig("local", {"type": "tmpfs", "device": "tmpfs", "o": options})
+        found = [
+            Mount(
+                "/output", None, type="volume", driver_config=volume, no_copy=True,
+                labels={LABEL: "output", OWNER_LABEL: json.dumps(owner())},
+            ),
+            Mount("/work", str(stage.write_code(job.files)), type="bind", read_only=True),
+        ]  # fmt: skip
+        for name, path in job.inputs.items():
+            source = path.resolve()
+            if os.getuid() == 0:
+                source = readable_copy(source, stage.folder / "inputs" / name, int(uid))
+            found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
+        built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
+        for name, folder in runtime.package_folders(self.packages).items():
+            if built.get(name) != runtime.fingerprint(folder):
+                # The image holds another version of this package: the one here is what counts.
+                target = f"/opt/sage/lib/{name}"
+                found.append(Mount(target, str(folder), type="bind", read_only=True))
+        return found
+
+
+@contextlib.contextmanager
+def engine(timeout: float = 60) -> Iterator[DockerClient]:
+    """A client for the engine that Docker's own settings name."""
+    import docker
+
+    client = docker.from_env(timeout=int(timeout))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+class _Run:
+    """The code beside the sleeping process of one container."""
+
+    def __init__(
+        self,
+        name: str,
+        client: DockerClient,
+        container: Container,
+        job: Job,
+        user: str,
+        started: float,
+    ) -> None:
+        self._name = name
+        self._api: Any = client.api
+        self._container = container
+        self._job = job
+        self._user = user
+        self._started = started
+        self._full = threading.Event()
+        self._ended = threading.Event()
+        self._log = Log(job.limits.log_kb, self._stop)
+
+    def _stop(self) -> None:
+        self._full.set()
+        self._ended.set()
+
+    def carry_out(self) -> SandboxResult:
+        from docker.errors import APIError
+
+        limits = self._job.limits
+        execution = self._api.exec_create(
+            self._container.id, list(self._job.command), user=self._user, workdir="/work"
+        )["Id"]
+        reader = threading.Thread(target=self._read, args=(execution,), daemon=True)
+        reader.start()
+        in_time = self._ended.wait(limits.seconds)
+        state = self._state(execution)
+        running = bool(state.get("Running"))
+        counted = self._counters()
+        if running:
+            with contextlib.suppress(APIError):  # it may have ended meanwhile
+                self._container.pause()
+        took = self._output()
+        wall = time.monotonic() - self._started
+        remove(self._container)
+        reader.join(timeout=10)
+        code = None if running else state.get("ExitCode")
+        end = verdict.Ending(
+            exit_code=code, timed_out=not in_time, log_over=self._log.over,
+            output_over=took.over, memory_kills=counted.memory_kills,
+            refused_processes=counted.refused_processes, stderr=self._log.tail("stderr"),
+        )  # fmt: skip
+        reason, message = verdict.judge(end, limits)
+        return SandboxResult(
+            sandbox=self._name, exit_code=code, reason=reason, message=message,
+            stdout_tail=self._log.tail("stdout"), stderr_tail=self._log.tail("stderr"),
+            artifacts=tuple(took.artifacts), dropped=tuple(took.dropped),
+            usage=Usage(
+                wall_seconds=round(wall, 3), cpu_seconds=counted.cpu_seconds,
+                peak_memory_mb=counted.peak_memory_mb,
+            ),
+        )  # fmt: skip
+
+    def _read(self, execution: str) -> None:
+        try:
+            for out, err in self._api.exec_start(execution, stream=True, demux=True):
+                if out:
+                    self._log.add("stdout", out)
+                if err:
+                    self._log.add("stderr", err)
+        except OSError:
+            # The connection ends when the container is removed under it; that is how we stop it.
+            return
+        finally:
+            self._ended.set()
+
+    def _state(self, execution: str) -> dict[str, Any]:
+        """How the code stands; empty when the container is gone with it."""
+        from docker.errors import NotFound
+
+        try:
+            state: dict[str, Any] = self._api.exec_inspect(execution)
+        except NotFound:
+            return {}
+        return state
+
+    def _counters(self) -> cgroup.Counters:
+        """From the host's control groups, where this engine is local and they can be read."""
+        from docker.errors import NotFound
+
+        try:
+            self._container.reload()
+        except NotFound:
+            return cgroup.Counters()
+        pid = int(self._container.attrs["State"].get("Pid") or 0)
+        counted = cgroup.read_counters(cgroup.folders_of(pid)) if pid else cgroup.Counters()
+        if self._container.attrs["State"].get("OOMKilled"):
+            counted.memory_kills = max(counted.memory_kills, 1)
+        return counted
+
+    def _output(self) -> output.Collected:
+        from docker.errors import APIError, NotFound
+
+        limit = self._job.limits.output_mb
+        try:
+            chunks, _ = self._container.get_archive("/output", chunk_size=1 << 20)
+        except (NotFound, APIError) as gone:
+            took = output.from_tar([], self._job.output, limit, "output")
+            took.dropped = [f"(all): the container was gone ({gone.explanation})"]
+            return took
+        return output.from_tar(chunks, self._job.output, limit, "output")
+
+
+def remove(container: Container) -> None:
+    """Remove a container and its volumes; the engine may be doing so already."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        container.remove(force=True, v=True)
+    except NotFound:
+        return
+    except APIError as wrong:
+        if wrong.status_code != 409:
+            raise
+
+
+def sweep_containers() -> list[str]:
+    """Remove containers and volumes of runs whose owner is dead; name each. Needs no engine."""
+    from docker.errors import APIError, DockerException
+
+    removed = []
+    try:
+        with engine() as client:
+            for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}):
+                if not alive(json.loads(container.labels[OWNER_LABEL])):
+                    remove(container)
+                    removed.append(f"container {container.name}")
+            for volume in client.volumes.list(filters={"label": OWNER_LABEL}):
+                labels = (volume.attrs or {}).get("Labels") or {}
+                if not alive(json.loads(labels[OWNER_LABEL])):
+                    with contextlib.suppress(APIError):
+                        volume.remove(force=True)
+                        removed.append(f"volume {volume.name}")
+    except (DockerException, OSError):
+        return removed
+    return removed

@@ -1,0 +1,1 @@
+"""The sandbox image: its Dockerfile, its requirements, and `build`."""

@@ -1,0 +1,58 @@
+"""The tails of what a run printed, bounded while it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+
+TAIL_BYTES = 16 * 1024
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Log:
+    """Both streams of a run: keeps each tail, counts everything, and calls `full` past the limit.
+
+    Nothing beyond the tails is held, so endless output costs no memory here.
+    """
+
+    def __init__(self, limit_kb: int, full: Callable[[], None]) -> None:
+        self._limit = limit_kb * 1024
+        self._full = full
+        self._tails = {"stdout": bytearray(), "stderr": bytearray()}
+        self._seen = 0
+        self._lock = threading.Lock()
+        self.over = False
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        """Take in a piece of `stream` ("stdout" or "stderr")."""
+        with self._lock:
+            self._seen += len(chunk)
+            tail = self._tails[stream]
+            tail += chunk[-TAIL_BYTES:]
+            del tail[:-TAIL_BYTES]
+            first = self._seen > self._limit and not self.over
+            self.over = self.over or first
+        if first:
+            self._full()
+
+    def pump(self, descriptor: int, stream: str) -> threading.Thread:
+        """Read `descriptor` to its end in a thread, and close it."""
+
+        def work() -> None:
+            try:
+                while chunk := os.read(descriptor, 65536):
+                    self.add(stream, chunk)
+            finally:
+                os.close(descriptor)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
+    def tail(self, stream: str) -> str:
+        """The end of `stream` as text without control characters (no terminal escapes)."""
+        with self._lock:
+            text = bytes(self._tails[stream]).decode("utf-8", "replace")
+        return _CONTROL.sub("", text)

@@ -1,0 +1,91 @@
+"""What of the host a sandbox sees, and how it can see it when it runs as somebody else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Mount:
+    """`source` on the host appears read-only at `target`.
+
+    `staged` is a mount point on the way, in a folder that every user can reach: root binds the
+    source there first, because the sandbox's user may not pass through the folders above it.
+    """
+
+    source: Path
+    target: str
+    staged: Path | None = None
+
+
+def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
+    """The mounts, parents first, each with a mount point below `stage` (None: not as root)."""
+    ordered = sorted(mounts, key=lambda mount: mount.target)
+    if stage is None:
+        return ordered
+    staged = []
+    for number, mount in enumerate(ordered):
+        point = stage / str(number)
+        if mount.source.is_dir():
+            point.mkdir(parents=True)
+        else:
+            point.parent.mkdir(parents=True, exist_ok=True)
+            point.touch()
+        staged.append(replace(mount, staged=point))
+    return staged
+
+
+def readable_copy(source: Path, target: Path, uid: int) -> Path:
+    """`source` itself when everybody may read all of it, else a copy at `target` for user `uid`.
+
+    Only root needs this: its files may be closed to the user under whom the sandbox runs. The copy
+    is open to that user alone. Links inside an input are never followed out of it; they are left
+    out of the copy.
+    """
+    if _open_to_all(source):
+        return source
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_file():
+        _copy_file(source, target, uid)
+        return target
+    _new_folder(target, uid)
+    for folder, folders, files in os.walk(source, followlinks=False):
+        here = target / Path(folder).relative_to(source)
+        for name in folders:
+            if not (Path(folder) / name).is_symlink():
+                _new_folder(here / name, uid)
+        for name in files:
+            origin = Path(folder) / name
+            if stat.S_ISREG(origin.lstat().st_mode):
+                _copy_file(origin, here / name, uid)
+    return target
+
+
+def _new_folder(folder: Path, uid: int) -> None:
+    folder.mkdir(mode=0o500)
+    os.chown(folder, uid, uid)
+
+
+def _copy_file(source: Path, target: Path, uid: int) -> None:
+    # Nobody but its owner may read the copy, from its first byte on.
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+    with os.fdopen(descriptor, "wb") as sink, source.open("rb") as origin:
+        shutil.copyfileobj(origin, sink, 1 << 20)
+    os.chown(target, uid, uid)
+
+
+def _open_to_all(source: Path) -> bool:
+    if source.is_file():
+        return bool(source.stat().st_mode & stat.S_IROTH)
+    for folder, folders, files in os.walk(source, followlinks=False):
+        for name in (*folders, *files, "."):
+            mode = (Path(folder) / name).lstat().st_mode
+            if stat.S_ISDIR(mode) and mode & 0o005 != 0o005:
+                return False
+            if stat.S_ISREG(mode) and not mode & stat.S_IROTH:
+                return False
+    return True

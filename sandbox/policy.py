@@ -1,0 +1,165 @@
+"""What model-written code may not say, found before it runs.
+
+This is a courtesy to the model, which reads the messages and tries again. It is not the boundary:
+the sandbox is. Code that passes here is still treated as hostile.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+_IMPORTS = """
+    __future__ abc bisect collections contextlib copy csv dataclasses datetime decimal enum
+    fractions functools heapq io itertools json logging math numbers operator pathlib random re
+    statistics string sys textwrap time traceback types typing warnings
+"""
+_THIRD_PARTY = """
+    lifelines matplotlib numpy pandas pyarrow pydantic scipy sklearn sksurv statsmodels validation
+"""
+ALLOWED_IMPORTS = frozenset((_IMPORTS + _THIRD_PARTY).split())
+"""Top-level modules that an analysis may import."""
+
+_CALLS = "__import__ breakpoint compile delattr eval exec globals input locals setattr vars"
+FORBIDDEN_CALLS = frozenset(_CALLS.split())
+"""Built-ins that only serve to hide what the code does, or to wait for a person."""
+
+FORBIDDEN_ATTRIBUTES = {
+    "ctypes": "reaches native memory",
+    "ctypeslib": "loads native libraries",
+    "read_pickle": "unpickling runs arbitrary code; read parquet or CSV",
+    "to_pickle": "pickles are not read back; write parquet or CSV",
+    "modules": "walks the interpreter's modules",
+    "f_globals": "walks frames",
+    "f_locals": "walks frames",
+    "f_builtins": "walks frames",
+    "gi_frame": "walks frames",
+    "tb_frame": "walks frames",
+    "cr_frame": "walks frames",
+    "_getframe": "walks frames",
+    "os": "reaches another module through an attribute",
+    "subprocess": "reaches another module through an attribute",
+    "importlib": "reaches another module through an attribute",
+    "builtins": "reaches another module through an attribute",
+    "socket": "there is no network",
+    "settrace": "changes the interpreter",
+    "setprofile": "changes the interpreter",
+}
+
+_DUNDERS = (
+    "__name__ __file__ __doc__ __version__ __init__ __post_init__ __len__ __iter__ __next__ "
+    "__enter__ __exit__ __call__ __repr__ __str__ __eq__ __hash__ __lt__ __getitem__ __contains__ "
+    "__all__ __annotations__ __future__"
+)
+ALLOWED_DUNDERS = frozenset(_DUNDERS.split())
+
+MAX_CHARACTERS = 200_000
+
+
+class Violation(BaseModel):
+    """One thing that the policy refuses. `line` counts from 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    line: int
+    message: str
+
+
+def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
+    """List what the policy refuses in `code`, by line; empty when it may run.
+
+    Parameters
+    ----------
+    code : Python source
+    allowed : top-level modules that may be imported; `ALLOWED_IMPORTS` when None
+    """
+    if len(code) > MAX_CHARACTERS:
+        return [Violation(line=1, message=f"the code is longer than {MAX_CHARACTERS} characters")]
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as wrong:
+        return [Violation(line=wrong.lineno or 1, message=f"not valid Python: {wrong.msg}")]
+    except (ValueError, RecursionError, MemoryError) as wrong:
+        return [Violation(line=1, message=f"not readable as Python: {wrong}")]
+    modules = frozenset(ALLOWED_IMPORTS if allowed is None else allowed)
+    found = {
+        (getattr(node, "lineno", 1), message)
+        for node in ast.walk(tree)
+        for message in _refusals(node, modules)
+    }
+    return [Violation(line=line, message=message) for line, message in sorted(found)]
+
+
+def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
+    """The reasons to refuse this one node."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield from _module(alias.name, modules)
+    elif isinstance(node, ast.ImportFrom):
+        if node.level:
+            yield "relative imports have nothing to refer to here; import by full name"
+        else:
+            yield from _module(node.module or "", modules)
+            for alias in node.names:
+                yield from _attribute(alias.name)
+    elif isinstance(node, ast.Attribute):
+        yield from _attribute(node.attr)
+    elif isinstance(node, ast.Name):
+        if node.id in FORBIDDEN_CALLS:
+            yield f"`{node.id}` is not allowed: write the code out"
+        elif _walking(node.id) or node.id == "__builtins__":
+            yield f"`{node.id}` is not allowed: no walking through Python's internals"
+    elif isinstance(node, ast.Call):
+        yield from _call(node)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _walking(node.value):
+        yield f'the string "{node.value}" names an internal of Python; it is not needed here'
+
+
+def _module(name: str, modules: frozenset[str]) -> Iterator[str]:
+    top = name.split(".")[0]
+    if top not in modules:
+        yield (
+            f"import of `{top}` is not allowed; allowed are the standard library's "
+            "mathematics and data modules and: "
+            + ", ".join(sorted(modules & set(_THIRD_PARTY.split()) or modules))
+        )
+    for part in name.split(".")[1:]:
+        yield from _attribute(part)
+
+
+def _attribute(name: str) -> Iterator[str]:
+    if name in FORBIDDEN_ATTRIBUTES:
+        yield f"`.{name}` is not allowed: it {FORBIDDEN_ATTRIBUTES[name]}"
+    elif _walking(name):
+        yield f"`.{name}` is not allowed: no walking through Python's internals"
+
+
+def _call(node: ast.Call) -> Iterator[str]:
+    for keyword in node.keywords:
+        if (
+            keyword.arg == "allow_pickle"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value
+        ):
+            yield "`allow_pickle=True` is not allowed: unpickling runs arbitrary code"
+    dynamic = isinstance(node.func, ast.Name) and node.func.id in {"getattr", "hasattr"}
+    if dynamic and len(node.args) > 1:
+        name = node.args[1]
+        if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+            yield "`getattr` with a computed name is not allowed: name the attribute"
+        else:
+            yield from _attribute(name.value)
+
+
+def _walking(name: str) -> bool:
+    """True for a dunder that has no honest use in an analysis."""
+    return (
+        len(name) > 4
+        and name.startswith("__")
+        and name.endswith("__")
+        and name.isidentifier()
+        and name not in ALLOWED_DUNDERS
+        and name != "__main__"
+    )

@@ -1,0 +1,100 @@
+"""The Python that code sees inside a sandbox: the host's interpreter and stack, read-only.
+
+A small environment is written per run: its interpreter is the host's, its site-packages is one
+`.pth` file that names the host's packages and SAGE's own (`validation`). So neither PYTHONPATH nor
+a writable place is needed, and isolated mode (`-I`) works.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from sandbox.errors import InputError
+
+ENVIRONMENT = {
+    "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/mpl",  # noqa: S108
+    "NUMBA_CACHE_DIR": "/tmp/numba",  # noqa: S108
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_MAX_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+    "SAGE_INPUTS": "/inputs",
+    "SAGE_OUTPUT": "/output",
+    "TZ": "UTC",
+    "USER": "sage",
+}
+"""All that code finds in its environment. One thread per library: sums stay in one order, so that
+the same code on the same data gives the same bytes."""
+
+
+def package_folders(names: Iterable[str]) -> dict[str, Path]:
+    """Where the top-level packages `names` lie; none of them is imported.
+
+    Raises
+    ------
+    InputError
+        If a package is not installed as a folder.
+    """
+    found = {}
+    for name in names:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+        if spec is None or not spec.submodule_search_locations:
+            raise InputError(f'package "{name}" is not installed here; it cannot be offered')
+        found[name] = Path(next(iter(spec.submodule_search_locations))).resolve()
+    return found
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 over a package's files, by relative name and content; compiled files left out."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def interpreter() -> Path:
+    """The real interpreter behind `sys.executable`, links resolved."""
+    return Path(sys.executable).resolve()
+
+
+def base_prefix() -> Path:
+    """The folder of the interpreter and its standard library."""
+    return Path(sys.base_prefix).resolve()
+
+
+def site_folders() -> list[Path]:
+    """The host's site-packages."""
+    paths = sysconfig.get_paths()
+    unique = dict.fromkeys(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
+    return [path for path in unique if path.is_dir()]
+
+
+def write_environment(folder: Path, search: Iterable[str]) -> None:
+    """Write a Python environment to `folder`; `search` are the paths it finds packages in."""
+    python = interpreter()
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / version / "site-packages"
+    site.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {python.parent}\ninclude-system-site-packages = false\n", encoding="utf-8"
+    )
+    for name in ("python", "python3"):
+        (folder / "bin" / name).symlink_to(python)
+    (site / "sage.pth").write_text("".join(f"{path}\n" for path in search), encoding="utf-8")

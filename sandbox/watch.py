@@ -1,0 +1,67 @@
+"""Memory of a process tree, watched from outside where no control group bounds it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox.types import Limits
+
+
+class Watch(threading.Thread):
+    """Sums resident memory over a process and its descendants, and calls `kill` past the limit."""
+
+    def __init__(self, pid: int, limits: Limits, kill: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._limit = limits.memory_mb
+        self._kill = kill
+        self._ended = threading.Event()
+        self.killed = 0
+        self.peak_mb = 0.0
+
+    def run(self) -> None:
+        """Look twenty times a second."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        while not self._ended.wait(0.05):
+            used = sum(_resident(pid) for pid in _tree(self._pid)) * page / 1024 / 1024
+            self.peak_mb = max(self.peak_mb, round(used, 1))
+            if used > self._limit:
+                self.killed = 1
+                self._kill()
+                return
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._ended.set()
+        self.join(timeout=2)
+
+
+def _tree(root: int) -> list[int]:
+    """A process and all its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            parent = int(line.rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += parents.get(pid, [])
+    return found
+
+
+def _resident(pid: int) -> int:
+    """Resident pages of a process without those it shares with files; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+        return max(int(fields[1]) - int(fields[2]), 0)
+    except (OSError, IndexError):
+        return 0

@@ -1,0 +1,336 @@
+"""The E.5 hypothesis through the coding agent: rules, recorded replies, escalation, resume."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.base import Agent, I, O, Reply, Resources, Spent
+from agents.coding import loop
+from agents.coding.loop import carry_out, resume
+from agents.coding.store import Store
+from agents.coding.types import CodingOutcome
+from agents.coding.validation import VALIDATION_AGENT, ProgramInput
+from agents.errors import InputError
+from agents.reasoners.rules import RulesReasoner
+from kg.ontology import Ontology
+from sandbox.bubblewrap import Bubblewrap
+from sandbox.limited import LimitedSubprocess
+from sandbox.types import Job, Reason, Sandbox, SandboxResult
+from tests.sandbox.boxes import BOTH, working
+from validation.cohort.cohort import Cohort
+from validation.cohort.model import read_spec
+from validation.contract import (
+    ControlPlan,
+    FrozenContract,
+    SplitRule,
+    draft,
+    freeze,
+    read_hypothesis,
+)
+from validation.ledger import Ledger
+from validation.simulate.world import write_world
+
+ROOT = Path(__file__).parents[2]
+REPLIES = Path(__file__).parent / "replies"
+
+
+@dataclass
+class Bench:
+    """A frozen E.5 contract on a simulated cohort, and a place to work."""
+
+    frozen: FrozenContract
+    cohort: Cohort
+    folder: Path
+
+    def carry_out(self, reasoner: Any, sandbox: Sandbox, name: str = "h1") -> CodingOutcome:
+        return carry_out(
+            self.frozen,
+            self.cohort,
+            reasoner=reasoner,
+            sandbox=sandbox,
+            workdir=self.folder / name,
+            ledger=Ledger(self.folder / f"{name}.jsonl"),
+        )
+
+    def resume(self, reasoner: Any, sandbox: Sandbox, name: str = "h1") -> CodingOutcome:
+        return resume(
+            self.frozen,
+            self.cohort,
+            reasoner=reasoner,
+            sandbox=sandbox,
+            workdir=self.folder / name,
+            ledger=Ledger(self.folder / f"{name}.jsonl"),
+        )
+
+    def results(self, name: str = "h1") -> Any:
+        return json.loads((self.folder / name / "results.json").read_text())
+
+
+@dataclass
+class Recorded:
+    """A reasoner whose programs are the recorded replies of a case; other agents use their rule."""
+
+    case: str
+    name: str = "chat"
+    asked: list[ProgramInput] = field(default_factory=list)
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        if agent.name != VALIDATION_AGENT.name:
+            return rules().ask(agent, given)
+        assert isinstance(given, ProgramInput)
+        self.asked.append(given)
+        text = (REPLIES / self.case / f"round-{len(self.asked)}.json").read_text()
+        output = agent.returns.model_validate_json(text)
+        return Reply(output=output, reasoner=self.name, model="recorded", spent=Spent(calls=1))
+
+
+def rules() -> RulesReasoner:
+    return RulesReasoner(Resources(ontology=Ontology((), ())))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    folder = tmp_path_factory.mktemp("world") / "cohort"
+    write_world(folder, seed=1, patients=160)
+    return Cohort(read_spec(folder / "cohort.toml"), folder)
+
+
+def contract_of(world: Cohort, split: SplitRule | None = None) -> FrozenContract:
+    hypothesis = read_hypothesis(ROOT / "docs/hypotheses/e5_fabp5_tls.json")
+    hypothesis = hypothesis.model_copy(update={"secondary_endpoints": ("nodes",)})
+    controls = ControlPlan(permutations=60, random_features=20)
+    found = draft(hypothesis, world.dictionary(), seed=3, controls=controls, split=split)
+    return freeze(found, world)
+
+
+@pytest.fixture
+def bench(world: Cohort, tmp_path: Path) -> Bench:
+    return Bench(contract_of(world), world, tmp_path)
+
+
+@pytest.fixture
+def box() -> Sandbox:
+    return working("bubblewrap")
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench: Bench) -> None:
+    from validation.runner import run
+
+    outcome = bench.carry_out(rules(), working(name))
+
+    assert outcome.status == "done" and outcome.sandbox == name
+    assert [one.compiled_by_sage for one in outcome.attempts] == [True]
+    run(bench.frozen, bench.cohort, bench.folder / "host", ledger=Ledger(bench.folder / "l.jsonl"))
+    here, host = bench.results(), bench.results("host")
+    here.pop("versions"), host.pop("versions")
+    assert here == host
+
+
+@pytest.mark.bubblewrap
+def test_a_second_run_of_the_same_contract_gives_the_same_bytes(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(rules(), box, "first")
+    bench.carry_out(rules(), LimitedSubprocess(), "second")
+    first, second = (bench.folder / one / "results.json" for one in ("first", "second"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_program_that_fails_first_is_mended_in_the_second_round(name: str, bench: Bench) -> None:
+    reasoner = Recorded("second_try")
+
+    outcome = bench.carry_out(reasoner, working(name))
+
+    assert outcome.status == "done"
+    assert [one.result.reason for one in outcome.attempts] == [Reason.ERROR, Reason.OK]
+    assert [one.compiled_by_sage for one in outcome.attempts] == [False, False]
+    fed = "\n".join(reasoner.asked[1].feedback)
+    assert "KeyError: 'FABP5'" in fed
+    assert 'table["FABP5"]' in reasoner.asked[1].previous
+    assert "derived for description: joint_risk" in bench.results()["notes"]
+
+
+@pytest.mark.bubblewrap
+def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandbox) -> None:
+    import pandas as pd
+
+    reasoner = Recorded("never")
+    bench.carry_out(reasoner, box)
+
+    table = pd.read_parquet(bench.folder / "h1/inputs/all/table.parquet")
+    said = "\n".join(one.model_dump_json() for one in reasoner.asked)
+    printed = (bench.folder / "h1/attempt-1/stderr.txt").read_text()
+    assert str(round(table["clinical:age"].iloc[0], 1))[:4] in printed
+    said += (bench.folder / "h1/outcome.json").read_text()
+    assert not [one for one in table.index if str(one) in said]
+    for value in table.iloc[0].dropna():
+        if isinstance(value, float) and value != int(value):
+            assert f"{value:.3f}" not in said
+
+
+@pytest.mark.bubblewrap
+def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
+    bench: Bench, box: Sandbox
+) -> None:
+    outcome = bench.carry_out(Recorded("never"), box)
+
+    assert outcome.status == "escalated"
+    reasons = [one.result.reason for one in outcome.attempts]
+    assert reasons == [Reason.ERROR, Reason.POLICY, Reason.OK]
+    assert "import of `os` is not allowed" in " ".join(outcome.attempts[1].feedback)
+    assert "without readable results" in " ".join(outcome.attempts[2].feedback)
+    assert not (bench.folder / "h1/results.json").exists()
+    for number in (1, 2, 3):
+        assert (bench.folder / f"h1/attempt-{number}/analysis.py").is_file()
+    statuses = {one.status for one in Ledger(bench.folder / "h1.jsonl").entries}
+    assert statuses == {"crashed"}
+
+
+@pytest.mark.bubblewrap
+def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(Recorded("never"), box)
+    program = bench.folder / "h1/attempt-3/analysis.py"
+    program.write_text(program.read_text().replace('print("done")', "analysis.finish(out)"))
+
+    outcome = bench.resume(Recorded("nobody is asked"), box)
+
+    assert outcome.status == "done"
+    assert [one.by for one in outcome.attempts] == ["chat", "chat", "chat", "a person"]
+    assert bench.results()["contract_sha256"] == bench.frozen.sha256
+
+
+@pytest.mark.bubblewrap
+def test_a_fix_that_fails_is_escalated_again(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(Recorded("never"), box)
+    program = bench.folder / "h1/attempt-3/analysis.py"
+    program.write_text("raise SystemExit(3)\n")
+
+    outcome = bench.resume(Recorded("nobody is asked"), box)
+
+    assert outcome.status == "escalated" and outcome.rounds == 4
+
+
+@pytest.mark.bubblewrap
+def test_resume_without_a_fix_says_which_file_to_mend(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(Recorded("never"), box)
+    with pytest.raises(InputError, match=r"attempt-3/analysis.py was not changed"):
+        bench.resume(Recorded("never"), box)
+
+
+@pytest.mark.bubblewrap
+def test_results_that_differ_from_the_registered_computation_are_refused(
+    bench: Bench, box: Sandbox
+) -> None:
+    outcome = carry_out(
+        bench.frozen,
+        bench.cohort,
+        reasoner=Recorded("forged"),
+        sandbox=box,
+        workdir=bench.folder / "h1",
+        ledger=Ledger(bench.folder / "l.jsonl"),
+        rounds=1,
+    )
+    assert outcome.status == "escalated"
+    assert "the numbers differ from the registered computation" in outcome.attempts[0].feedback[0]
+
+
+def test_a_program_that_a_model_wrote_never_runs_in_a_plain_subprocess(bench: Bench) -> None:
+    with pytest.raises(InputError, match="install Docker or bubblewrap"):
+        bench.carry_out(Recorded("second_try"), LimitedSubprocess())
+
+
+@pytest.mark.bubblewrap
+def test_a_killed_round_is_run_again_without_asking_the_model_again(
+    bench: Bench, box: Sandbox
+) -> None:
+    code = json.loads((REPLIES / "second_try/round-2.json").read_text())["code"]
+    Store(bench.folder / "h1").begin(1, code)
+    reasoner = Recorded("nobody is asked")
+
+    outcome = bench.carry_out(reasoner, box)
+
+    assert outcome.status == "done" and reasoner.asked == []
+
+
+@pytest.mark.bubblewrap
+def test_a_finished_folder_is_returned_as_it_is(
+    bench: Bench, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = bench.carry_out(rules(), box)
+    monkeypatch.setattr(Bubblewrap, "run", None)
+    assert bench.carry_out(rules(), box) == first
+
+
+@pytest.mark.bubblewrap
+def test_a_folder_of_another_contract_is_refused(bench: Bench, world: Cohort, box: Sandbox) -> None:
+    bench.carry_out(rules(), box)
+    other = freeze(
+        bench.frozen.contract.model_copy(update={"seed": bench.frozen.contract.seed + 1}), world
+    )
+    with pytest.raises(InputError, match="belongs to contract"):
+        Bench(other, world, bench.folder).carry_out(rules(), box)
+
+
+@dataclass
+class Spy:
+    """A sandbox that notes which parts of the cohort each job could read."""
+
+    inner: Sandbox
+    name: str = "spy"
+    parts: list[str] = field(default_factory=list)
+
+    def available(self) -> Any:
+        return self.inner.available()
+
+    def run(self, job: Job) -> SandboxResult:
+        folder = job.inputs["analysis"]
+        self.parts.append(json.loads((folder / "provenance.json").read_text())["part"])
+        assert set(job.inputs) == {"analysis"}
+        return self.inner.run(job)
+
+
+def test_confirmation_patients_are_not_mounted_before_the_unlock(
+    world: Cohort, tmp_path: Path
+) -> None:
+    always = SplitRule(policy="discovery_confirmation", unlock_alpha=1.0)
+    bench = Bench(contract_of(world, always), world, tmp_path)
+    spy = Spy(LimitedSubprocess())
+
+    outcome = bench.carry_out(rules(), spy)
+
+    assert outcome.status == "done"
+    assert spy.parts[0] == "discovery" and set(spy.parts) <= {"discovery", "confirmation"}
+    unlocked = bool(Ledger(tmp_path / "h1.jsonl").unlocks)
+    assert (
+        ("confirmation" in spy.parts) == unlocked == (tmp_path / "h1/inputs/confirmation").exists()
+    )
+
+
+def test_the_outcome_tells_provenance_without_rows(bench: Bench) -> None:
+    outcome = bench.carry_out(rules(), LimitedSubprocess())
+    where = outcome.provenance[0]
+    assert where.patients_in_table == 160
+    assert where.data_hashes == bench.frozen.data_hashes
+    assert set(where.files) >= {"contract.json", "table.parquet"}
+    text = outcome.model_dump_json()
+    assert not [one for one in bench.cohort.pseudonyms if one in text]
+
+
+def test_events_tell_how_far_it_is(bench: Bench) -> None:
+    heard: list[str] = []
+    carry_out(
+        bench.frozen,
+        bench.cohort,
+        reasoner=rules(),
+        sandbox=LimitedSubprocess(),
+        workdir=bench.folder / "h1",
+        ledger=Ledger(bench.folder / "l.jsonl"),
+        on_event=lambda name, _: heard.append(name),
+    )
+    assert heard == ["plan", "attempt", "attempt_ended", "done"]
+    assert loop.COMMAND[-2:] == ("/inputs/analysis", "/output")

@@ -1,0 +1,268 @@
+"""Evidence clients against recorded answers and against silence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from agents.evidence import clients as module
+from agents.evidence.clients import EvidenceClients, Registries
+from agents.evidence.clinical_trials import ClinicalTrials
+from agents.evidence.gdc import Gdc, site_of
+from agents.evidence.geo import Geo
+from agents.evidence.github import GitHub, Repository, repository_of
+from agents.evidence.packages import installed, released
+from agents.evidence.reference_code import ReferenceCode
+from kg.services.client import Policy, ServiceClient
+from kg.services.errors import SourceChanged
+from tests.agents.nov_helpers import expanded
+from tests.kg.lit_server import Answer, FakeServices, as_json, serving
+
+POLICY = Policy(attempts=1, attempt=0.5, deadline=2.0, backoff=0.01)
+TODAY = date(2026, 11, 20)
+
+
+def all_answering(services: FakeServices) -> None:
+    services.routes |= {
+        "/ncbi/esearch.fcgi": as_json({"esearchresult": {"count": "12", "idlist": ["1", "2"]}}),
+        "/ncbi/esummary.fcgi": as_json(
+            {
+                "result": {
+                    "uids": ["1", "2"],
+                    "1": {"accession": "GSE13507", "title": "Bladder", "n_samples": 256},
+                    "2": {"accession": "GSE7390", "title": "Other", "samples": [{}, {}]},
+                }
+            }
+        ),
+        "/gdc/projects": as_json(
+            {
+                "data": {
+                    "hits": [
+                        {"project_id": "A-SMALL", "name": "x", "summary": {"case_count": 10}},
+                        {"project_id": "TCGA-BLCA", "name": "y", "summary": {"case_count": 412}},
+                    ],
+                    "pagination": {"total": 2},
+                }
+            }
+        ),
+        "/ct/studies": as_json(
+            {
+                "totalCount": 7,
+                "studies": [
+                    {
+                        "protocolSection": {
+                            "identificationModule": {"nctId": "NCT05431270", "briefTitle": "T"},
+                            "statusModule": {"overallStatus": "RECRUITING"},
+                        }
+                    }
+                ],
+            }
+        ),
+        "/gh/repos": as_json(
+            {
+                "full_name": "CamDavidsonPilon/lifelines",
+                "stargazers_count": 2400,
+                "open_issues_count": 200,
+                "archived": False,
+                "pushed_at": "2026-09-01T10:00:00Z",
+            }
+        ),
+        "/hf/api/papers/search": as_json(
+            [
+                {"paper": {"id": "2202.12139", "title": "No code"}},
+                {
+                    "paper": {
+                        "id": "2202.12140",
+                        "title": "Code",
+                        "githubRepo": "https://github.com/a/b",
+                        "githubStars": 5,
+                    }
+                },
+            ]
+        ),
+    }
+
+
+def every_client(services: FakeServices, cache: Path | None = None) -> EvidenceClients:
+    url = services.url
+    registries = Registries(
+        geo=Geo(base_url=url + "/ncbi"),
+        gdc=Gdc(base_url=url + "/gdc"),
+        trials=ClinicalTrials(base_url=url + "/ct"),
+        github=GitHub(base_url=url + "/gh", token="t0ken"),
+        reference=ReferenceCode(base_url=url + "/hf"),
+        packages=("lifelines",),
+    )
+    return EvidenceClients(cache, registries, today=TODAY, policy=POLICY)
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch):
+    # The index client is tested on its own against a local index below.
+    monkeypatch.setattr(module, "released", lambda name: None)
+    with serving() as running:
+        all_answering(running)
+        yield running
+
+
+def test_every_registry_contributes_a_fact_with_its_numbers(services: FakeServices) -> None:
+    clients = every_client(services)
+    facts = {one.source: one for one in clients.facts(expanded())}
+    clients.close()
+    assert "12 human series on bladder cancer" in facts["GEO"].statement
+    assert "GSE13507 (256 samples)" in facts["GEO"].statement
+    assert "TCGA-BLCA (412 cases); A-SMALL" in facts["GDC"].statement
+    assert "7 registered studies of bladder cancer" in facts["ClinicalTrials.gov"].statement
+    assert "1 of 2 listed papers" in facts["Hugging Face Papers"].statement
+    assert "last push 80 days ago" in facts["GitHub"].statement
+    assert facts["package index"].found is None
+
+
+def test_a_silent_registry_is_unknown_and_not_counted_as_found(services: FakeServices) -> None:
+    services.routes["/ncbi/esearch.fcgi"] = Answer(b"", 503)
+    services.routes["/gdc/projects"] = Answer(b"<html></html>")
+    services.routes["/ct/studies"] = as_json({"studies": []})
+    clients = every_client(services)
+    facts = {one.source: one for one in clients.facts(expanded())}
+    clients.close()
+    assert facts["GEO"].found is None and "HTTP 503" in facts["GEO"].statement
+    assert facts["GDC"].found is None and "markup" in facts["GDC"].statement
+    assert facts["ClinicalTrials.gov"].found is None
+    assert "totalCount" in facts["ClinicalTrials.gov"].statement
+    assert facts["GitHub"].found is True
+
+
+def test_a_second_assessment_sends_no_request(services: FakeServices, tmp_path: Path) -> None:
+    for _ in range(2):
+        clients = every_client(services, tmp_path)
+        clients.facts(expanded())
+        clients.close()
+        sent = len(services.seen)
+    assert sent == 6
+
+
+def test_an_archived_repository_is_not_maintained(services: FakeServices) -> None:
+    services.routes["/gh/repos"] = as_json(
+        {
+            "full_name": "a/b",
+            "stargazers_count": 1,
+            "open_issues_count": 0,
+            "archived": True,
+            "pushed_at": "2026-09-01T10:00:00Z",
+        }
+    )
+    clients = every_client(services)
+    facts = {one.source: one for one in clients.facts(expanded())}
+    clients.close()
+    assert facts["GitHub"].found is False
+    assert services.to("/gh")[0].headers["authorization"] == "Bearer t0ken"
+
+
+@pytest.mark.parametrize("name", ["../../user", "a/b/c", "a", "a/../b"])
+def test_a_repository_name_cannot_reach_another_path(name: str) -> None:
+    async def work() -> None:
+        client = ServiceClient(None, POLICY)
+        await GitHub().repository(client, name)
+
+    with pytest.raises(ValueError, match="is not owner/name"):
+        asyncio.run(work())
+
+
+def test_a_renamed_field_is_a_changed_source() -> None:
+    with pytest.raises(SourceChanged, match="stargazers_count"):
+        GitHub()._read(b'{"full_name": "a/b"}')
+    with pytest.raises(SourceChanged, match="case_count"):
+        Gdc()._read(json.dumps({"data": {"hits": [{"project_id": "x", "summary": {}}]}}).encode())
+
+
+def test_repository_addresses_are_recognized() -> None:
+    assert repository_of("https://github.com/a/b.git") == "a/b"
+    assert repository_of("homepage, https://github.com/a/b") == "a/b"
+    assert repository_of("https://example.org/a/b") is None
+
+
+def test_sites_are_read_from_the_disease() -> None:
+    assert site_of(("urothelial carcinoma",)) == "Bladder"
+    assert site_of(("headache",)) is None
+
+
+def test_an_installed_package_states_version_and_status() -> None:
+    package = installed("pandas")
+    assert package is not None
+    assert "pandas" in package.sentence() and package.version in package.sentence()
+    assert package.maturity == 1.0
+    assert installed("surely-not-installed-anywhere") is None
+
+
+def test_releases_are_read_through_the_index_client() -> None:
+    def page(seen: object) -> Answer:
+        files = [f"lifelines-0.{n}.0-py3-none-any.whl" for n in (28, 29, 30)]
+        links = "".join(f'<a href="/f/{one}#sha256=0">{one}</a><br>' for one in files)
+        body = f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
+        return Answer(body, headers={"Content-Type": "text/html"})
+
+    with serving() as services:
+        services.routes["/simple/lifelines"] = page
+        environment = {
+            **os.environ,
+            "PIP_INDEX_URL": services.url + "/simple",
+            "PIP_EXTRA_INDEX_URL": "",
+            "PIP_CONFIG_FILE": os.devnull,
+            "NO_PROXY": "*",
+        }
+        known = released("lifelines", environment=environment)
+        absent = released("no-such-package-here", environment=environment)
+    assert known is not None
+    assert (known.latest, known.count) == ("0.30.0", 3)
+    assert absent is None
+
+
+def test_by_default_every_registry_is_asked() -> None:
+    clients = EvidenceClients(None)
+    asked = (clients.geo, clients.gdc, clients.trials, clients.github, clients.reference)
+    clients.close()
+    assert all(one is not None for one in asked) and clients.packages
+
+
+def test_a_package_name_cannot_carry_an_option() -> None:
+    with pytest.raises(ValueError, match="not the name of a package"):
+        released("--index-url=http://x")
+
+
+def test_the_successors_address_comes_from_its_own_library() -> None:
+    pytest.importorskip("huggingface_hub")
+    assert ReferenceCode()._address().startswith("https://")
+
+
+def shared(*parts: str) -> Path:
+    default = Path(__file__).resolve().parents[2].parent / "shared"
+    path = Path(os.environ.get("SAGE_SHARED", default)).joinpath("data", "api_fixtures", *parts)
+    if not path.exists():
+        pytest.skip(f"shared data absent: {path}")
+    return path
+
+
+@pytest.mark.shared
+def test_recorded_trials_are_read() -> None:
+    body = shared("biomcp_2026", "ctgov", "search_age_count_20260811.json").read_bytes()
+    found = ClinicalTrials()._read(body)
+    assert found.total == 598101 and found.listed[0].nct.startswith("NCT")
+
+
+@pytest.mark.shared
+def test_a_recorded_repository_is_read() -> None:
+    recorded = json.loads(shared("github_rest", "get-repository.json").read_text())
+    one = GitHub()._read(json.dumps(recorded[0]["response"]).encode())
+    assert one == Repository("octokit-fixture-org/hello-world", 42, 42, False, date(2017, 10, 10))
+
+
+@pytest.mark.shared
+def test_recorded_geo_summaries_are_read() -> None:
+    body = shared("ncbi_eutils_klortho", "esummary.gds.json").read_bytes()
+    (series,) = Geo()._read_series(body)
+    assert series.accession == "GSE40726" and series.samples > 3

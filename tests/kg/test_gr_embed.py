@@ -1,0 +1,120 @@
+"""Embedders: the protocol, the packaged weights, the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kg import embed
+from kg.embed import Embedder, HashingEmbedder, MiniLM
+from kg.embed_cache import VectorCache
+from kg.errors import FaultError, InputError
+
+TEXTS = [
+    "tertiary lymphoid structures",
+    "TLS",
+    "a much longer phrase about the tumor microenvironment of urothelial carcinoma",
+    "CD8+ T cell",
+    "CXCL13",
+]
+
+
+def test_both_embedders_fit_the_protocol() -> None:
+    assert isinstance(HashingEmbedder(), Embedder)
+    assert isinstance(embed.default(), Embedder)
+
+
+def test_the_hashing_embedder_gives_the_same_unit_vectors_every_time() -> None:
+    one = HashingEmbedder(64).embed(TEXTS)
+    again = HashingEmbedder(64).embed(TEXTS)
+    assert np.array_equal(one, again)
+    assert np.linalg.norm(one, axis=1) == pytest.approx(np.ones(len(TEXTS)), abs=1e-6)
+    assert one.dtype == np.float32
+
+
+def test_similar_spellings_hash_closer_than_unrelated_ones() -> None:
+    a, b, c = HashingEmbedder().embed(["urothelial carcinoma", "urothelial carcinomas", "CXCL13"])
+    assert a @ b > 0.8 > 0.3 > a @ c
+
+
+def test_the_default_is_the_published_minilm() -> None:
+    folder = embed.minilm_folder()
+    assert (folder / "model.safetensors").is_file()
+    assert embed.default().name == "all-MiniLM-L6-v2"
+
+
+def test_changed_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embed, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(FaultError, match="not the published"):
+        embed.minilm_folder()
+
+
+def test_the_default_agrees_with_sentence_transformers() -> None:
+    from sentence_transformers import SentenceTransformer
+
+    peer = SentenceTransformer(str(embed.minilm_folder())).encode(TEXTS)
+    peer = embed.normalize(peer)
+    ours = embed.default().embed(TEXTS)
+    full = MiniLM(precision="fp32").embed(TEXTS)
+    assert ours.shape == (5, 384)
+    assert (ours * peer).sum(axis=1).min() > 0.9995
+    assert (full * peer).sum(axis=1).min() > 0.99999
+
+
+def test_a_vector_does_not_depend_on_what_it_is_embedded_with() -> None:
+    model = embed.default()
+    together = model.embed(TEXTS)
+    alone = np.concatenate([model.embed([t]) for t in TEXTS])
+    many = model.embed(TEXTS * 30)[: len(TEXTS)]
+    assert np.array_equal(together, alone)
+    assert np.array_equal(together, many)
+
+
+class Counting:
+    """A model that counts what it is asked to compute."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: object) -> np.ndarray:
+        self.asked.extend(texts)  # type: ignore[arg-type]
+        return HashingEmbedder(16).embed(texts)  # type: ignore[arg-type]
+
+
+def test_a_cached_text_is_not_embedded_again(tmp_path: Path) -> None:
+    first, second = Counting(), Counting()
+    cache = VectorCache(tmp_path / "vectors.sqlite")
+    one = embed._embed_through(cache, "m", 16, ["a b", "c d", "a b"], first)
+    cache.close()
+    again = VectorCache(tmp_path / "vectors.sqlite")
+    two = embed._embed_through(again, "m", 16, ["c d", "a b", "new"], second)
+    assert sorted(first.asked) == ["a b", "c d"]
+    assert second.asked == ["new"]
+    assert np.array_equal(one[0], two[1])
+
+
+def test_the_cache_keeps_models_apart(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path / "vectors.sqlite")
+    cache.put("one", {"x": np.ones(4, dtype=np.float32)})
+    assert cache.get("two", 4, ["x"]) == {}
+    assert cache.get("one", 8, ["x"]) == {}
+
+
+def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
+    (tmp_path / "vectors.sqlite").write_bytes(b"this is not a database" * 100)
+    with pytest.raises(FaultError, match=r"vectors\.sqlite"):
+        VectorCache(tmp_path / "vectors.sqlite").get("m", 4, ["x"])
+
+
+def test_names_choose_embedders() -> None:
+    assert embed.by_name("default").name == embed.default().name
+    assert embed.by_name("hashing-32").dimension == 32
+    with pytest.raises(InputError, match="hashing"):
+        embed.by_name("hashing-many")
+
+
+def test_an_unknown_model_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="could not be loaded"):
+        embed.by_name(str(tmp_path / "no-such-model")).embed(["x"])

@@ -1,0 +1,127 @@
+"""The four scores: two paths worked out by hand, and properties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import entropy
+
+from kg import scores
+
+# A star with a tail: node 0 has degree 3, nodes 1 and 2 have 1, node 3 has 2, node 4 has 1.
+DEGREES = np.array([3, 1, 1, 2, 1])
+PATHS = np.array([[1, 0, 3], [2, 0, -1]])
+
+
+def test_information_content_is_minus_log_of_the_share_of_degree() -> None:
+    content = scores.information_content(DEGREES, epsilon=1e-12)
+    assert content[0] == pytest.approx(-math.log(3 / 8))
+    assert content[1] == pytest.approx(-math.log(1 / 8))
+
+
+def test_novelty_is_the_mean_information_content_of_a_paths_nodes() -> None:
+    got = scores.novelty(PATHS, scores.information_content(DEGREES, epsilon=1e-12))
+    first = (math.log(8) + math.log(8 / 3) + math.log(4)) / 3
+    second = (math.log(8) + math.log(8 / 3)) / 2
+    assert got == pytest.approx([first, second])
+
+
+def test_an_isolated_node_has_the_largest_finite_information_content() -> None:
+    content = scores.information_content(np.array([0, 1, 5]))
+    assert np.isfinite(content).all()
+    assert content.argmax() == 0
+
+
+def test_a_graph_without_edges_gives_no_information() -> None:
+    assert scores.information_content(np.zeros(4, dtype=int)) == pytest.approx(np.zeros(4))
+
+
+def test_relevance_is_one_minus_the_mean_distance() -> None:
+    distances = np.array([0.5, 1.0, 0.0, 1.5, 9.0])
+    assert scores.relevance(PATHS, distances) == pytest.approx([1 - 3.0 / 3, 1 - 0.5 / 2])
+
+
+def test_relevance_is_rescaled_linearly_and_clamped() -> None:
+    assert scores.rescale_relevance(np.array([-1.0, 0.0, 1.0, -3.0])) == pytest.approx(
+        [0.0, 0.5, 1.0, 0.0]
+    )
+
+
+def test_surprise_is_the_kl_divergence_in_nats() -> None:
+    background = np.array([0.5, 0.25, 0.25])
+    got = scores.surprise(np.array([[2, 1, 0], [0, 0, 3]]), background)
+    by_hand = 2 / 3 * math.log((2 / 3) / 0.5) + 1 / 3 * math.log((1 / 3) / 0.25)
+    assert got == pytest.approx([by_hand, math.log(4)])
+
+
+def test_surprise_refuses_a_category_that_the_graph_does_not_have() -> None:
+    with pytest.raises(ValueError, match="no mass"):
+        scores.surprise(np.array([[1, 1]]), np.array([1.0, 0.0]))
+
+
+def test_surprise_of_a_graph_with_one_category_is_zero() -> None:
+    counts = scores.category_counts(PATHS, np.zeros(5, dtype=int), 3)
+    background = scores.category_distribution(np.zeros(5, dtype=int), 3)
+    assert scores.surprise(counts, background) == pytest.approx([0.0, 0.0])
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 6), min_size=4, max_size=4), min_size=1, max_size=6).filter(
+        lambda rows: all(sum(r) for r in rows)
+    ),
+    st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4),
+)
+def test_surprise_agrees_with_scipy_and_is_never_negative(
+    counts: list[list[int]], background: list[float]
+) -> None:
+    q = np.array(background) / sum(background)
+    got = scores.surprise(np.array(counts), q)
+    assert (got >= 0).all()
+    assert got == pytest.approx([entropy(np.array(r) / sum(r), q) for r in counts], abs=1e-9)
+
+
+def test_surprise_is_zero_exactly_when_the_distributions_agree() -> None:
+    q = np.array([0.5, 0.25, 0.25])
+    same, other = scores.surprise(np.array([[2, 1, 1], [1, 2, 1]]), q)
+    assert same == pytest.approx(0.0, abs=1e-12)
+    assert other > 0.01
+
+
+def test_category_counts_count_repeated_categories() -> None:
+    got = scores.category_counts(PATHS, np.array([0, 1, 1, 0, 2]), 3)
+    assert got.tolist() == [[2, 1, 0], [1, 1, 0]]
+
+
+def test_min_max_of_one_candidate_or_of_equal_ones_is_the_middle() -> None:
+    assert scores.min_max(np.array([3.7])).tolist() == [0.5]
+    assert scores.min_max(np.array([2.0, 2.0, 2.0])).tolist() == [0.5, 0.5, 0.5]
+    assert scores.min_max(np.array([])).tolist() == []
+
+
+def test_min_max_spans_zero_to_one() -> None:
+    assert scores.min_max(np.array([2.0, 4.0, 3.0])).tolist() == [0.0, 1.0, 0.5]
+
+
+def test_logic_is_the_cosine_with_the_query() -> None:
+    query = np.array([1.0, 0.0])
+    paths = np.array([[0.6, 0.8], [-1.0, 0.0]])
+    assert scores.logic(query, paths) == pytest.approx([0.6, -1.0])
+    assert scores.clamp_logic(np.array([0.6, -1.0])).tolist() == [0.6, 0.0]
+
+
+def test_the_total_is_the_weighted_mean_whatever_the_scale_of_the_weights() -> None:
+    parts = [np.array([v]) for v in (0.1, 0.2, 0.6, 1.0)]
+    small = scores.total((0.2, 0.2, 0.3, 0.3), *parts)
+    large = scores.total((2, 2, 3, 3), *parts)
+    assert small == pytest.approx([0.02 + 0.04 + 0.18 + 0.3])
+    assert large == pytest.approx(small)
+
+
+@pytest.mark.parametrize("weights", [(-1, 1, 1, 1), (0, 0, 0, 0), (float("nan"), 1, 1, 1)])
+def test_bad_weights_are_refused(weights: tuple[float, float, float, float]) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        scores.check_weights(weights)

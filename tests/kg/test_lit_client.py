@@ -1,0 +1,417 @@
+"""The shared client against a server that misbehaves in every way that services do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.services.cache import DiskCache
+from kg.services.client import Limit, Policy, Request, ServiceClient, metered
+from kg.services.errors import OverBudget, SourceChanged, Unavailable
+from kg.services.limits import Breaker, Throttle
+from kg.services.runner import Runner
+from tests.kg.lit_server import Answer, FakeServices, as_json, serving
+
+FAST = Policy(
+    attempts=3, deadline=5.0, attempt=0.5, backoff=0.01, backoff_max=0.02, longest_wait=2.0
+)
+MANY = Limit(1000, 1.0, concurrency=20)
+
+
+def call(
+    services: FakeServices,
+    policy: Policy = FAST,
+    *,
+    cache: DiskCache | None = None,
+    limit: Limit = MANY,
+    times: int = 1,
+    path: str = "/x",
+    client: ServiceClient | None = None,
+    **request: object,
+):
+    async def work():
+        own = client or ServiceClient(cache, policy, seed=1)
+        asked = Request("svc", limit, services.url + path, **request)  # type: ignore[arg-type]
+        try:
+            with metered() as usage:
+                for _ in range(times):
+                    value = await own.fetch(asked, json.loads)
+            return value, usage
+        finally:
+            await own.close()
+
+    return asyncio.run(work())
+
+
+def test_an_answer_is_returned_and_counted() -> None:
+    with serving() as services:
+        services.routes["/x"] = as_json({"a": 1})
+        value, usage = call(services)
+    assert value == {"a": 1}
+    assert (usage.requests, usage.cached) == (1, 0)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_passing_trouble_is_retried(status: int) -> None:
+    with serving() as services:
+        services.routes["/x"] = [Answer(b"busy", status), as_json({"a": 1})]
+        value, usage = call(services)
+    assert value == {"a": 1}
+    assert usage.requests == 2
+
+
+def test_retry_after_in_seconds_is_waited_for() -> None:
+    with serving() as services:
+        services.routes["/x"] = [Answer(b"", 429, {"Retry-After": "1"}), as_json({})]
+        call(services)
+        first, second = (one.at for one in services.seen)
+    assert second - first >= 0.99
+
+
+def test_retry_after_as_a_date_is_waited_for() -> None:
+    with serving() as services:
+        when = formatdate(time.time() + 2, usegmt=True)
+        services.routes["/x"] = [Answer(b"", 503, {"Retry-After": when}), as_json({})]
+        call(services)
+        first, second = (one.at for one in services.seen)
+    assert second - first >= 0.9
+
+
+def test_a_retry_after_beyond_patience_ends_the_call_and_names_it() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"", 429, {"Retry-After": "600"})
+        with pytest.raises(Unavailable, match="HTTP 429, asks to wait 600 s"):
+            call(services)
+        assert len(services.seen) == 1
+
+
+@pytest.mark.parametrize("value", ["soon", "-3", "Thu, 99 Foo 2026"])
+def test_a_nonsense_retry_after_is_treated_as_none(value: str) -> None:
+    with serving() as services:
+        services.routes["/x"] = [Answer(b"", 429, {"Retry-After": value}), as_json({"a": 1})]
+        assert call(services)[0] == {"a": 1}
+
+
+def test_lasting_trouble_is_reported_after_the_last_attempt() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"", 500)
+        with pytest.raises(Unavailable, match="svc: HTTP 500"):
+            call(services)
+        assert len(services.seen) == FAST.attempts
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_a_refusal_is_not_repeated(status: int) -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"", status)
+        with pytest.raises(Unavailable, match=f"HTTP {status}"):
+            call(services)
+        assert len(services.seen) == 1
+
+
+def test_a_silent_server_times_out() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"{}", delay=3.0)
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match=r"within 0\.3 s|timed out"):
+            call(services, Policy(attempts=2, attempt=0.3, backoff=0.01, deadline=5))
+        assert time.monotonic() - begun < 2.0
+
+
+def test_a_dripping_server_cannot_hold_a_run() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b'{"a": "' + b"x" * 500 + b'"}', drip=0.05)
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="no complete answer within"):
+            call(services, Policy(attempts=2, attempt=0.4, backoff=0.01, deadline=5))
+        assert time.monotonic() - begun < 2.5
+
+
+def test_the_deadline_bounds_all_attempts_together() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"", 500, delay=0.2)
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match=r"within 0\.5 s"):
+            call(services, Policy(attempts=50, attempt=0.4, backoff=0.01, deadline=0.5))
+        assert time.monotonic() - begun < 1.5
+
+
+def test_a_transfer_cut_short_is_retried() -> None:
+    with serving() as services:
+        services.routes["/x"] = [Answer(b'{"a": ', cut=True), as_json({"a": 1})]
+        assert call(services)[0] == {"a": 1}
+
+
+def test_truncated_json_is_retried_once_and_never_cached(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    with serving() as services:
+        services.routes["/x"] = Answer(b'{"a": [1, 2')
+        with pytest.raises(SourceChanged, match="not as documented"):
+            call(services, cache=cache)
+        assert len(services.seen) == 2
+    assert not list(tmp_path.rglob("*/*"))
+
+
+def test_an_html_error_page_with_status_200_is_retried_then_reported() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"<html><body>Maintenance</body></html>")
+        with pytest.raises(SourceChanged):
+            call(services)
+        assert len(services.seen) == 2
+
+
+def test_an_answer_over_the_size_limit_is_refused() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"x" * 4096)
+        with pytest.raises(Unavailable, match="larger than 1 KiB"):
+            call(services, Policy(attempts=1, max_bytes=1024))
+
+
+def test_a_connection_refused_is_reported_without_the_url() -> None:
+    with serving() as services:
+        dead = services.url
+    gone = FakeServices()
+    gone.url = dead
+    with pytest.raises(Unavailable) as caught:
+        call(gone, secret_params={"api_key": "s3cret"})
+    assert "connection failed" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
+
+
+def test_a_redirect_to_another_host_is_not_followed() -> None:
+    with serving() as services, serving() as thief:
+        target = thief.url.replace("127.0.0.1", "localhost") + "/x"
+        services.routes["/x"] = Answer(b"", 302, {"Location": target})
+        thief.routes["/x"] = as_json({"stolen": True})
+        with pytest.raises(Unavailable, match="redirects to another host"):
+            call(services, Policy(attempts=1), secret_headers={"x-api-key": "s3cret"})
+        assert thief.seen == []
+
+
+def test_a_redirect_on_the_same_host_is_followed() -> None:
+    with serving() as services:
+        services.routes["/x"] = Answer(b"", 301, {"Location": "/moved"})
+        services.routes["/moved"] = as_json({"a": 1})
+        assert call(services)[0] == {"a": 1}
+
+
+def test_a_second_run_sends_no_request(tmp_path: Path) -> None:
+    with serving() as services:
+        services.routes["/x"] = as_json({"a": 1})
+        call(services, cache=DiskCache(tmp_path))
+        value, usage = call(services, cache=DiskCache(tmp_path))
+        assert len(services.seen) == 1
+    assert value == {"a": 1}
+    assert (usage.requests, usage.cached) == (0, 1)
+
+
+def test_an_expired_entry_is_fetched_again(tmp_path: Path) -> None:
+    now = [1000.0]
+    cache = DiskCache(tmp_path, max_age=60, clock=lambda: now[0])
+    with serving() as services:
+        services.routes["/x"] = as_json({"a": 1})
+        call(services, cache=cache)
+        now[0] += 61
+        call(services, cache=cache)
+        assert len(services.seen) == 2
+
+
+def test_a_damaged_entry_is_a_miss(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    with serving() as services:
+        services.routes["/x"] = as_json({"a": 1})
+        call(services, cache=cache)
+        (entry,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+        entry.write_bytes(entry.read_bytes()[:-3])
+        assert call(services, cache=cache)[0] == {"a": 1}
+        assert len(services.seen) == 2
+
+
+def test_no_secret_reaches_the_disk_and_keys_do_not_depend_on_it(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    with serving() as services:
+        services.routes["/x"] = as_json({"a": 1})
+        call(services, cache=cache, secret_params={"api_key": "s3cret"})
+        call(services, cache=cache, secret_params={"api_key": "other"})
+        assert len(services.seen) == 1
+        assert services.seen[0].params["api_key"] == "s3cret"
+    for path in tmp_path.rglob("*"):
+        assert "s3cret" not in path.name
+        assert path.is_dir() or b"s3cret" not in path.read_bytes()
+
+
+def test_the_cache_forgets_the_oldest_beyond_its_size(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, max_bytes=3000)
+    for number in range(10):
+        cache.put(DiskCache.key("s", "GET", f"u{number}", {}, None), b"x" * 500)
+    held = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert held <= 3000
+    assert cache.get(DiskCache.key("s", "GET", "u9", {}, None)) is not None
+
+
+def test_the_same_request_twice_at_once_travels_once(tmp_path: Path) -> None:
+    async def work(url: str) -> None:
+        client = ServiceClient(DiskCache(tmp_path), FAST)
+        asked = Request("svc", MANY, url + "/x")
+        await asyncio.gather(*(client.fetch(asked, json.loads) for _ in range(5)))
+        await client.close()
+
+    with serving() as services:
+        services.routes["/x"] = as_json({}, delay=0.1)
+        asyncio.run(work(services.url))
+        assert len(services.seen) == 1
+
+
+def test_concurrency_stays_within_the_limit() -> None:
+    running, most = [0], [0]
+
+    def slow(_: object) -> Answer:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+        return as_json({})
+
+    async def work(url: str) -> None:
+        client = ServiceClient(None, FAST)
+        limit = Limit(1000, 1.0, concurrency=2)
+        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(8)]
+        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+        await client.close()
+
+    with serving() as services:
+        services.routes["/x"] = slow
+        asyncio.run(work(services.url))
+    assert most[0] == 2
+
+
+def test_requests_never_exceed_the_published_rate() -> None:
+    async def work(url: str) -> None:
+        client = ServiceClient(None, FAST)
+        limit = Limit(3, 0.5, concurrency=9)
+        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(9)]
+        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+        await client.close()
+
+    with serving() as services:
+        services.routes["/x"] = as_json({})
+        asyncio.run(work(services.url))
+        times = sorted(one.at for one in services.seen)
+    # 20 ms of slack for the way from sending to arrival.
+    assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))
+
+
+def test_no_slot_within_patience_is_an_answer_not_a_wait() -> None:
+    async def work(url: str) -> float:
+        client = ServiceClient(None, FAST)
+        limit = Limit(1, 3.0, concurrency=1)
+        await client.fetch(Request("svc", limit, url + "/x"), json.loads, patience=0.5)
+        begun = time.monotonic()
+        with pytest.raises(OverBudget, match=r"1 per 3 s\) allows the next request in"):
+            await client.fetch(
+                Request("svc", limit, url + "/x", params={"n": 2}), json.loads, patience=0.5
+            )
+        await client.close()
+        return time.monotonic() - begun
+
+    with serving() as services:
+        services.routes["/x"] = as_json({})
+        assert asyncio.run(work(services.url)) < 0.3
+        assert len(services.seen) == 1
+
+
+def test_the_breaker_stops_asking_the_dead_and_probes_later() -> None:
+    async def work(url: str) -> list[str]:
+        policy = Policy(attempts=1, breaker_threshold=2, breaker_cool_off=0.3)
+        client = ServiceClient(None, policy)
+        reasons = []
+        for number in range(4):
+            try:
+                await client.fetch(
+                    Request("svc", MANY, url + "/x", params={"n": number}), json.loads
+                )
+                reasons.append("ok")
+            except Unavailable as problem:
+                reasons.append(problem.reason)
+            if number == 2:
+                await asyncio.sleep(0.35)
+        await client.close()
+        return reasons
+
+    with serving() as services:
+        services.routes["/x"] = [Answer(b"", 500), Answer(b"", 500), as_json({})]
+        reasons = asyncio.run(work(services.url))
+        assert len(services.seen) == 3
+    assert reasons[:2] == ["HTTP 500", "HTTP 500"]
+    assert "failed 2 times in a row" in reasons[2]
+    assert reasons[3] == "ok"
+
+
+def test_a_breaker_lets_one_probe_through() -> None:
+    now = [0.0]
+    breaker = Breaker(threshold=1, cool_off=10, clock=lambda: now[0])
+    breaker.failed()
+    assert breaker.refuses() == 10
+    now[0] = 11
+    assert breaker.refuses() is None
+    assert breaker.refuses() is not None
+    breaker.failed()
+    assert breaker.refuses() == 10
+
+
+@settings(deadline=None)
+@given(
+    requests=st.integers(1, 5),
+    per=st.floats(0.1, 5.0),
+    gaps=st.lists(st.floats(0.0, 3.0), min_size=1, max_size=40),
+)
+def test_no_window_ever_holds_more_than_the_limit(
+    requests: int, per: float, gaps: list[float]
+) -> None:
+    now = [0.0]
+    throttle = Throttle(Limit(requests, per), clock=lambda: now[0])
+    slots = []
+    for gap in gaps:
+        now[0] += gap
+        wait = throttle.book()
+        assert wait is not None
+        slots.append(now[0] + wait)
+    for first, later in zip(slots, slots[requests:], strict=False):
+        assert later - first >= per - 1e-9
+
+
+def test_a_request_that_left_late_pushes_the_next_one() -> None:
+    now = [0.0]
+    throttle = Throttle(Limit(1, 3.0), clock=lambda: now[0])
+    assert throttle.book() == 0
+    now[0] = 0.8  # connecting took this long
+    throttle.sent()
+    now[0] = 3.1
+    assert throttle.still_to_wait() == pytest.approx(0.7)
+    assert throttle.next_slot() == pytest.approx(3.8)
+    now[0] = 4.0
+    throttle.hold(10)
+    assert throttle.still_to_wait() == pytest.approx(10)
+
+
+def test_the_runner_works_from_inside_another_loop_and_across_calls() -> None:
+    runner = Runner()
+
+    async def inner() -> int:
+        return 3
+
+    async def outer() -> int:
+        return runner.run(inner())
+
+    assert asyncio.run(outer()) + runner.run(inner()) == 6
+    runner.close()
+    assert runner.run(inner()) == 3
+    runner.close()

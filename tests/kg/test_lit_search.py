@@ -1,0 +1,387 @@
+"""Search over all sources: merged, ranked, dated, degraded, cached; and the local index."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.errors import InputError
+from kg.literature.arxiv import Arxiv
+from kg.literature.biorxiv import Biorxiv
+from kg.literature.crossref import Crossref
+from kg.literature.europe_pmc import EuropePmc
+from kg.literature.expansion import expand, synonyms
+from kg.literature.local import LocalIndex, read_note
+from kg.literature.merge import merge
+from kg.literature.openalex import OpenAlex
+from kg.literature.pubmed import PubMed
+from kg.literature.rank import rank
+from kg.literature.search import Literature
+from kg.literature.semantic_scholar import SemanticScholar
+from kg.literature.text import mentions, phrase_key
+from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
+from kg.services.client import Policy
+from kg.types import Document
+from tests.kg import lit_bodies as bodies
+from tests.kg.lit_server import Answer, FakeServices, serving
+
+POLICY = Policy(attempts=1, attempt=1.0, deadline=3.0, backoff=0.01)
+QUERIES = [
+    Query(text="FABP5 bladder cancer survival", phrases=("FABP5", "bladder cancer")),
+    Query(text="FABP5 metastasis", phrases=("FABP5", "metastasis")),
+]
+
+
+def literature(
+    services: FakeServices, cache: Path | None = None, local: LocalIndex | None = None
+) -> Literature:
+    url = services.url
+    return Literature(
+        (
+            PubMed(base_url=url + "/pubmed"),
+            SemanticScholar(base_url=url + "/s2"),
+            EuropePmc(base_url=url + "/epmc"),
+            Biorxiv(base_url=url + "/biorxiv", europe_pmc_url=url + "/epmc"),
+            Arxiv(base_url=url + "/arxiv"),
+            Crossref(base_url=url + "/crossref"),
+        ),
+        cache,
+        local,
+        policy=POLICY,
+        retractions=OpenAlex(base_url=url + "/openalex"),
+    )
+
+
+@pytest.fixture
+def services():
+    with serving() as running:
+        bodies.all_answering(running)
+        yield running
+
+
+def test_one_paper_from_four_sources_is_one_record(services: FakeServices) -> None:
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10)
+    same = [one for one in answer.records if one.title == bodies.TITLE]
+    assert len(same) == 1
+    assert set(same[0].sources) == {"pubmed", "semantic_scholar", "europe_pmc", "crossref"}
+    assert same[0].doi == bodies.DOI and same[0].pmid == bodies.PMID
+    assert answer.missing == ()
+    assert set(answer.served_by) == {
+        "pubmed",
+        "semantic_scholar",
+        "europe_pmc",
+        "biorxiv",
+        "arxiv",
+        "crossref",
+    }
+
+
+def test_a_dead_source_is_named_and_the_others_still_answer(services: FakeServices) -> None:
+    services.routes["/pubmed/esearch.fcgi"] = Answer(b"", 500)
+    services.routes["/crossref/works"] = Answer(b"<html>oops</html>")
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10)
+    reasons = {one.name: one.reason for one in answer.missing}
+    assert reasons["pubmed"] == "HTTP 500"
+    assert "markup where JSON" in reasons["crossref"]
+    assert any(one.title == bodies.TITLE for one in answer.records)
+
+
+def test_without_any_source_the_local_index_answers_and_says_so() -> None:
+    local = LocalIndex([Record(title="FABP5 in bladder cancer", year=2020)])
+    with serving() as services, literature(services, local=local) as search:
+        answer = search.search(QUERIES, 10)
+    assert [one.title for one in answer.records] == ["FABP5 in bladder cancer"]
+    assert answer.served_by == ("local index",)
+    assert len(answer.missing) == 6
+    assert "absence from it is not absence from the literature" in answer.notes[0]
+
+
+def test_a_second_run_sends_no_request(services: FakeServices, tmp_path: Path) -> None:
+    with literature(services, tmp_path) as search:
+        first = search.search(QUERIES, 10)
+    sent = len(services.seen)
+    with literature(services, tmp_path) as search:
+        second = search.search(QUERIES, 10)
+    assert len(services.seen) == sent
+    assert second.requests == 0 and second.cached > 0
+    assert second.records == first.records
+
+
+def test_a_failure_is_asked_again_in_the_next_run(services: FakeServices, tmp_path: Path) -> None:
+    good = services.routes["/pubmed/esearch.fcgi"]
+    services.routes["/pubmed/esearch.fcgi"] = Answer(b"", 500)
+    with literature(services, tmp_path) as search:
+        assert [one.name for one in search.search(QUERIES, 10).missing] == ["pubmed"]
+    services.routes["/pubmed/esearch.fcgi"] = good
+    with literature(services, tmp_path) as search:
+        answer = search.search(QUERIES, 10)
+    assert answer.missing == () and answer.requests == 2
+
+
+def test_a_source_without_a_slot_is_not_asked_in_a_repetition(
+    services: FakeServices, tmp_path: Path
+) -> None:
+    with literature(services, tmp_path) as search:
+        search.search(QUERIES[:1], 5)
+        first = search.search(QUERIES[1:], 5, patience=0.0)
+    sent = len(services.seen)
+    with literature(services, tmp_path) as search:
+        second = search.search(QUERIES[1:], 5, patience=0.0)
+    assert "arxiv" in {one.name for one in first.missing}
+    assert len(services.seen) == sent and second.missing == first.missing
+
+
+def test_two_critics_cost_each_service_one_search(services: FakeServices) -> None:
+    with literature(services) as search:
+        answers = search.search_together({"prover": QUERIES[:1], "verifier": QUERIES[1:]}, 5)
+    assert set(answers) == {"prover", "verifier"}
+    assert len(services.to("/pubmed/esearch")) == 1
+    assert len(services.to("/arxiv")) == 1
+    assert len(services.to("/s2")) == 1
+
+
+def test_sources_are_asked_at_the_same_time(services: FakeServices) -> None:
+    for prefix, route in list(services.routes.items()):
+
+        def slow(seen: object, route: object = route) -> Answer:
+            time.sleep(0.2)
+            return route(seen) if callable(route) else route  # type: ignore[return-value]
+
+        services.routes[prefix] = slow
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10)
+    assert answer.missing == ()
+    assert answer.seconds < 1.5
+
+
+def test_a_round_does_not_wait_for_arxiv_beyond_its_patience(services: FakeServices) -> None:
+    with literature(services) as search:
+        search.search(QUERIES[:1], 5, patience=1.0)
+        begun = time.monotonic()
+        answer = search.search(QUERIES[1:], 5, patience=0.0)
+        assert time.monotonic() - begun < 1.0
+    assert "1 per 3 s" in {one.name: one.reason for one in answer.missing}["arxiv"]
+
+
+def test_openalex_finds_a_retraction_that_the_others_missed(services: FakeServices) -> None:
+    plain = dict(bodies.CROSSREF["message"]["items"][1])
+    plain.pop("updated-by")
+    services.routes = {
+        "/crossref/works": Answer(
+            __import__("json").dumps({"message": {"items": [plain]}}).encode()
+        ),
+        "/openalex/works": services.routes["/openalex/works"],
+    }
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10)
+    (record,) = answer.records
+    assert record.retracted and record.retraction_sources == ("openalex",)
+    assert "1 of 1 records are retracted." in answer.notes
+
+
+def test_a_failing_second_opinion_is_named(services: FakeServices) -> None:
+    services.routes["/openalex/works"] = Answer(b"", 403)
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10)
+    assert "openalex (retractions)" in {one.name for one in answer.missing}
+    assert answer.records
+
+
+def test_nothing_after_the_date_of_judgment_is_returned(services: FakeServices) -> None:
+    with literature(services) as search:
+        answer = search.search(QUERIES, 10, as_of=date(2023, 12, 31))
+    assert {one.year for one in answer.records} == {2015, 2022}
+
+
+def test_a_retraction_after_the_date_of_judgment_is_not_yet_one() -> None:
+    record = Record(
+        title="x", year=2010, retracted=True, retracted_on=date(2015, 1, 1), doi=bodies.DOI
+    )
+    assert not record.as_known(date(2014, 1, 1)).retracted
+    assert record.as_known(date(2016, 1, 1)).retracted
+
+
+@pytest.mark.parametrize(
+    ("record", "as_of", "known"),
+    [
+        (Record(title="x", year=2019), date(2019, 12, 31), True),
+        (Record(title="x", year=2019), date(2019, 12, 30), False),
+        (Record(title="x", published=date(2019, 5, 1), year=2019), date(2019, 5, 1), True),
+        (Record(title="x"), date(2030, 1, 1), False),
+        (Record(title="x"), None, True),
+    ],
+)
+def test_a_record_counts_only_when_it_had_certainly_appeared(
+    record: Record, as_of: date | None, known: bool
+) -> None:
+    assert record.known_by(as_of) is known
+
+
+def test_records_merge_by_title_within_a_year() -> None:
+    one = Record(title="Lymphoid follicles in bladder tumors", year=2019, sources=("a",))
+    other = Record(title="LYMPHOID FOLLICLES in Bladder Tumors.", year=2020, sources=("b",))
+    late = one.model_copy(update={"year": 2015})
+    assert len(merge([one, other])) == 1
+    assert merge([one, other])[0].sources == ("a", "b")
+    assert len(merge([one, late])) == 2
+
+
+def test_a_preprint_and_its_journal_version_are_one() -> None:
+    preprint = Record(
+        title="Lymphoid follicles in bladder tumors",
+        year=2018,
+        doi="10.1101/2025.01.19.25320797",
+        preprint=True,
+    )
+    journal = Record(title="Lymphoid follicles in bladder tumors", year=2019, doi=bodies.DOI)
+    (both,) = merge([preprint, journal])
+    assert both.doi == bodies.DOI and not both.preprint
+
+
+def test_short_or_different_titles_are_never_joined() -> None:
+    assert (
+        len(
+            merge(
+                [Record(title="Editorial", year=2020)] * 1
+                + [Record(title="Editorial", year=2020, doi=bodies.DOI)]
+            )
+        )
+        == 2
+    )
+    one = Record(title="Tertiary lymphoid structures in cancer", year=2020, doi=bodies.DOI)
+    two = one.model_copy(update={"doi": bodies.RETRACTED_DOI})
+    assert len(merge([one, two])) == 2
+
+
+def test_a_retraction_by_any_source_stands_after_merging() -> None:
+    clean = Record(title="Some long enough title here", doi=bodies.DOI, sources=("a",))
+    flagged = clean.model_copy(
+        update={"retracted": True, "retraction_sources": ("b",), "sources": ("b",)}
+    )
+    (record,) = merge([clean, flagged])
+    assert record.retracted and record.retraction_sources == ("b",)
+
+
+records = st.builds(
+    Record,
+    title=st.sampled_from([f"Lymphoid follicles in tumor number {n}" for n in range(4)]),
+    year=st.sampled_from([2018, 2019, 2023]),
+    doi=st.sampled_from([None, bodies.DOI, bodies.RETRACTED_DOI]),
+    sources=st.sampled_from([("a",), ("b",)]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(records, max_size=8))
+def test_merging_loses_no_source_and_is_stable(found: list[Record]) -> None:
+    merged = merge(found)
+    assert {name for one in merged for name in one.sources} == {
+        name for one in found for name in one.sources
+    }
+    assert merge(merged + merged) == merge(merged)
+
+
+def test_a_retracted_record_ranks_below_its_equal() -> None:
+    good = Record(title="FABP5 bladder cancer survival a")
+    bad = Record(title="FABP5 bladder cancer survival b", retracted=True)
+    ranked = rank([bad, good], QUERIES, 5)
+    assert [one.retracted for one in ranked] == [False, True]
+
+
+def test_an_embedding_reorders_what_words_cannot_tell() -> None:
+    import numpy as np
+
+    def embed(texts):
+        vectors = np.array(
+            [[1.0, 0.0] if "near" in text or "FABP5" in text else [0.0, 1.0] for text in texts]
+        )
+        return vectors
+
+    far, near = Record(title="survival far"), Record(title="survival near")
+    query = [Query(text="FABP5 survival")]
+    assert rank([far, near], query, 2)[0].title == "survival far"
+    assert rank([far, near], query, 2, embed)[0].title == "survival near"
+
+
+def test_synonyms_widen_a_query_and_its_matches() -> None:
+    assert "urothelial carcinoma" in synonyms("bladder cancer")
+    query = expand(Query(text="x", phrases=("bladder cancer", "FABP5")))
+    assert "urothelial carcinoma" in query.any_of[0]
+    assert mentions(phrase_key("In urothelial carcinomas, ..."), synonyms("bladder cancer"))
+    assert not mentions(phrase_key("OSTEOSARCOMA"), ("OS",))
+
+
+def test_the_local_index_ranks_the_paper_with_both_concepts_first() -> None:
+    index = LocalIndex(
+        [
+            Record(title="Bladder cancer survival"),
+            Record(title="FABP5 in skin"),
+            Record(title="A title", snippets=("FABP5 loss shortens survival in bladder cancer",)),
+        ]
+    )
+    assert index.search(QUERIES[0], 3)[0].title == "A title"
+    assert index.search("zzz", 3) == []
+    assert index.count((("FABP5",), ("bladder cancer",))) == 1
+
+
+def test_the_local_index_is_built_from_documents() -> None:
+    index = LocalIndex.build(
+        [Document(id="1", path="a/b.pdf", title="", text="Lymphoid follicles", doi=bodies.DOI)]
+    )
+    (record,) = index.search("lymphoid follicle", 3)
+    assert record.title == "b" and record.doi == bodies.DOI
+    assert record.sources == ("local index",)
+
+
+def test_a_note_is_read_with_its_findings() -> None:
+    record = read_note(
+        '---\ntitle: "T: one"\nyear: 2020\ndoi: null\nretracted: true\n---\n\n- First.\n- Second.\n'
+    )
+    assert record is not None
+    assert (record.title, record.year, record.doi) == ("T: one", 2020, None)
+    assert record.snippets == ("First.", "Second.") and record.retracted
+    assert read_note("no front matter") is None
+
+
+def test_the_demo_corpus_makes_an_index() -> None:
+    folder = Path(__file__).resolve().parents[2] / "data" / "corpus"
+    index = LocalIndex.from_folder(folder)
+    assert len(index) > 100
+    assert sum(one.retracted for one in index.records) == 4
+    best = index.search("FABP5 expression survival bladder cancer", 1)[0]
+    assert "FABP" in best.body
+
+
+def test_an_absent_corpus_folder_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such corpus folder"):
+        LocalIndex.from_folder(tmp_path / "none")
+    with pytest.raises(InputError, match="nothing readable"):
+        LocalIndex.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given_doi", "clean"),
+    [
+        (f"https://doi.org/{bodies.DOI}", bodies.DOI),
+        (f"doi:{bodies.DOI.upper()}", bodies.DOI),
+        ("not a doi", None),
+        (None, None),
+    ],
+)
+def test_dois_are_brought_to_one_form(given_doi: str | None, clean: str | None) -> None:
+    assert clean_doi(given_doi) == clean
+
+
+def test_publishers_marks_are_seen_and_ordinary_words_are_not() -> None:
+    assert says_retracted("RETRACTED ARTICLE: A study")
+    assert says_retracted("[Retracted] A study")
+    assert says_retracted("A study [retracted]")
+    assert not says_retracted("Withdrawn patients in bladder trials")
+    assert title_key("RETRACTED: A  study!") == title_key("a study")

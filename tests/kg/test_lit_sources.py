@@ -1,0 +1,390 @@
+"""Each source reads its service's answers, and says so when they are not as documented."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import gzip
+import json
+import os
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.literature import europe_pmc
+from kg.literature.arxiv import Arxiv
+from kg.literature.biorxiv import UNCHECKED, Biorxiv
+from kg.literature.crossref import Crossref
+from kg.literature.europe_pmc import EuropePmc
+from kg.literature.openalex import OpenAlex
+from kg.literature.protocol import LiteratureSource, Wanted
+from kg.literature.pubmed import PubMed
+from kg.literature.semantic_scholar import SemanticScholar
+from kg.literature.types import Query, Record
+from kg.services.client import Limit, Policy, ServiceClient, understood
+from kg.services.errors import ServiceError, SourceChanged, Unavailable
+from tests.kg import lit_bodies as bodies
+from tests.kg.lit_server import Answer, FakeServices, as_json, serving
+
+POLICY = Policy(attempts=2, attempt=1.0, deadline=4.0, backoff=0.01, backoff_max=0.02)
+QUERIES = (
+    Query(
+        text="FABP5 tertiary-lymphoid structure",
+        phrases=("FABP5", "tertiary lymphoid structure"),
+        any_of=((), ("TLS",)),
+    ),
+    Query(text="FABP5 survival", phrases=("FABP5", "survival")),
+)
+
+
+def source(name: str, url: str) -> LiteratureSource:
+    made: LiteratureSource = {
+        "pubmed": lambda: PubMed(base_url=url + "/pubmed", email="a@example.org", api_key="k3y"),
+        "europe_pmc": lambda: EuropePmc(base_url=url + "/epmc"),
+        "semantic_scholar": lambda: SemanticScholar(base_url=url + "/s2", api_key="k3y"),
+        "arxiv": lambda: Arxiv(base_url=url + "/arxiv"),
+        "crossref": lambda: Crossref(base_url=url + "/crossref", email="a@example.org"),
+        "biorxiv": lambda: Biorxiv(base_url=url + "/biorxiv", europe_pmc_url=url + "/epmc"),
+    }[name]()
+    made.limit = Limit(100, 1.0)  # rates are tested on the client; here they would only cost time
+    return made
+
+
+ALL = ["pubmed", "europe_pmc", "semantic_scholar", "arxiv", "crossref", "biorxiv"]
+
+
+def ask(
+    services: FakeServices, name: str, *, as_of: date | None = None, k: int = 10
+) -> Sequence[Record]:
+    async def work() -> Sequence[Record]:
+        client = ServiceClient(None, POLICY, seed=1)
+        try:
+            return await source(name, services.url).search(client, Wanted(QUERIES, k, as_of))
+        finally:
+            await client.close()
+
+    return asyncio.run(work())
+
+
+@pytest.fixture
+def services():
+    with serving() as running:
+        bodies.all_answering(running)
+        yield running
+
+
+@pytest.mark.parametrize("name", ["pubmed", "europe_pmc", "semantic_scholar", "crossref"])
+def test_a_paper_is_read_with_its_identifiers_and_date(services: FakeServices, name: str) -> None:
+    record = ask(services, name)[0]
+    assert record.title == bodies.TITLE
+    assert record.doi == bodies.DOI
+    assert record.year == 2024
+    assert record.published == date(2024, 7, 4)
+    assert record.venue is not None and record.venue.lower() == "scientific reports"
+    assert record.sources == (name,)
+    assert not record.retracted
+    if name != "crossref":
+        assert record.pmid == bodies.PMID
+
+
+@pytest.mark.parametrize("name", ["pubmed", "europe_pmc", "crossref"])
+def test_a_retracted_paper_is_flagged_by_its_source(services: FakeServices, name: str) -> None:
+    record = ask(services, name)[1]
+    assert record.retracted
+    assert record.retraction_sources == (name,)
+    if name in ("crossref", "pubmed"):
+        assert record.retracted_on == date(2018, 3, 2)
+
+
+def test_arxiv_reads_an_entry(services: FakeServices) -> None:
+    (record,) = ask(services, "arxiv")
+    assert record.title == "Finding lymphoid follicles in bladder slides"
+    assert (record.arxiv, record.year, record.preprint) == ("2202.12139", 2022, True)
+
+
+def test_a_withdrawn_preprint_is_flagged_with_its_day(services: FakeServices) -> None:
+    (record,) = ask(services, "biorxiv")
+    assert record.retracted and record.preprint
+    assert record.retracted_on == date(2025, 3, 2)
+    assert services.to("/biorxiv")[0].path.startswith("/biorxiv/details/medrxiv/10.1101/")
+
+
+def test_a_preprint_whose_status_cannot_be_asked_says_so(services: FakeServices) -> None:
+    services.routes["/biorxiv/details"] = Answer(b"", 500)
+    (record,) = ask(services, "biorxiv")
+    assert record.sources == (UNCHECKED,)
+    assert not record.retracted
+
+
+def test_a_boolean_source_answers_all_queries_in_one_expression(services: FakeServices) -> None:
+    ask(services, "pubmed")
+    term = services.to("/pubmed/esearch")[0].params["term"]
+    assert term == (
+        '(FABP5[tiab] AND ("tertiary lymphoid structure"[tiab] OR TLS[tiab]))'
+        " OR (FABP5[tiab] AND survival[tiab])"
+    )
+    assert len(services.seen) == 2
+
+
+def test_semantic_scholar_gets_no_hyphen(services: FakeServices) -> None:
+    ask(services, "semantic_scholar")
+    assert services.seen[0].params["query"] == "FABP5 tertiary lymphoid structure"
+    assert services.seen[0].headers["x-api-key"] == "k3y"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "expected"),
+    [
+        ("pubmed", "maxdate", "2019/12/31"),
+        ("europe_pmc", "query", "FIRST_PDATE:[1800-01-01 TO 2019-12-31]"),
+        ("semantic_scholar", "publicationDateOrYear", ":2019-12-31"),
+        ("arxiv", "search_query", "submittedDate:[199101010000 TO 201912312359]"),
+        ("crossref", "filter", "until-pub-date:2019-12-31"),
+        ("biorxiv", "query", "FIRST_PDATE:[1800-01-01 TO 2019-12-31]"),
+    ],
+)
+def test_the_date_bound_reaches_the_service(
+    services: FakeServices, name: str, parameter: str, expected: str
+) -> None:
+    ask(services, name, as_of=date(2019, 12, 31))
+    assert expected in services.seen[0].params[parameter]
+
+
+def test_a_query_cannot_break_out_of_its_quotes(services: FakeServices) -> None:
+    async def work() -> None:
+        client = ServiceClient(None, POLICY)
+        wild = Query(text="x", phrases=('a" OR all:b) AND (c', "d"))
+        await source("arxiv", services.url).search(client, Wanted((wild,), 5))
+        await client.close()
+
+    asyncio.run(work())
+    assert services.seen[0].params["search_query"] == 'all:"a OR all b AND c" AND all:d'
+
+
+EMPTY = {
+    "pubmed": {"/pubmed/esearch.fcgi": as_json({"esearchresult": {"count": "0", "idlist": []}})},
+    "europe_pmc": {"/epmc/search": as_json({"hitCount": 0, "resultList": {"result": []}})},
+    "semantic_scholar": {"/s2/paper/search": as_json({"total": 0, "offset": 0})},
+    "arxiv": {"/arxiv/query": Answer(b'<feed xmlns="http://www.w3.org/2005/Atom"></feed>')},
+    "crossref": {"/crossref/works": as_json({"message": {"items": []}})},
+    "biorxiv": {"/epmc/search": as_json({"resultList": {"result": []}})},
+}
+ENTRY = {
+    "pubmed": "/pubmed/esearch.fcgi",
+    "europe_pmc": "/epmc/search",
+    "semantic_scholar": "/s2/paper/search",
+    "arxiv": "/arxiv/query",
+    "crossref": "/crossref/works",
+    "biorxiv": "/epmc/search",
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_found_is_an_empty_answer(services: FakeServices, name: str) -> None:
+    services.routes |= EMPTY[name]
+    assert list(ask(services, name)) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "body",
+    [b"<html><body>Service unavailable</body></html>", b'{"esearchresult": {"idl', b"", b"[]"],
+    ids=["html", "truncated", "nothing", "another shape"],
+)
+def test_an_unreadable_answer_is_named_not_guessed(
+    services: FakeServices, name: str, body: bytes
+) -> None:
+    services.routes[ENTRY[name]] = Answer(body)
+    with pytest.raises(SourceChanged):
+        ask(services, name)
+
+
+CHANGED = {
+    "pubmed": {"esearchresult": {"ids": ["1"]}},
+    "europe_pmc": {"resultList": {"result": [{"heading": "x"}]}},
+    "semantic_scholar": {"data": [{"paperId": "1", "name": "x"}]},
+    "crossref": {"message": {"items": [{"DOI": bodies.DOI, "headline": ["x"]}]}},
+    "biorxiv": {"resultList": {"results": []}},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_renamed_field_is_reported_by_name(services: FakeServices, name: str) -> None:
+    services.routes[ENTRY[name]] = as_json(CHANGED[name])
+    with pytest.raises(SourceChanged, match=r'field "(title|.*idlist|.*result)"'):
+        ask(services, name)
+
+
+READERS = {
+    "pubmed ids": PubMed()._read_ids,
+    "pubmed records": PubMed()._read_records,
+    "europe_pmc": lambda body: europe_pmc.read("europe_pmc", body),
+    "semantic_scholar": SemanticScholar()._read,
+    "arxiv": Arxiv()._read,
+    "crossref": Crossref()._read,
+    "biorxiv": Biorxiv()._read,
+    "openalex": OpenAlex()._read,
+}
+KEYS = st.sampled_from(
+    [
+        "data",
+        "total",
+        "message",
+        "items",
+        "resultList",
+        "result",
+        "esearchresult",
+        "idlist",
+        "collection",
+        "results",
+        "title",
+        "DOI",
+        "doi",
+        "year",
+        "is_retracted",
+        "pubYear",
+        "updated",
+        "published",
+        "date-parts",
+        "type",
+        "updated-by",
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(deadline=None)
+@given(value=VALUES, raw=st.binary(max_size=60))
+def test_no_answer_whatever_its_form_breaks_more_than_its_source(name, value, raw) -> None:
+    for body in (json.dumps(value).encode(), raw, b"[" * 100_000):
+        with contextlib.suppress(ServiceError):
+            understood(name, body, READERS[name])
+
+
+def test_a_feed_with_an_entity_bomb_is_refused(services: FakeServices) -> None:
+    bomb = b'<!DOCTYPE x [<!ENTITY a "b">]><feed xmlns="http://www.w3.org/2005/Atom">&a;</feed>'
+    services.routes["/arxiv/query"] = Answer(bomb)
+    with pytest.raises(SourceChanged, match="no well-formed Atom feed"):
+        ask(services, "arxiv")
+
+
+def test_pubmed_refusing_a_query_is_unavailable(services: FakeServices) -> None:
+    services.routes["/pubmed/esearch.fcgi"] = as_json({"esearchresult": {"ERROR": "Bad term"}})
+    with pytest.raises(Unavailable, match="refused the query: Bad term"):
+        ask(services, "pubmed")
+
+
+def test_openalex_adds_its_retraction_to_what_is_known(services: FakeServices) -> None:
+    async def work() -> list[Record]:
+        client = ServiceClient(None, POLICY)
+        marked = await OpenAlex(base_url=services.url + "/openalex").mark(
+            client,
+            [
+                Record(title="a", doi=bodies.RETRACTED_DOI),
+                Record(title="b", doi=bodies.DOI),
+                Record(title="c"),
+            ],
+        )
+        await client.close()
+        return marked
+
+    first, second, third = asyncio.run(work())
+    assert first.retracted and first.retraction_sources == ("openalex",)
+    assert not second.retracted and not third.retracted
+    assert services.seen[0].params["filter"] == f"doi:{bodies.DOI}|{bodies.RETRACTED_DOI}"
+
+
+def shared(folder: str) -> Path:
+    default = Path(__file__).resolve().parents[2].parent / "shared"
+    root = Path(os.environ.get("SAGE_SHARED", default)) / "data" / "api_fixtures" / folder
+    if not root.exists():
+        pytest.skip(f"shared data absent: {root}")
+    return root
+
+
+@pytest.mark.shared
+def test_recorded_europe_pmc_answers_are_read() -> None:
+    root = shared("europepmc")
+    records = europe_pmc.read("europe_pmc", (root / "search_cancer_core.json").read_bytes())
+    assert len(records) == 25
+    assert records[0].doi == "10.1016/s0140-6736(24)02600-x"
+    assert europe_pmc.read("europe_pmc", (root / "search_no_results.json").read_bytes()) == []
+    with pytest.raises(SourceChanged, match='"title"'):
+        europe_pmc.read("europe_pmc", (root / "search_cancer_idlist.json").read_bytes())
+
+
+@pytest.mark.shared
+def test_recorded_pubmed_answers_are_read() -> None:
+    source = PubMed()
+    root = shared("ncbi_eutils_klortho")
+    assert len(source._read_ids((root / "esearch.pubmed.json").read_bytes())) == 100
+    with pytest.raises(Unavailable, match="Invalid db name"):
+        source._read_ids((root / "esearch.baderror.json").read_bytes())
+    medline = (shared("ncbi_biopython") / "pubmed_result2.txt").read_bytes()
+    assert len(source._read_records(medline)) == 4
+
+
+@pytest.mark.shared
+def test_recorded_arxiv_feeds_are_read() -> None:
+    for path in sorted(shared("arxiv").glob("q_testing_s0_*.json")):
+        recorded = json.loads(path.read_text())
+        records = Arxiv()._read(recorded["body"].encode())
+        assert len(records) == int(path.name.split("_m")[1].split("_")[0])
+        assert all(one.arxiv and one.year for one in records)
+    (bad,) = shared("arxiv").glob("id_abc_*.json")
+    with pytest.raises(Unavailable, match="incorrect id format"):
+        Arxiv()._read(json.loads(bad.read_text())["body"].encode())
+
+
+def cassette(path: Path) -> list[bytes]:
+    yaml = pytest.importorskip("yaml")
+    found = []
+    for one in yaml.safe_load(path.read_text())["interactions"]:
+        body = one["response"].get("body", {}).get("string") or one["response"].get("content", b"")
+        body = body.encode() if isinstance(body, str) else body
+        if body[:2] == b"\x1f\x8b":
+            body = gzip.decompress(body)
+        elif body[:4] == b"H4sI":
+            body = gzip.decompress(base64.b64decode(body))
+        found.append(body)
+    return found
+
+
+@pytest.mark.shared
+def test_recorded_semantic_scholar_answers_are_read() -> None:
+    root = shared("semanticscholar_vcr")
+    (body,) = cassette(root / "test_search_paper.yaml")
+    records = SemanticScholar()._read(body)
+    assert len(records) == 100
+    with pytest.raises(SourceChanged, match='"data"'):
+        SemanticScholar()._read(cassette(root / "test_bad_query_parameters.yaml")[0])
+
+
+@pytest.mark.shared
+def test_recorded_crossref_answers_are_read() -> None:
+    (body,) = cassette(shared("crossref_vcr") / "test-works" / "test_works_query.yaml")
+    records = Crossref()._read(body)
+    assert records and all(one.doi and one.title for one in records)
+
+
+@pytest.mark.shared
+def test_a_recorded_retraction_is_found_by_three_services() -> None:
+    root = shared("retraction_multi_api")
+    crossref = json.loads(next((root / "mock-crossref").rglob("*.json")).read_bytes())
+    record = Crossref()._record(crossref["message"])
+    assert record is not None and record.retracted_on == date(2010, 2, 6)
+    epmc = next((root / "mock-europepmc").rglob("*.json")).read_bytes()
+    assert europe_pmc.read("europe_pmc", epmc)[0].retracted
+    work = json.loads(next((root / "mock-openalex").rglob("*.json")).read_bytes())
+    assert OpenAlex()._read(json.dumps({"results": [work]}).encode()) == {record.doi}

@@ -1,0 +1,218 @@
+"""Oncology tools: the textbook's figures, and never a patient or a small group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.registry import Registry, load
+from mcp_servers.roots import Roots
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared"
+GROUPED = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load("oncology")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ToolContext:
+    (tmp_path / "in").mkdir()
+    return ToolContext(Roots.of([tmp_path / "in"], tmp_path / "out"))
+
+
+@pytest.fixture(scope="module")
+def gbsg2() -> Any:
+    from validation.cohort import load as load_cohort
+
+    keys = ["clinical:age", "clinical:positive_nodes", "clinical:hormonal_therapy"]
+    return load_cohort("gbsg2").table(keys, ["RFS"])
+
+
+def small_cohort(folder: Path, rows: list[tuple[str, str, int, int]]) -> str:
+    """A cohort of `id, arm, days, dead` rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["id,arm,days,dead", *(",".join(map(str, one)) for one in rows)]
+    (folder / "clinical.csv").write_text("\n".join(lines) + "\n")
+    (folder / "cohort.toml").write_text(
+        'id = "small"\ntitle = "Small"\nmin_level = 1\n'
+        'patient = { table = "clinical" }\n'
+        'tables.clinical = { file = "clinical.csv", key = "id" }\n'
+        '[variables]\narm = { table = "clinical", column = "arm", kind = "categorical" }\n'
+        '[endpoints.OS]\nkind = "survival"\ntable = "clinical"\ntime = "days"\n'
+        'time_unit = "days"\nevent = "dead"\nevent_values = [1]\ncensored_values = [0]\n'
+    )
+    return str(folder)
+
+
+def test_kaplan_meier_agrees_with_lifelines(
+    registry: Registry, context: ToolContext, gbsg2: Any
+) -> None:
+    from lifelines import KaplanMeierFitter
+
+    run = registry.run("kaplan_meier", {**GROUPED, "tau": 60}, context)
+    assert run.outputs[0].mime == "image/png"
+    for curve in run.result["curves"]:
+        rows = gbsg2[gbsg2["clinical:hormonal_therapy"] == curve["group"]]
+        peer = KaplanMeierFitter().fit(rows["RFS.time"], rows["RFS.event"])
+        for point in curve["points"]:
+            expected = float(peer.survival_function_at_times(point["months"]).iloc[0])
+            assert point["survival"] == pytest.approx(expected, abs=1e-6)
+            assert point["at_risk"] == (rows["RFS.time"] >= point["months"]).sum()
+    assert run.result["restricted_mean_lower"] > 0
+
+
+def test_logrank_and_cox_agree_with_lifelines(
+    registry: Registry, context: ToolContext, gbsg2: Any
+) -> None:
+    from lifelines import CoxPHFitter
+    from lifelines.statistics import multivariate_logrank_test
+
+    test = registry.run("logrank", GROUPED, context).result
+    peer = multivariate_logrank_test(
+        gbsg2["RFS.time"], gbsg2["clinical:hormonal_therapy"], gbsg2["RFS.event"]
+    )
+    assert test["statistic"] == pytest.approx(peer.test_statistic, rel=1e-6)
+    covariates = ["clinical:age", "clinical:positive_nodes"]
+    given = {"cohort": "gbsg2", "endpoint": "RFS", "covariates": covariates}
+    model = registry.run("cox", given, context).result
+    frame = gbsg2[[*covariates, "RFS.time", "RFS.event"]]
+    fitted = CoxPHFitter().fit(frame, "RFS.time", "RFS.event")
+    for term in model["terms"]:
+        assert term["hazard_ratio"] == pytest.approx(fitted.hazard_ratios_[term["name"]], rel=1e-5)
+        assert term["p"] == pytest.approx(fitted.summary.loc[term["name"], "p"], rel=1e-4)
+    assert model["concordance"] == pytest.approx(fitted.concordance_index_, abs=1e-6)
+
+
+def test_concordance_agrees_with_lifelines(
+    registry: Registry, context: ToolContext, gbsg2: Any
+) -> None:
+    from lifelines.utils import concordance_index
+
+    given = {"cohort": "gbsg2", "endpoint": "RFS", "risk": "clinical:positive_nodes"}
+    found = registry.run("concordance", {**given, "bootstrap": 100}, context).result
+    peer = concordance_index(
+        gbsg2["RFS.time"], -gbsg2["clinical:positive_nodes"], gbsg2["RFS.event"]
+    )
+    assert found["harrell"] == pytest.approx(peer, abs=1e-6)
+    assert found["harrell_lower"] < found["harrell"] < found["harrell_upper"]
+
+
+def test_screen_ranks_a_list_of_features(registry: Registry, context: ToolContext) -> None:
+    features = ["clinical:positive_nodes", "clinical:age", "clinical:progesterone_receptor"]
+    run = registry.run(
+        "screen", {"cohort": "gbsg2", "endpoint": "RFS", "features": features}, context
+    )
+    assert run.result["tested"] == 3
+    assert run.result["top"][0]["name"] == "clinical:positive_nodes"
+    table = (context.roots.output / "screen.csv").read_text().splitlines()
+    assert len(table) == 4
+
+
+def test_data_that_cannot_bear_a_model_are_an_input_error(
+    registry: Registry, context: ToolContext
+) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, 0) for i in range(40)]
+    cohort = small_cohort(context.roots.inputs[0] / "c", rows)
+    with pytest.raises(InputError, match="no events among 40 patients"):
+        given = {"cohort": cohort, "endpoint": "OS", "covariates": ["clinical:arm"]}
+        registry.run("cox", given, context)
+
+
+def test_filters_choose_the_patients(registry: Registry, context: ToolContext, gbsg2: Any) -> None:
+    old = {"variable": "clinical:age", "op": "gt", "value": 60}
+    given = {"cohort": "gbsg2", "endpoint": "RFS", "filters": [old]}
+    run = registry.run("kaplan_meier", given, context)
+    assert run.result["n"] == (gbsg2["clinical:age"] > 60).sum()
+
+
+def test_groups_under_five_are_not_reported(registry: Registry, context: ToolContext) -> None:
+    rows = [(f"p{i}", "a" if i < 20 else "b", 100 + i, i % 2) for i in range(40)]
+    rows += [(f"q{i}", "rare", 900 + i, 1) for i in range(3)]
+    cohort = small_cohort(context.roots.inputs[0] / "small", rows)
+    book = registry.run("cohort_description", {"cohort": cohort}, context).result
+    assert book["variables"][0]["levels"] == {"a": 20, "b": 20}
+    with pytest.raises(InputError, match="fewer than 5 patients"):
+        given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
+        registry.run("logrank", given, context)
+    everybody = {"cohort": cohort, "endpoint": "OS", "every": 0.1}
+    run = registry.run("kaplan_meier", everybody, context)
+    assert min(point["at_risk"] for point in run.result["curves"][0]["points"]) >= 5
+
+
+def test_few_events_and_few_patients_are_not_counted(
+    registry: Registry, context: ToolContext
+) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, int(i in (3, 5, 8))) for i in range(40)]
+    cohort = small_cohort(context.roots.inputs[0] / "few", rows)
+    run = registry.run("kaplan_meier", {"cohort": cohort, "endpoint": "OS"}, context)
+    assert run.result["curves"][0]["events"] is None
+    tiny = small_cohort(context.roots.inputs[0] / "tiny", rows[:8])
+    with pytest.raises(InputError, match="too few to describe"):
+        registry.run("kaplan_meier", {"cohort": tiny, "endpoint": "OS"}, context)
+
+
+def test_no_result_names_a_patient(registry: Registry, context: ToolContext) -> None:
+    rows = [(f"PATIENT{i:03d}", "ab"[i % 2], 100 + i, i % 3 == 0) for i in range(60)]
+    typed = [(a, b, c, int(d)) for a, b, c, d in rows]
+    cohort = small_cohort(context.roots.inputs[0] / "named", typed)
+    texts = []
+    for tool, more in (
+        ("cohort_description", {}),
+        ("kaplan_meier", {"endpoint": "OS", "group": "clinical:arm"}),
+        ("logrank", {"endpoint": "OS", "group": "clinical:arm"}),
+        ("cox", {"endpoint": "OS", "covariates": ["clinical:arm"]}),
+    ):
+        run = registry.run(tool, {"cohort": cohort, **more}, context)
+        texts.append(json.dumps(run.result))
+    assert not any("PATIENT" in text or "P0001" in text for text in texts)
+
+
+def test_a_cohort_that_reaches_outside_the_roots_is_refused(
+    registry: Registry, context: ToolContext, tmp_path: Path
+) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, i % 2) for i in range(40)]
+    outside = Path(small_cohort(tmp_path / "outside", rows))
+    inside = context.roots.inputs[0] / "c"
+    inside.mkdir()
+    text = (outside / "cohort.toml").read_text()
+    (inside / "cohort.toml").write_text(f'root = "{outside}"\n' + text)
+    with pytest.raises(InputError, match="outside the allowed folders"):
+        registry.run("cohort_description", {"cohort": str(inside)}, context)
+    (inside / "cohort.toml").write_text(text)
+    (inside / "clinical.csv").symlink_to(outside / "clinical.csv")
+    with pytest.raises(InputError, match="outside the allowed folders"):
+        registry.run("cohort_description", {"cohort": str(inside)}, context)
+
+
+def test_a_changed_cohort_is_read_again(registry: Registry, context: ToolContext) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, i % 2) for i in range(40)]
+    folder = context.roots.inputs[0] / "c"
+    cohort = small_cohort(folder, rows)
+    first = registry.run("cohort_description", {"cohort": cohort}, context).result
+    small_cohort(folder, rows[:30])
+    second = registry.run("cohort_description", {"cohort": cohort}, context).result
+    assert (first["n_patients"], second["n_patients"]) == (40, 30)
+
+
+@pytest.mark.shared
+def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path) -> None:
+    data = SHARED / "data" / "tcga_blca"
+    described = Path(__file__).resolve().parents[2] / "docs" / "cohorts" / "tcga-blca"
+    if not data.is_dir() or not described.is_dir():
+        pytest.skip("the shared data folder is not here")
+    context = ToolContext(Roots.of([described, data], tmp_path / "out"))
+    base = {"cohort": str(described), "data_root": str(data)}
+    book = registry.run("cohort_description", {**base, "search": "tls"}, context).result
+    assert any(one["key"] == "imaging:tls_density" for one in book["variables"])
+    scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
+    assert scores.result["signatures"][0]["genes_present"] == 2
+    found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
+    assert found["tested"] > 10_000

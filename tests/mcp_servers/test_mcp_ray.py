@@ -1,0 +1,100 @@
+"""Workers on a real local Ray cluster: the same promises as the local pool's."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.roots import Roots
+from mcp_servers.workers.base import Workers
+from mcp_servers.workers.choose import open_workers
+from mcp_servers.workers.jobs import Recipe, State
+
+TOOLS = str(Path(__file__).parent / "tools")
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="the extra sage-pathology[ray] is missing"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    recipe = Recipe(tool_folders=(TOOLS,), cache_folder=cache)
+    with open_workers("ray", recipe, grace=1.0) as made:
+        yield made
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    (tmp_path / "in").mkdir()
+    return Roots.of([tmp_path / "in"], tmp_path / "out")
+
+
+def test_a_job_runs_on_ray_with_progress_and_provenance(workers: Workers, roots: Roots) -> None:
+    seen: list[float] = []
+    job = workers.submit(
+        "wait", {"seconds": 2}, roots, on_change=lambda one: seen.append(one.fraction)
+    )
+    run = job.result(120)
+    assert run.provenance.tool == "wait"
+    assert any(0 < one < 1 for one in seen)
+    again = workers.submit("wait", {"seconds": 0}, roots).result(60)
+    assert again.result["pid"] > 0
+
+
+def test_a_killed_ray_worker_costs_its_job_only_time(workers: Workers, roots: Roots) -> None:
+    job = workers.submit("crash", {"marker": "m"}, roots)
+    assert job.result(120).result["attempts"] == 2
+    assert job.attempts == 2
+    assert sorted(one.name for one in roots.output.iterdir()) == ["half.txt", "m"]
+    hopeless = workers.submit("crash", {"marker": "n", "times": 99}, roots)
+    with pytest.raises(FaultError, match="its worker died 3 times"):
+        hopeless.result(120)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_job_on_ray_is_cancelled(workers: Workers, roots: Roots, stubborn: bool) -> None:
+    job = workers.submit("wait", {"seconds": 60, "stubborn": stubborn}, roots)
+    while job.state is State.QUEUED:
+        job.wait(0.1)
+    job.wait(1.0)
+    workers.cancel(job)
+    with pytest.raises(Cancelled):
+        job.result(60)
+
+
+def test_errors_and_cached_results_cross_the_cluster(workers: Workers, roots: Roots) -> None:
+    from PIL import Image
+
+    with pytest.raises(InputError, match="was not found"):
+        workers.submit("preview", {"slide": "gone.png"}, roots).result(60)
+    Image.new("RGB", (200, 100), "red").save(roots.inputs[0] / "a.png")
+    first = workers.submit("preview", {"slide": "a.png"}, roots).result(60)
+    second = workers.submit("preview", {"slide": "a.png"}, roots).result(60)
+    assert (first.cached, second.cached) == (False, True)
+    assert (roots.output / "a.png").is_file()
+
+
+def test_priorities_hold_on_ray(workers: Workers, roots: Roots) -> None:
+    import ray
+
+    cpus = int(ray.cluster_resources()["CPU"])
+    blockers = [workers.submit("wait", {"seconds": 1}, roots) for _ in range(cpus)]
+    low = [workers.submit("wait", {"seconds": 0.2}, roots) for _ in range(3)]
+    high = workers.submit("wait", {"seconds": 0.2}, roots, priority=9)
+    started = high.result(60).result["started"]
+    assert all(job.result(60).result["started"] > started - 0.3 for job in low)
+    assert all(job.result(1) for job in blockers)
+
+
+def test_an_absent_cluster_is_a_fault_that_names_the_address() -> None:
+    with pytest.raises(InputError, match='"ray", or "ray://host:port"'):
+        open_workers("ray2", Recipe())

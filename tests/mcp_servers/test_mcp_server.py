@@ -1,0 +1,387 @@
+"""The MCP servers, through the SDK's own client, over stdio and over HTTP to a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = str(Path(__file__).parent / "tools")
+TOKEN = "a-token-of-the-tests-0123456789"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (200, 100), "red").save(tmp_path / "in" / "red.png")
+    (tmp_path / "secret.txt").write_text("secret")
+    return tmp_path
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    return [
+        "-m", "sage", "mcp", "serve", "oncology", "--root", str(folder / "in"),
+        "--out", str(folder / "out"), "--tools", TOOLS, "--workers", "1", *more,
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+@contextlib.contextmanager
+def http_server(folder: Path, *more: str) -> Iterator[str]:
+    """A real server process; yields its address."""
+    token = folder / "token.txt"
+    token.write_text(TOKEN + "\n")
+    command = [sys.executable, *words(folder, "--transport", "http", "--port", "0", *more)]
+    if "--no-token" not in more:
+        command += ["--token-file", str(token)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            found = re.search(r"http://\S+", line)
+            if found:
+                break
+        else:
+            raise AssertionError("the server did not start")
+        yield found.group(0)
+    finally:
+        process.terminate()
+        assert process.wait(20) is not None
+        process.stderr.close()
+
+
+@contextlib.asynccontextmanager
+async def stdio(folder: Path, *more: str, mode: str = "auto") -> AsyncIterator[Client]:
+    parameters = StdioServerParameters(
+        command=sys.executable, args=words(folder, *more), env=environment(), cwd=str(folder)
+    )
+    async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def http(url: str, token: str | None = TOKEN, mode: str = "auto") -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as transport:
+        connection = streamable_http_client(url, http_client=transport)
+        async with Client(connection, mode=mode, read_timeout_seconds=60) as client:
+            yield client
+
+
+def data(result: Any) -> dict[str, Any]:
+    assert not result.is_error, result.content
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_stdio_lists_tools_with_schemas_and_runs_one(folder: Path, mode: str) -> None:
+    async def main() -> None:
+        async with stdio(folder, mode=mode) as client:
+            tools = {one.name: one for one in (await client.list_tools()).tools}
+            assert {"kaplan_meier", "cox", "job_status", "job_result", "job_cancel"} <= set(tools)
+            schema = tools["logrank"].output_schema
+            assert schema is not None
+            assert schema["properties"]["result"]["anyOf"][0]["properties"]["p"]
+            answer = await client.call_tool(
+                "logrank",
+                {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"},
+            )
+            found = data(answer)
+            assert found["state"] == "done"
+            assert found["result"]["p"] == pytest.approx(0.00342, abs=2e-5)
+            assert found["provenance"]["tool"] == "logrank"
+
+    asyncio.run(main())
+
+
+def test_http_gives_images_as_content_and_as_resources(folder: Path) -> None:
+    async def main(url: str) -> None:
+        async with http(url) as client:
+            answer = await client.call_tool("preview", {"slide": "red.png"})
+            found = data(answer)
+            picture = next(one for one in answer.content if one.type == "image")
+            assert base64.b64decode(picture.data).startswith(b"\x89PNG")
+            (file,) = found["files"]
+            assert file["path"] == found["result"]["image"]
+            assert (folder / "out" / file["path"]).is_file()
+            link = next(one for one in answer.content if one.type == "resource_link")
+            read = await client.read_resource(link.uri)
+            assert base64.b64decode(read.contents[0].blob) == base64.b64decode(picture.data)
+            listed = (await client.list_resources()).resources
+            assert [one.uri for one in listed] == [file["uri"]]
+            # What one tool wrote, another can read.
+            again = data(await client.call_tool("preview", {"slide": file["path"]}))
+            assert again["result"]["width"] == 64
+
+    with http_server(folder) as url:
+        asyncio.run(main(url))
+
+
+def test_http_without_the_token_is_refused(folder: Path) -> None:
+    import httpx
+
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    wrong = [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer x"]
+    with http_server(folder) as url:
+        for given in ({}, *({"Authorization": one} for one in wrong)):
+            answer = httpx.post(url, json=body, headers=given)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert "logrank" not in answer.text
+
+
+def test_http_refuses_an_oversize_request_and_a_foreign_host(folder: Path) -> None:
+    import httpx
+
+    good = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
+    with http_server(folder) as url:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "y" * (1 << 21)}}
+        assert httpx.post(url, json=body, headers=good).status_code == 413
+        rebound = httpx.post(url, json={}, headers={**good, "Host": "evil.example:80"})
+        assert rebound.status_code == 421
+        cross = httpx.post(url, json={}, headers={**good, "Origin": "http://evil.example"})
+        assert cross.status_code == 403
+
+
+def test_a_server_open_to_strangers_does_not_start(folder: Path) -> None:
+    for more, message in (
+        (["--host", "0.0.0.0", "--no-token"], "reachable from outside"),
+        (["--token", "short"], "at least 16 characters"),
+    ):
+        command = [sys.executable, *words(folder, "--transport", "http", "--port", "0", *more)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment())
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+def test_a_long_call_returns_a_handle_and_the_job_can_be_asked(folder: Path) -> None:
+    async def main() -> None:
+        async with stdio(folder, "--wait", "0.2") as client:
+            first = data(await client.call_tool("wait", {"seconds": 3}))
+            assert first["state"] in ("queued", "running")
+            assert first["result"] is None
+            assert "job_result" in first["message"]
+            while data(await client.call_tool("job_status", {"job": first["job"]}))["fraction"] < 1:
+                await anyio.sleep(0.1)
+            last = data(await client.call_tool("job_result", {"job": first["job"]}))
+            assert last["state"] == "done"
+            assert last["result"]["pid"] > 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_progress_is_notified(folder: Path, mode: str) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async def main(url: str) -> None:
+        async with http(url, mode=mode) as client:
+            answer = await client.call_tool("wait", {"seconds": 1.5}, progress_callback=heard)
+            assert data(answer)["state"] == "done"
+
+    with http_server(folder, "--wait", "0.1") as url:
+        asyncio.run(main(url))
+    assert len(seen) > 3
+    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+    assert seen[-1][1:] == (1.0, "waiting")
+
+
+def test_job_cancel_stops_a_running_job(folder: Path) -> None:
+    async def main() -> None:
+        async with stdio(folder, "--wait", "0.2") as client:
+            job = data(await client.call_tool("wait", {"seconds": 60}))["job"]
+            ended = data(await client.call_tool("job_cancel", {"job": job}))
+            assert ended["state"] == "cancelled"
+            answer = await client.call_tool("job_result", {"job": job})
+            assert answer.is_error
+            # The one worker is free again.
+            assert data(await client.call_tool("wait", {"seconds": 0}))["job"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_caller_that_gives_up_frees_the_worker(folder: Path, transport: str) -> None:
+    async def main(client: Client) -> None:
+        with anyio.move_on_after(1.5) as scope:
+            await client.call_tool("wait", {"seconds": 60})
+        assert scope.cancelled_caught
+        started = time.monotonic()
+        answer = await client.call_tool("wait", {"seconds": 0})
+        assert data(answer)["state"] == "done"
+        assert time.monotonic() - started < 15
+
+    async def over_stdio() -> None:
+        async with stdio(folder) as client:
+            await main(client)
+
+    async def over_http(url: str) -> None:
+        async with http(url) as client:
+            await main(client)
+
+    if transport == "stdio":
+        asyncio.run(over_stdio())
+    else:
+        with http_server(folder) as url:
+            asyncio.run(over_http(url))
+
+
+def test_no_path_leaves_the_roots(folder: Path) -> None:
+    (folder / "in" / "link.png").symlink_to(folder / "secret.txt")
+    (folder / "out").mkdir()
+    (folder / "out" / "link.txt").symlink_to(folder / "secret.txt")
+
+    async def main() -> None:
+        async with stdio(folder) as client:
+            for path in ("../secret.txt", str(folder / "secret.txt"), "link.png", "/etc/passwd"):
+                answer = await client.call_tool("preview", {"slide": path})
+                assert answer.is_error
+                assert "outside the allowed folders" in answer.content[0].text
+            for uri in (
+                "sage://output/../secret.txt",
+                "sage://output/%2e%2e/secret.txt",
+                "sage://output/link.txt",
+                "sage://output//etc/passwd",
+                "file:///etc/passwd",
+            ):
+                with pytest.raises(MCPError):
+                    await client.read_resource(uri)
+
+    asyncio.run(main())
+
+
+def test_wrong_arguments_come_back_as_words_a_model_can_use(folder: Path) -> None:
+    async def main() -> None:
+        async with stdio(folder) as client:
+            answer = await client.call_tool("cox", {"cohort": "gbsg2", "endpoint": "OS"})
+            assert answer.is_error
+            assert '"covariates": Field required' in answer.content[0].text
+            answer = await client.call_tool(
+                "cox", {"cohort": "gbsg2", "endpoint": "OS", "covariates": ["clinical:age"]}
+            )
+            assert 'has no endpoint "OS"; it has: RFS' in answer.content[0].text
+            with pytest.raises(MCPError, match="no tool is called"):
+                await client.call_tool("rm_rf", {})
+            answer = await client.call_tool("job_status", {"job": "unknown"})
+            assert answer.is_error
+
+    asyncio.run(main())
+
+
+def test_a_request_or_a_queue_beyond_its_bound_is_refused(folder: Path) -> None:
+    from mcp_servers.registry import load
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.options import Limits
+    from mcp_servers.servers.server import ToolServer
+    from mcp_servers.workers.inline import InlineWorkers
+
+    async def main() -> None:
+        roots = Roots.of([folder / "in"], folder / "out")
+        workers = InlineWorkers(load("oncology", tool_folders=[TOOLS]))
+        bounds = Limits(request=1000, jobs=1, wait=0.1)
+        async with Client(ToolServer("test", roots, workers, limits=bounds).build()) as client:
+            with pytest.raises(MCPError, match="more than 1000 bytes"):
+                await client.call_tool("preview", {"slide": "x" * 2000})
+            first = data(await client.call_tool("wait", {"seconds": 5}))
+            second = await client.call_tool("wait", {"seconds": 5})
+            assert second.is_error
+            assert "try again later" in second.content[0].text
+            await client.call_tool("job_cancel", {"job": first["job"]})
+
+    asyncio.run(main())
+
+
+def test_a_large_image_is_shown_smaller(tmp_path: Path) -> None:
+    import io
+    import random
+
+    from mcp_servers.servers.content import image_of
+
+    noise = random.Random(1).randbytes(1500 * 1500 * 3)
+    Image.frombytes("RGB", (1500, 1500), noise).save(tmp_path / "big.png")
+    shown = image_of(tmp_path / "big.png", "image/png", 1 << 20)
+    assert shown is not None
+    assert shown.mime_type == "image/jpeg"
+    with Image.open(io.BytesIO(base64.b64decode(shown.data))) as small:
+        assert small.size == (1024, 1024)
+    (tmp_path / "fake.png").write_bytes(b"x" * (2 << 20))
+    assert image_of(tmp_path / "fake.png", "image/png", 1 << 20) is None
+
+
+def test_a_large_result_goes_to_a_file(folder: Path) -> None:
+    from mcp_servers.registry import load
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.options import Limits
+    from mcp_servers.servers.server import ToolServer
+    from mcp_servers.workers.inline import InlineWorkers
+
+    async def main() -> None:
+        roots = Roots.of([folder / "in"], folder / "out")
+        workers = InlineWorkers(load("oncology"))
+        server = ToolServer("test", roots, workers, limits=Limits(result=2000))
+        async with Client(server.build()) as client:
+            answer = await client.call_tool("cohort_description", {"cohort": "gbsg2"})
+            found = data(answer)
+            assert found["result"] is None
+            assert "more than 2000" in found["message"]
+            text = (await client.read_resource(found["files"][0]["uri"])).contents[0].text
+            assert json.loads(text)["result"]["n_patients"] == 686
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(shutil.which("mcp-inspector") is None, reason="the MCP Inspector is missing")
+def test_the_inspector_lists_and_calls_tools(folder: Path) -> None:
+    config = {
+        "mcpServers": {
+            "sage": {
+                "type": "stdio",
+                "command": sys.executable,
+                "args": words(folder),
+                "env": {"PYTHONPATH": str(ROOT)},
+            }
+        }
+    }
+    (folder / "mcp.json").write_text(json.dumps(config))
+    inspector = ["mcp-inspector", "--cli", "--config", "mcp.json", "--server", "sage"]
+
+    def ask(*more: str) -> Any:
+        done = subprocess.run(
+            [*inspector, "--method", *more],
+            capture_output=True, text=True, cwd=folder, timeout=120,
+            env={**os.environ, "MCP_INSPECTOR_SECRET_STORE": "memory"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert "logrank" in {one["name"] for one in ask("tools/list")["tools"]}
+    given = ["cohort=gbsg2", "endpoint=RFS", "group=clinical:hormonal_therapy"]
+    answer = ask("tools/call", "--tool-name", "logrank", "--tool-arg", *given)
+    assert answer["structuredContent"]["result"]["df"] == 1

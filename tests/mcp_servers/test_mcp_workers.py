@@ -1,0 +1,189 @@
+"""The local pool: warm, bounded, ordered, cancellable; a killed worker loses only its own time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_servers.errors import Cancelled, FaultError, InputError
+from mcp_servers.roots import Roots
+from mcp_servers.workers.jobs import Job, Recipe, State
+from mcp_servers.workers.pool import LocalPool
+
+TOOLS = str(Path(__file__).parent / "tools")
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    (tmp_path / "in").mkdir()
+    return Roots.of([tmp_path / "in"], tmp_path / "out")
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[LocalPool]:
+    recipe = Recipe(tool_folders=(TOOLS,), cache_folder=str(tmp_path / "cache"))
+    with LocalPool(recipe, workers=2, memory_mb=2048, gpus=0, grace=0.5) as made:
+        yield made
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_workers_stay_warm_and_report_progress(pool: LocalPool, roots: Roots) -> None:
+    seen: list[float] = []
+    first = pool.submit(
+        "wait", {"seconds": 0.5}, roots, on_change=lambda job: seen.append(job.fraction)
+    ).result(30)
+    second = pool.submit("wait", {"seconds": 0.0}, roots).result(30)
+    assert first.result["pid"] == second.result["pid"]
+    assert first.result["pid"] != os.getpid()
+    assert sorted(seen) == seen
+    assert any(0 < one < 1 for one in seen)
+
+
+def test_two_workers_run_two_jobs_at_once(pool: LocalPool, roots: Roots) -> None:
+    jobs = [pool.submit("wait", {"seconds": 1.5}, roots) for _ in range(2)]
+    runs = [job.result(30).result for job in jobs]
+    assert max(run["started"] for run in runs) < min(run["ended"] for run in runs)
+
+
+def test_higher_priority_goes_first(pool: LocalPool, roots: Roots) -> None:
+    blockers = [pool.submit("wait", {"seconds": 1.0}, roots) for _ in range(2)]
+    until(lambda: all(job.state is State.RUNNING for job in blockers))
+    low = [pool.submit("wait", {"seconds": 0.3}, roots) for _ in range(3)]
+    high = pool.submit("wait", {"seconds": 0.3}, roots, priority=5)
+    started = high.result(30).result["started"]
+    # The two blockers end together, so one low job may start beside the high one, none before it.
+    assert sum(job.result(30).result["started"] < started - 0.05 for job in low) == 0
+
+
+def test_a_killed_worker_costs_its_job_only_time(pool: LocalPool, roots: Roots) -> None:
+    other = pool.submit("wait", {"seconds": 2.0}, roots)
+    run = pool.submit("crash", {"marker": "m"}, roots).result(30)
+    assert run.result == {"attempts": 2, "file": "half.txt"}
+    assert other.result(30).result["pid"] > 0
+    assert other.attempts == 1
+    assert sorted(one.name for one in roots.output.iterdir()) == ["half.txt", "m"]
+
+
+def test_a_worker_killed_from_outside_mid_job_is_replaced(pool: LocalPool, roots: Roots) -> None:
+    job = pool.submit("wait", {"seconds": 1.0}, roots)
+    until(lambda: job.fraction > 0.1)
+    (pid,) = pool.pids()
+    os.kill(pid, signal.SIGKILL)
+    assert job.result(30).result["pid"] != pid
+    assert job.attempts == 2
+
+
+def test_a_job_that_always_kills_its_worker_fails_and_says_so(
+    pool: LocalPool, roots: Roots
+) -> None:
+    job = pool.submit("crash", {"marker": "m", "times": 99}, roots)
+    with pytest.raises(FaultError, match=r"crash: its worker died 3 times \(exit status -9\)"):
+        job.result(30)
+    assert [one.name for one in roots.output.iterdir()] == ["m"]
+    assert pool.submit("wait", {"seconds": 0}, roots).result(30)
+
+
+def test_a_running_job_is_cancelled(pool: LocalPool, roots: Roots) -> None:
+    job = pool.submit("wait", {"seconds": 60}, roots)
+    until(lambda: job.fraction > 0)
+    pool.cancel(job)
+    with pytest.raises(Cancelled):
+        job.result(10)
+    assert job.state is State.CANCELLED
+    assert len(pool.pids()) == 1
+
+
+def test_a_job_that_ignores_cancelling_loses_its_worker(pool: LocalPool, roots: Roots) -> None:
+    job = pool.submit("wait", {"seconds": 60, "stubborn": True}, roots)
+    until(lambda: job.state is State.RUNNING)
+    pool.cancel(job)
+    with pytest.raises(Cancelled):
+        job.result(10)
+    assert pool.submit("wait", {"seconds": 0}, roots).result(30)
+
+
+def test_a_queued_job_is_cancelled_at_once(pool: LocalPool, roots: Roots) -> None:
+    blockers = [pool.submit("wait", {"seconds": 5}, roots) for _ in range(2)]
+    job = pool.submit("wait", {"seconds": 5}, roots)
+    pool.cancel(job)
+    assert job.state is State.CANCELLED
+    for one in blockers:
+        pool.cancel(one)
+
+
+def test_a_job_beyond_its_memory_fails_and_says_how_much(pool: LocalPool, roots: Roots) -> None:
+    with pytest.raises(FaultError, match="more than the 1024 MiB"):
+        pool.submit("eat", {"megabytes": 1400}, roots).result(60)
+    assert pool.submit("wait", {"seconds": 0}, roots).result(30)
+
+
+def test_what_can_never_run_is_refused_at_once(pool: LocalPool, roots: Roots) -> None:
+    with pytest.raises(InputError, match="needs a GPU"):
+        pool.submit("needs_gpu", {}, roots)
+    with pytest.raises(InputError, match='"seconds"'):
+        pool.submit("wait", {"seconds": "long"}, roots)
+    with pytest.raises(InputError, match="no tool is called"):
+        pool.submit("dance", {}, roots)
+
+
+def test_a_gpu_is_given_to_one_job_at_a_time(roots: Roots) -> None:
+    with LocalPool(Recipe(tool_folders=(TOOLS,)), workers=2, memory_mb=4096, gpus=1) as pool:
+        jobs = [pool.submit("needs_gpu", {}, roots) for _ in range(2)]
+        assert [job.result(30).provenance.device for job in jobs] == ["cuda:0", "cuda:0"]
+        plain = pool.submit("wait", {"seconds": 0}, roots).result(30)
+        assert plain.provenance.device == "cpu"
+
+
+def test_results_are_found_again_by_content(pool: LocalPool, roots: Roots) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (200, 100), "red").save(roots.inputs[0] / "a.png")
+    first = pool.submit("preview", {"slide": "a.png"}, roots).result(30)
+    second = pool.submit("preview", {"slide": "a.png"}, roots).result(30)
+    assert (first.cached, second.cached) == (False, True)
+    assert second.outputs[0].mime == "image/png"
+
+
+def test_a_tool_error_crosses_the_border_as_itself(pool: LocalPool, roots: Roots) -> None:
+    with pytest.raises(InputError, match=r'"gone.png" was not found'):
+        pool.submit("preview", {"slide": "gone.png"}, roots).result(30)
+
+
+def test_closing_cancels_and_leaves_no_process(roots: Roots) -> None:
+    pool = LocalPool(Recipe(tool_folders=(TOOLS,)), workers=1, gpus=0, grace=0.5)
+    running: Job = pool.submit("wait", {"seconds": 60, "stubborn": True}, roots)
+    queued = pool.submit("wait", {"seconds": 60}, roots)
+    until(lambda: running.state is State.RUNNING)
+    pids = pool.pids()
+    pool.close()
+    assert (running.state, queued.state) == (State.CANCELLED, State.CANCELLED)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    with pytest.raises(FaultError, match="closed"):
+        pool.submit("wait", {"seconds": 0}, roots)
+
+
+def test_many_threads_may_submit(pool: LocalPool, roots: Roots) -> None:
+    jobs: list[Job] = []
+
+    def many() -> None:
+        jobs.extend([pool.submit("wait", {"seconds": 0}, roots) for _ in range(25)])
+
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len({job.result(60).provenance.tool for job in jobs}) == 1
+    assert pool.counts()["done"] == 100

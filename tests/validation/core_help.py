@@ -1,0 +1,146 @@
+"""Builders for cohorts on disk, and the way to the shared real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
+from validation.contract import draft, freeze
+from validation.hypothesis import Hypothesis
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def shared(name: str) -> Path:
+    """A folder of the shared real data, or a skip that says what is missing."""
+    base = Path(os.environ.get("SAGE_SHARED", ROOT.parent / "shared"))
+    folder = base / "data" / name
+    if not folder.is_dir():
+        pytest.skip(f"shared real data not here: {folder}")
+    return folder
+
+
+TOML = """
+id = "toy"
+title = "Toy cohort"
+patient = {{ table = "clinical" }}
+
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+{table}
+
+[variables.marker]
+table = "clinical"
+column = "marker"
+kind = "continuous"
+label = "Marker"
+unit = "units"
+
+[variables.stage]
+table = "clinical"
+column = "stage"
+kind = "ordinal"
+label = "Stage"
+
+[variables.sex]
+table = "clinical"
+column = "sex"
+kind = "binary"
+label = "Sex"
+
+[endpoints.OS]
+kind = "survival"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+label = "Overall survival"
+{endpoint}
+{more}
+"""
+
+
+def patients(n: int = 240, *, log_hr: float = 0.0, seed: int = 3) -> pd.DataFrame:
+    """A clinical table: a marker with a chosen effect, stage with a strong one."""
+    rng = np.random.default_rng(seed)
+    marker = rng.normal(size=n)
+    stage = rng.integers(1, 5, size=n)
+    risk = log_hr * (marker > np.median(marker)) + 0.6 * (stage - 2.5)
+    time = rng.exponential(40 / np.exp(risk))
+    stop = rng.uniform(12, 90, size=n)
+    return pd.DataFrame(
+        {
+            "patient": [f"ID{at:04d}" for at in range(n)],
+            "marker": np.round(marker, 4),
+            "stage": stage,
+            "sex": np.where(rng.random(n) < 0.6, "male", "female"),
+            "months": np.round(np.minimum(time, stop) + 0.1, 2),
+            "dead": (time <= stop).astype(int),
+            "node": np.where(rng.random(n) < 0.3, "N1", "N0"),
+            "size": np.round(20 + 4 * marker + rng.normal(size=n) * 8, 2),
+        }
+    )
+
+
+def write(
+    folder: Path, table: pd.DataFrame, *, extra_table: str = "", endpoint: str = "", more: str = ""
+) -> Path:
+    """Write a cohort folder around a clinical table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table.to_csv(folder / "clinical.csv", index=False)
+    text = TOML.format(table=extra_table, endpoint=endpoint, more=more)
+    (folder / "cohort.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def load(folder: Path, table: pd.DataFrame, **options: str) -> Cohort:
+    """Write and load."""
+    return cohorts.load(write(folder, table, **options))
+
+
+NODE = """
+[endpoints.node]
+kind = "binary"
+table = "clinical"
+column = "node"
+positive_values = ["N1"]
+negative_values = ["N0"]
+label = "Node positivity"
+
+[endpoints.size]
+kind = "continuous"
+table = "clinical"
+column = "size"
+unit = "mm"
+label = "Tumor size"
+"""
+
+
+def claim(**changes: object) -> Hypothesis:
+    """High marker, shorter overall survival."""
+    values: dict[str, object] = {
+        "id": "marker-os",
+        "statement": "A high marker shortens overall survival.",
+        "population": {"description": "everybody"},
+        "exposures": [{"variable": "clinical:marker", "label": "marker"}],
+        "comparison": "exposed_vs_rest",
+        "endpoint": "OS",
+        "direction": "higher_risk",
+    }
+    return Hypothesis.model_validate(values | changes)
+
+
+def frozen_for(cohort: Cohort, hypothesis: Hypothesis | None = None, **options: object):
+    """Draft and freeze with few permutations, for speed."""
+    plan = draft(hypothesis or claim(), cohort.dictionary(), seed=1, **options)
+    controls = plan.controls.model_copy(update={"permutations": 400, "random_features": 200})
+    return freeze(plan.model_copy(update={"controls": controls}), cohort)

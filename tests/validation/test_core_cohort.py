@@ -1,0 +1,407 @@
+"""Cohorts: what is read, what is refused, and what the data dictionary tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import NODE, claim, load, patients, shared, write
+from validation import cohort as cohorts
+from validation.contract import draft
+from validation.derive import log2_cpm, mean_z, signatures, ssgsea
+from validation.errors import InputError
+
+
+def test_rows_leave_a_cohort_under_pseudonyms_only(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+    table = cohort.table(["clinical:marker"], ["OS"])
+    assert table.index[0] == "P0001"
+    assert not table.index.str.contains("ID").any()
+    assert "ID0" not in cohort.dictionary().model_dump_json()
+
+
+def test_pseudonyms_are_not_in_the_order_of_the_file(tmp_path: Path) -> None:
+    raw = patients()
+    table = load(tmp_path, raw).table(["clinical:marker"])
+    assert sorted(table["clinical:marker"]) == sorted(raw["marker"])
+    assert list(table["clinical:marker"]) != list(raw["marker"])
+
+
+def test_levels_under_five_are_pooled_in_the_dictionary(tmp_path: Path) -> None:
+    raw = patients()
+    raw.loc[:2, "sex"] = "unrecorded"
+    raw.loc[3:5, "sex"] = "other"
+    levels = next(
+        one for one in load(tmp_path, raw).dictionary().variables if one.key == "clinical:sex"
+    ).levels
+    assert "unrecorded" not in levels
+    assert levels["other (pooled)"] == 6
+
+
+def test_a_missing_column_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    folder = write(tmp_path, patients().rename(columns={"months": "OS.months"}))
+    with pytest.raises(InputError, match=r'names column "months".*Did you mean "OS.months"'):
+        cohorts.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dead": [1, 2] * 120}, r"codes that the cohort does not declare: 2 \(120 rows\)"),
+        ({"months": ["420"] + ["10"] * 239}, r"exceed 360 months \(highest 420\)"),
+        ({"months": ["-3"] + ["10"] * 239}, r"1 times are negative"),
+        ({"marker": ["high"] + ["1.5"] * 239}, r"1 values are not numbers \('high'\)"),
+        ({"patient": ["ID0"] * 240}, r"1 patients have several rows"),
+    ],
+)
+def test_bad_values_are_refused_by_name(
+    tmp_path: Path, change: dict[str, list[object]], words: str
+) -> None:
+    cohort = load(tmp_path, patients().assign(**change))
+    with pytest.raises(InputError, match=words):
+        cohort.table(["clinical:marker"], ["OS"])
+
+
+def test_implausible_times_can_be_excluded_by_the_cohort_s_own_rule(tmp_path: Path) -> None:
+    raw = patients()
+    raw.loc[0, "months"] = 420
+    cohort = load(tmp_path, raw, endpoint='invalid_times = "exclude"')
+    assert len(cohort.outcome("OS")) == 239
+
+
+def test_event_strings_and_both_polarities_are_read_as_declared(tmp_path: Path) -> None:
+    raw = patients()
+    raw["status"] = np.where(raw["dead"] == 1, "1:DECEASED", "0:LIVING")
+    raw["censoring"] = 1 - raw["dead"]
+    more = """
+[endpoints.strings]
+kind = "survival"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "status"
+event_values = ["1:DECEASED"]
+censored_values = ["0:LIVING"]
+[endpoints.inverted]
+kind = "survival"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "censoring"
+event_values = [0]
+censored_values = [1]
+"""
+    cohort = load(tmp_path, raw, more=more)
+    deaths = int(raw["dead"].sum())
+    assert int(cohort.outcome("strings")["event"].sum()) == deaths
+    assert int(cohort.outcome("inverted")["event"].sum()) == deaths
+
+
+def test_files_outside_the_root_are_refused_also_through_links(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients())
+    (tmp_path / "secret.csv").write_text("patient\nA\n", encoding="utf-8")
+    (folder / "clinical.csv").unlink()
+    (folder / "clinical.csv").symlink_to(tmp_path / "secret.csv")
+    with pytest.raises(InputError, match="outside the cohort's root"):
+        cohorts.load(folder)
+
+
+def test_unknown_cohort_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither a built-in name"):
+        cohorts.load("no-such-cohort")
+    with pytest.raises(InputError, match=r"no cohort.toml, meta_study.txt"):
+        cohorts.load(tmp_path)
+
+
+def test_a_description_with_a_typing_error_is_refused_with_its_place(tmp_path: Path) -> None:
+    folder = write(tmp_path, patients())
+    text = (folder / "cohort.toml").read_text().replace('time_unit = "months"', 'time_unit = "mo"')
+    (folder / "cohort.toml").write_text(text)
+    with pytest.raises(InputError, match=r"endpoints.OS.*time_unit"):
+        cohorts.load(folder)
+
+
+def test_gbsg2_is_built_in_and_agrees_with_its_source() -> None:
+    cohort = cohorts.load("gbsg2")
+    endpoint = cohort.dictionary().endpoints[0]
+    assert (endpoint.n, endpoint.events) == (686, 299)
+    assert not cohort.simulated
+
+
+def test_expression_duplicates_and_normals_follow_the_written_rules(tmp_path: Path) -> None:
+    ids = [f"TCGA-AA-{at:04d}" for at in range(40)]
+    raw = patients(40).assign(patient=ids)
+    samples = [f"{one}-01A" for one in ids] + [f"{ids[0]}-01B", f"{ids[1]}-11A"]
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(200, size=(4, len(samples)))
+    counts[:, -1] = 100_000  # the normal sample would stand out
+    table = pd.DataFrame(counts, columns=samples)
+    table.insert(0, "symbol", ["AAA", "BBB", "BBB", ""])
+    more = """
+[expression]
+file = "counts.csv"
+symbol = "symbol"
+scale = "counts"
+transform = "log2cpm"
+"""
+    folder = write(tmp_path, raw, more=more)
+    text = (folder / "cohort.toml").read_text()
+    text = text.replace('patient = { table = "clinical" }',
+                        'patient = { table = "clinical", ids = "tcga" }')  # fmt: skip
+    (folder / "cohort.toml").write_text(text)
+    table.to_csv(folder / "counts.csv", index=False)
+    cohort = cohorts.load(folder)
+    matrix = cohort.expression
+    assert matrix is not None
+    assert matrix.genes == ["AAA", "BBB"]
+    assert len(matrix.patients) == 40
+    expected = log2_cpm(counts.astype(float), counts.sum(axis=0).astype(float))
+    twice = (expected[0, 0] + expected[0, 40]) / 2
+    assert matrix.column("AAA")[ids[0]] == pytest.approx(twice, rel=1e-6)
+    higher = expected[1:3].mean(axis=1).argmax() + 1
+    assert matrix.column("BBB")[ids[5]] == pytest.approx(expected[higher, 5], rel=1e-6)
+    reasons = " ".join(one.reason for one in cohort.joins())
+    assert "1 solid tissue normal" in reasons
+    assert "1 rows without a symbol; 1 symbols in several rows" in reasons
+
+
+def test_a_cached_matrix_gives_the_same_values(tmp_path: Path) -> None:
+    from validation.simulate import write_world
+
+    write_world(tmp_path / "world", seed=4, patients=60)
+    plain = cohorts.load(tmp_path / "world").table(["expression:FABP5"])
+    for _ in range(2):
+        cached = cohorts.load(tmp_path / "world", cache=tmp_path / "cache")
+        pd.testing.assert_frame_equal(plain, cached.table(["expression:FABP5"]))
+
+
+def test_simulated_worlds_carry_their_mark(tmp_path: Path) -> None:
+    from validation.simulate import write_world
+
+    write_world(tmp_path / "world", seed=4, patients=60)
+    cohort = cohorts.load(tmp_path / "world")
+    assert cohort.simulated
+    assert cohort.dictionary().simulated
+    assert cohort.check() == [] or all(one.severity != "error" for one in cohort.check())
+
+
+def test_a_cbioportal_study_is_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "meta_study.txt").write_text(
+        "cancer_study_identifier: blca_toy\nname: Toy study\ndescription: for a test\n"
+    )
+    head = "#Patient\tStatus\tMonths\tAge\n" * 4
+    rows = "PATIENT_ID\tOS_STATUS\tOS_MONTHS\tAGE\tSTUDY_ARM\n"
+    for at in range(30):
+        status = "1:DECEASED" if at % 3 == 0 else "0:LIVING"
+        rows += f"TCGA-AB-{at:04d}\t{status}\t{10 + at}\t{50 + at}\t{'AB'[at % 2]}\n"
+    (tmp_path / "data_clinical_patient.txt").write_text(head + rows)
+    samples = "SAMPLE_ID\tTMB\n" + "".join(f"TCGA-AB-{at:04d}-01\t{at / 3}\n" for at in range(30))
+    (tmp_path / "data_clinical_sample.txt").write_text("#S\tT\n" * 4 + samples)
+    genes = "Hugo_Symbol\tEntrez_Gene_Id\t" + "\t".join(f"TCGA-AB-{at:04d}-01" for at in range(30))
+    values = "CXCL13\t10563\t" + "\t".join(str(at * 10) for at in range(30))
+    (tmp_path / "data_mrna_seq_v2_rsem.txt").write_text(f"{genes}\n{values}\n")
+    cohort = cohorts.load(tmp_path)
+    endpoint = cohort.dictionary().endpoint("OS")
+    assert endpoint is not None
+    assert (endpoint.n, endpoint.events) == (30, 10)
+    found = cohort.column("expression:CXCL13")["TCGA-AB-0003"]
+    assert found == pytest.approx(np.log2(31))
+    assert cohort.dictionary().has("clinical:tmb")
+
+
+def test_a_gdc_export_becomes_one_row_per_patient(tmp_path: Path) -> None:
+    header = (
+        "case_submitter_id\tvital_status\tdays_to_death\tdays_to_last_follow_up\t"
+        "age_at_index\tgender\ttreatment_type\n"
+    )
+    rows = ""
+    for at in range(30):
+        dead = at % 2 == 0
+        line = f"TCGA-AB-{at:04d}\t{'Dead' if dead else 'Alive'}\t{200 + at if dead else chr(39)}"
+        line = line if dead else line.replace(chr(39), "'--")
+        for treatment in ("Pharmaceutical", "Radiation"):
+            rows += f"{line}\t{100 + at}\t{60 + at % 9}\tmale\t{treatment}\n"
+    (tmp_path / "clinical.tsv").write_text(header + rows)
+    cohort = cohorts.load(tmp_path)
+    outcome = cohort.outcome("OS")
+    assert len(outcome) == 30
+    assert outcome.loc["TCGA-AB-0000", "time"] == pytest.approx(200 / (365.25 / 12))
+    assert outcome.loc["TCGA-AB-0001", "time"] == pytest.approx(101 / (365.25 / 12))
+    assert not (tmp_path / ".sage").exists()
+
+
+def test_signature_files_are_valid_and_state_their_source() -> None:
+    found = signatures()
+    assert len(found["tls_chemokines_12"].genes) == 12
+    assert all(one.source for one in found.values())
+
+
+def test_mean_z_is_the_mean_of_standardized_genes() -> None:
+    values = np.array([[1.0, 2.0, 3.0], [10.0, 10.0, 40.0]])
+    expected = [(-1.0 - 10 / np.sqrt(300)) / 2, (0.0 - 10 / np.sqrt(300)) / 2,
+                (1.0 + 20 / np.sqrt(300)) / 2]  # fmt: skip
+    np.testing.assert_allclose(mean_z(values), expected)
+
+
+def test_ssgsea_is_high_where_the_set_ranks_high() -> None:
+    values = np.arange(20.0)[:, None] * np.array([1.0, -1.0])
+    members = np.arange(20) >= 15
+    top, bottom = ssgsea(values, members)
+    assert top > 0 > bottom
+
+
+def test_ssgsea_matches_a_hand_computed_case() -> None:
+    values = np.array([[4.0], [3.0], [2.0], [1.0]])
+    members = np.array([True, False, False, True])
+    a, b = 4**0.25, 1**0.25
+    hits = np.cumsum([a, 0, 0, b]) / (a + b)
+    misses = np.cumsum([0, 1, 1, 0]) / 2
+    assert ssgsea(values, members)[0] == pytest.approx(float((hits - misses).sum()))
+
+
+def test_derived_variables_and_other_endpoints_are_in_the_dictionary(tmp_path: Path) -> None:
+    more = NODE + '\n[derived.quotient]\nformula = "ratio"\nof = ["clinical:marker", '
+    more += '"clinical:stage"]\nlabel = "Quotient"\n'
+    raw = patients()
+    cohort = load(tmp_path, raw, more=more)
+    found = cohort.column("derived:quotient")
+    assert found["ID0003"] == pytest.approx(raw["marker"][3] / raw["stage"][3])
+    assert {one.key for one in cohort.dictionary().endpoints} == {"OS", "node", "size"}
+
+
+def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> None:
+    dictionary = load(tmp_path, patients()).dictionary()
+    wrong = claim(exposures=[{"variable": "clinical:markr", "label": "marker"}])
+    with pytest.raises(InputError, match=r'no variable "clinical:markr"; near: clinical:marker'):
+        draft(wrong, dictionary)
+
+
+def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(60))
+    rows = "patient,slide,status,lymphoid_density,note\n"
+    for at in range(50):
+        rows += f"ID{at:04d},s{at},ok,{at},fine\nID{at:04d},t{at},ok,{at + 2},fine\n"
+    rows += "ID0050,s50,failed,,unreadable slide\nSTRANGER,s,ok,1,fine\n"
+    path = tmp_path / "out" / "lymphoid_aggregates.csv"
+    path.parent.mkdir()
+    path.write_text(rows)
+    found = cohort.with_features(path)
+    key = "imaging:lymphoid_aggregates_lymphoid_density"
+    column = found.column(key)
+    assert column["ID0003"] == 4.0
+    assert int(column.notna().sum()) == 50
+    assert found.dictionary().has(key)
+    assert not cohort.dictionary().has(key)
+    assert "features/lymphoid_aggregates.csv" in found.hashes()
+
+
+def test_a_feature_table_of_other_patients_is_refused(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(60))
+    (tmp_path / "f.csv").write_text("patient,x\nA,1\nB,2\n")
+    with pytest.raises(InputError, match="none of its patients"):
+        cohort.with_features(tmp_path / "f.csv")
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+def codes_of(folder: Path) -> dict[str, str]:
+    return {one.code: one.severity for one in cohorts.check(folder)}
+
+
+def test_check_finds_an_inverted_event_flag(tmp_path: Path) -> None:
+    raw = patients()
+    raw["vital_status"] = np.where(raw["dead"] == 1, "Alive", "Dead")
+    assert codes_of(write(tmp_path, raw))["inverted_event"] == "error"
+
+
+def test_check_finds_one_two_coding_and_censoring_flags(tmp_path: Path) -> None:
+    raw = patients()
+    raw["OS"] = raw["dead"] + 1
+    raw["censOS"] = raw["dead"]
+    found = codes_of(write(tmp_path, raw))
+    assert found["one_two_coding"] == "warning"
+    assert found["censoring_flag"] == "warning"
+
+
+def test_check_finds_repeated_headers(tmp_path: Path) -> None:
+    raw = patients().astype(str)
+    header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)
+    folder = write(tmp_path, pd.concat([header, raw]))
+    found = cohorts.check(folder)
+    assert any(one.code == "repeated_header" and "header_rows = 3" in one.remedy for one in found)
+
+
+def test_header_rows_reads_past_repeated_headers(tmp_path: Path) -> None:
+    raw = patients().astype(str)
+    header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)
+    cohort = load(tmp_path, pd.concat([header, raw]), extra_table="header_rows = 3")
+    assert len(cohort.patients) == 240
+    assert "repeated_header" not in {one.code for one in cohort.check()}
+
+
+def test_check_finds_short_identifiers(tmp_path: Path) -> None:
+    ids = [f"TCGA-AA-{at:04d}" for at in range(240)]
+    raw = patients().assign(patient=ids)
+    more = '[tables.short]\nfile = "short.csv"\nkey = "id"\n'
+    folder = write(tmp_path, raw, more=more)
+    pd.DataFrame({"id": [one[-4:] for one in ids], "x": 1}).to_csv(
+        folder / "short.csv", index=False
+    )
+    assert codes_of(folder)["short_ids"] == "error"
+
+
+def test_check_reports_a_cohort_that_does_not_load(tmp_path: Path) -> None:
+    folder = write(tmp_path, patients())
+    (folder / "clinical.csv").unlink()
+    found = cohorts.check(folder)
+    assert [one.code for one in found] == ["unreadable"]
+    assert "does not exist" in found[0].message
+
+
+@pytest.mark.shared
+def test_check_finds_the_known_traps_of_tcga_blca() -> None:
+    found = cohorts.check(shared("tcga_blca"))
+    codes = {one.code for one in found}
+    assert codes >= {
+        "outdated_follow_up",
+        "training_slides",
+        "normal_samples",
+        "several_aliquots",
+        "duplicate_symbols",
+        "several_rows",
+    }
+    assert not [one for one in found if one.severity == "error"]
+    texts = " ".join(one.message for one in found)
+    assert "19 solid tissue normal" in texts
+    assert "37 symbols in several rows" in texts
+    assert "60 of 307 rows are the detector's own training slides" in texts
+    assert "85 deaths where OS has 143" in texts
+
+
+@pytest.mark.shared
+def test_tcga_blca_is_read_with_the_outcomes_of_the_cdr() -> None:
+    dictionary = cohorts.load(shared("tcga_blca")).dictionary()
+    os, pn = dictionary.endpoint("OS"), dictionary.endpoint("pN_positive")
+    assert os is not None
+    assert pn is not None
+    assert (dictionary.n_patients, os.n, os.events) == (412, 411, 180)
+    assert (pn.n, pn.events) == (370, 131)
+    assert dictionary.expression_n == 408
+    by_key = {one.key: one.n for one in dictionary.variables}
+    assert by_key["imaging:tls_density"] == 247
+    assert by_key["imaging:tls_density_all_slides"] == 307
+
+
+@pytest.mark.shared
+def test_log2_cpm_agrees_with_the_published_table_of_key_genes() -> None:
+    folder = shared("tcga_blca")
+    cohort = cohorts.load(folder)
+    theirs = pd.read_csv(folder / "tcga_blca_key_genes_log2cpm.csv")
+    theirs = theirs[theirs["Sample Type"] == "Primary Tumor"].groupby("Case ID")["FABP5"].mean()
+    ours = cohort.column("expression:FABP5").dropna()
+    assert len(ours) == len(theirs) == 408
+    assert float((ours - theirs[ours.index]).abs().max()) < 1e-3

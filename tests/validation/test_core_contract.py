@@ -1,0 +1,234 @@
+"""The contract: what it states, what freezing binds, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
+from validation.contract import (
+    FrozenContract,
+    SplitRule,
+    amend,
+    draft,
+    freeze,
+    read_hypothesis,
+    schema,
+)
+from validation.errors import InputError
+from validation.hypothesis import CutRule
+from validation.population import cuts_of, find_cut, in_population
+
+
+def test_the_contract_states_what_a_protocol_states(tmp_path: Path) -> None:
+    plan = draft(claim(), load(tmp_path, patients()).dictionary(), seed=5)
+    assert plan.primary_test.method == "logrank"
+    assert plan.rules.alpha == 0.05
+    assert plan.power.minimum_detectable is not None
+    assert plan.covariates == ("clinical:sex", "clinical:stage")
+    assert plan.controls.known_positive is not None
+    assert plan.controls.known_positive.variable == "clinical:stage"
+    assert {one.key for one in plan.variables} >= {"clinical:marker", "clinical:stage"}
+    assert [one.id for one in plan.tests][:2] == ["primary", "kaplan_meier"]
+
+
+def test_power_is_the_formula_of_schoenfeld_on_the_available_events(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+    power = frozen_for(cohort).contract.power
+    events = round(power.events or 0)
+    expected = math.exp((1.959964 + 0.841621) / math.sqrt(events * 0.25))
+    assert power.minimum_detectable == pytest.approx(expected, rel=1e-3)
+    assert power.required_events == math.ceil(((1.959964 + 0.841621) / math.log(1.5)) ** 2 / 0.25)
+
+
+def test_freezing_never_depends_on_who_had_the_event(tmp_path: Path) -> None:
+    raw = patients()
+    first = frozen_for(load(tmp_path / "a", raw)).contract
+    shuffled = raw.assign(dead=raw["dead"].sample(frac=1, random_state=1).to_numpy())
+    second = frozen_for(load(tmp_path / "b", shuffled)).contract
+    assert first == second
+
+
+def test_a_frozen_contract_cannot_be_changed_unnoticed(tmp_path: Path) -> None:
+    frozen = frozen_for(load(tmp_path, patients()))
+    path = frozen.write(tmp_path / "contract.json")
+    assert FrozenContract.read(path) == frozen
+    value = json.loads(path.read_text())
+    value["contract"]["rules"]["alpha"] = 0.2
+    path.write_text(json.dumps(value))
+    with pytest.raises(ValidationError, match="changed after it was frozen"):
+        FrozenContract.read(path)
+
+
+def test_the_same_contract_and_data_hash_the_same(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+    assert frozen_for(cohort).sha256 == frozen_for(cohort).sha256
+
+
+def test_an_amendment_names_its_parent_and_needs_a_reason(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+    frozen = frozen_for(cohort)
+    plan = amend(frozen, reason="stage recorded late", covariates=["clinical:sex"])
+    assert (plan.version, plan.parent) == (2, frozen.sha256)
+    assert freeze(plan, cohort).sha256 != frozen.sha256
+    with pytest.raises(InputError, match="needs a reason"):
+        amend(frozen, reason=" ")
+    with pytest.raises(InputError, match="cannot change cohort"):
+        amend(frozen, reason="another", cohort="other")
+
+
+def test_a_contract_for_another_cohort_is_refused(tmp_path: Path) -> None:
+    from validation import cohort as cohorts
+
+    plan = draft(claim(), load(tmp_path, patients()).dictionary())
+    with pytest.raises(InputError, match='is for cohort "toy", not "gbsg2"'):
+        freeze(plan, cohorts.load("gbsg2"))
+
+
+def test_an_unregistered_test_is_refused(tmp_path: Path) -> None:
+    plan = draft(claim(), load(tmp_path, patients()).dictionary())
+    with pytest.raises(InputError, match='test "best_cutpoint" is not in the contract'):
+        plan.test("best_cutpoint")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"endpoint": "PFS"}, 'no endpoint "PFS"; it has: OS'),
+        (
+            {"exposures": [{"variable": "clinical:marker", "label": "m", "cut": "continuous"}],
+             "comparison": "extremes"},
+            "extremes need a cut",
+        ),
+        (
+            {"population": {"description": "x", "filters": [
+                {"variable": "clinical:sex", "op": "eq", "value": "men"}]}},
+            "the population keeps nobody",
+        ),
+    ],
+)  # fmt: skip
+def test_a_hypothesis_that_the_cohort_cannot_test_is_refused(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    dictionary = load(tmp_path, patients()).dictionary()
+    with pytest.raises(InputError, match=words):
+        draft(claim(**change), dictionary)
+
+
+def test_endpoint_kinds_choose_their_tests(tmp_path: Path) -> None:
+    dictionary = load(tmp_path, patients(), more=NODE).dictionary()
+    both = claim(secondary_endpoints=["node", "size"])
+    methods = {one.id: one.method for one in draft(both, dictionary).tests}
+    assert methods["node.secondary"] == "fisher"
+    assert methods["node.adjusted"] == "logistic"
+    assert methods["size.secondary"] == "rank"
+
+
+def test_a_variable_that_holds_the_outcome_does_not_adjust_it(tmp_path: Path) -> None:
+    more = NODE.replace('label = "Node positivity"',
+                        'label = "N"\ncontained_in = ["clinical:stage"]')  # fmt: skip
+    dictionary = load(tmp_path, patients(), more=more).dictionary()
+    plan = draft(claim(secondary_endpoints=["node"]), dictionary)
+    assert plan.test("adjusted").covariates == ("clinical:sex", "clinical:stage")
+    assert plan.test("node.adjusted").covariates == ("clinical:sex",)
+
+
+def test_cut_points_come_from_the_exposure_alone(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients())
+    plan = draft(claim(), cohort.dictionary())
+    table = cohort.table(["clinical:marker", "clinical:sex", "clinical:stage"], ["OS"])
+    first = cuts_of(table, plan)
+    table["OS.event"] = 1 - table["OS.event"]
+    assert cuts_of(table, plan) == first
+
+
+def test_a_median_of_a_value_that_half_share_still_makes_two_groups() -> None:
+    import numpy as np
+
+    use = draft_use()
+    many_zeros = np.array([0.0] * 6 + [1.0, 2.0, 3.0, 4.0])
+    cut = find_cut(many_zeros, use, CutRule.MEDIAN)
+    assert cut.upper == 0.0
+    mostly_top = np.array([1.0, 2.0] + [5.0] * 8)
+    cut = find_cut(mostly_top, use, CutRule.MEDIAN)
+    assert cut.upper == 2.0
+
+
+def test_a_constant_exposure_is_refused_by_name() -> None:
+    import numpy as np
+
+    with pytest.raises(InputError, match=r"constant \(3\) in the population"):
+        find_cut(np.full(9, 3.0), draft_use())
+
+
+def draft_use():
+    from validation.contract import VariableUse
+
+    return VariableUse(
+        key="clinical:marker", role="exposure", label="marker", kind="continuous", cut="median",
+        level="high",
+    )  # fmt: skip
+
+
+def test_filters_keep_only_known_values(tmp_path: Path) -> None:
+    raw = patients()
+    raw.loc[:9, "sex"] = ""
+    cohort = load(tmp_path, raw)
+    men = claim(population={"description": "men", "filters": [
+        {"variable": "clinical:sex", "op": "eq", "value": "male"}]})  # fmt: skip
+    plan = draft(men, cohort.dictionary())
+    table = cohort.table(plan.keys(), ["OS"])
+    assert int(in_population(table, plan).sum()) == int((raw["sex"] == "male").sum())
+    assert "clinical:sex" not in plan.covariates
+
+
+def test_the_schema_is_json_schema() -> None:
+    found = schema()
+    assert found["type"] == "object"
+    assert {"hypothesis", "tests", "power", "seed"} <= set(found["properties"])
+
+
+def test_the_committed_hypotheses_are_valid() -> None:
+    folder = ROOT / "docs" / "hypotheses"
+    names = {read_hypothesis(path).id for path in folder.glob("*.json")}
+    assert names == {"e5-fabp5-tls", "table8-cxcl13", "e1-adrm1-male", "e2-adrm1-stroma"}
+
+
+def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:
+    path = tmp_path / "h.json"
+    path.write_text('{"id": "x"}')
+    with pytest.raises(InputError, match=r"h.json: statement: Field required"):
+        read_hypothesis(path)
+    path.write_text("{")
+    with pytest.raises(InputError, match="not readable as JSON"):
+        read_hypothesis(path)
+
+
+def test_confirmation_patients_are_the_same_for_every_contract_of_a_seed(tmp_path: Path) -> None:
+    from validation.population import in_confirmation
+
+    dictionary = load(tmp_path, patients()).dictionary()
+    rule = SplitRule(policy="discovery_confirmation")
+    one, two = draft(claim(), dictionary, split=rule), draft(claim(id="b"), dictionary, split=rule)
+    held = [in_confirmation(f"P{at:04d}", one) for at in range(400)]
+    assert held == [in_confirmation(f"P{at:04d}", two) for at in range(400)]
+    assert 160 < sum(held) < 240
+
+
+def test_the_log_rank_test_of_two_groups_has_one_degree_of_freedom_at_every_size() -> None:
+    import numpy as np
+    from lifelines.statistics import logrank_test
+
+    from validation.statistics.survival import logrank
+
+    rng = np.random.default_rng(0)
+    for n in range(60, 900, 20):
+        time, event, group = rng.exponential(20, n), rng.random(n) < 0.6, rng.random(n) < 0.5
+        found = logrank(time, event, group.astype(float))
+        theirs = logrank_test(time[group], time[~group], event[group], event[~group])
+        assert found.df == 1
+        assert found.p == pytest.approx(theirs.p_value, rel=1e-6)

@@ -1,0 +1,265 @@
+"""Error control, power, splines, cut-points and imputation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifelines.statistics import power_under_cph, sample_size_necessary_under_cph
+from patsy import dmatrix
+from scipy.integrate import quad
+from scipy.stats import combine_pvalues
+from statsmodels.stats.multitest import multipletests
+
+from validation.simulate import survival_sample
+from validation.statistics.cutpoint import logrank_scores, maximally_selected
+from validation.statistics.errors import (
+    ConstantFeatureError,
+    MissingValuesError,
+    NoEventsError,
+    ShapeError,
+)
+from validation.statistics.imputation import impute, outcome_predictors, pool
+from validation.statistics.multiplicity import bh, by, combine_e, e_bh, holm, p_to_e
+from validation.statistics.power import (
+    events_needed,
+    minimum_detectable_hr,
+    minimum_detectable_or,
+    power_at,
+)
+from validation.statistics.splines import rcs_basis, rcs_knots
+
+P_VALUES = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
+
+
+def test_benjamini_hochberg_of_five_by_hand():
+    # p sorted .01 .02 .03 .04 .5 times 5/rank: .05 .05 .05 .05 .5
+    np.testing.assert_allclose(bh([0.04, 0.01, 0.5, 0.03, 0.02]), [0.05, 0.05, 0.5, 0.05, 0.05])
+
+
+@given(P_VALUES)
+@settings(max_examples=30, deadline=None)
+def test_adjusted_p_values_agree_with_statsmodels(p):
+    for ours, name in ((bh, "fdr_bh"), (by, "fdr_by"), (holm, "holm")):
+        np.testing.assert_allclose(ours(p), multipletests(p, method=name)[1], rtol=1e-9)
+
+
+@given(P_VALUES)
+@settings(max_examples=60, deadline=None)
+def test_adjusting_never_lowers_a_p_value_nor_changes_the_order(p):
+    q = bh(p)
+    assert (q >= np.array(p) - 1e-12).all()
+    order = np.argsort(p, kind="stable")
+    assert (np.diff(q[order]) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "kappa"), [("mixture", 0.5), ("kappa", 0.5), ("kappa", 0.2)]
+)
+def test_calibrated_e_values_have_expectation_one_under_uniform_p(calibrator, kappa):
+    # With p = exp(-x) the integral runs over x, where it has no singularity.
+    expected, _ = quad(
+        lambda x: float(p_to_e([np.exp(-x)], calibrator=calibrator, kappa=kappa)[0]) * np.exp(-x),
+        0, 600, limit=2000, points=[1, 5, 20, 100],
+    )  # fmt: skip
+    # The mixture calibrator's integral converges only logarithmically: 1/x is left beyond x.
+    assert expected == pytest.approx(1.0, abs=2.5e-3)
+    assert expected <= 1.0 + 1e-9
+
+
+def test_smaller_p_gives_a_larger_e_and_p_zero_is_refused():
+    e = p_to_e(np.linspace(1e-6, 1, 2000))
+    assert (np.diff(e) < 0).all()
+    assert e[-1] == pytest.approx(0.5)
+    with pytest.raises(ShapeError, match="p = 0"):
+        p_to_e([0.0, 0.2])
+
+
+def test_e_bh_rejects_by_hand():
+    # m = 4, alpha = 0.1: k e_(k) >= 40. Sorted 41, 21, 13, 1: 41, 42, 39, 4, so two are rejected.
+    assert list(e_bh([1, 21, 41, 13], 0.1)) == [False, True, True, False]
+    assert not e_bh([39.0, 0, 0, 0], 0.1).any()
+
+
+def test_e_values_multiply_only_on_disjoint_patients():
+    assert combine_e([2, 8], disjoint=True) == 16
+    assert combine_e([2, 8], disjoint=False) == 5
+    p = [0.03, 0.04]
+    assert combine_e(p_to_e(p), disjoint=True) < 1 / combine_pvalues(p).pvalue
+
+
+def test_e_bh_keeps_the_false_discovery_rate_on_dependent_nulls():
+    rng = np.random.default_rng(0)
+    from scipy.special import ndtr
+
+    false = 0
+    for _ in range(400):
+        z = np.sqrt(0.8) * rng.standard_normal() + np.sqrt(0.2) * rng.standard_normal(20)
+        false += e_bh(p_to_e(2 * ndtr(-np.abs(z))), 0.05).any()
+    assert false / 400 <= 0.05
+
+
+def test_schoenfelds_formula_by_hand():
+    # (1.959964 + 0.841621)^2 / (log(2)^2 / 4) = 65.3 events for HR 2 at 1:1.
+    assert events_needed(2.0) == 66
+    assert minimum_detectable_hr(66) == pytest.approx(2.0, abs=0.01)
+    assert power_at(2.0, 66) == pytest.approx(0.80, abs=0.005)
+
+
+def test_power_agrees_with_lifelines():
+    # lifelines takes patients per arm and event probabilities; with one probability the events are
+    # their product, and it counts one tail.
+    for hr in (1.3, 1.8):
+        theirs = power_under_cph(200, 200, 0.5, 0.5, hr)
+        assert power_at(hr, 200) == pytest.approx(theirs, abs=0.02)
+    n = sum(sample_size_necessary_under_cph(0.8, 1.0, 0.5, 0.5, 1.7))
+    assert events_needed(1.7) == pytest.approx(n * 0.5, rel=0.1)
+
+
+@given(st.integers(5, 5000), st.floats(0.05, 0.95), st.floats(0.5, 0.99))
+@settings(max_examples=50, deadline=None)
+def test_power_at_the_minimum_detectable_ratio_is_the_power_asked_for(events, fraction, power):
+    hr = minimum_detectable_hr(events, fraction, 0.05, power)
+    assert power_at(hr, events, fraction) == pytest.approx(power, abs=1e-4)
+    assert power_at(1 / hr, events, fraction) == pytest.approx(power, abs=1e-4)
+
+
+def test_power_without_events_is_refused():
+    with pytest.raises(NoEventsError):
+        minimum_detectable_hr(0)
+    with pytest.raises(NoEventsError):
+        minimum_detectable_or(50, 50, 0.5)
+    assert power_at(2.0, 0) == 0.0
+    with pytest.raises(ShapeError):
+        power_at(2.0, 10, 1.0)
+
+
+def test_minimum_detectable_odds_ratio_is_found_with_the_power_asked_for():
+    from validation.statistics.binary import logistic
+
+    odds = minimum_detectable_or(400, 160, 0.5)
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        x = np.repeat([0.0, 1.0], 200)
+        p = 1 / (1 + np.exp(-(np.log(2 / 3) + np.log(odds) * (x - 0.5))))
+        hits += logistic(rng.random(400) < p, x, ["x"]).p[0] < 0.05
+    assert hits / 200 == pytest.approx(0.8, abs=0.1)
+
+
+def test_spline_basis_spans_the_natural_cubic_splines_of_patsy():
+    x = np.random.default_rng(3).normal(size=200)
+    knots = rcs_knots(x, 5)
+    ours = np.column_stack((np.ones(200), rcs_basis(x, knots)))
+    inner, ends = list(knots[1:-1]), (knots[0], knots[-1])
+    inside = (x > ends[0]) & (x < ends[1])
+    theirs = np.asarray(
+        dmatrix(
+            "cr(x, knots=inner, lower_bound=low, upper_bound=high) - 1",
+            {"x": x[inside], "inner": inner, "low": ends[0], "high": ends[1]},
+        )
+    )
+    left = ours[inside] - theirs @ np.linalg.lstsq(theirs, ours[inside], rcond=None)[0]
+    assert np.abs(left).max() < 1e-8
+
+
+def test_spline_is_linear_beyond_its_outer_knots():
+    knots = [0.0, 1.0, 2.0, 3.0]
+    right = rcs_basis([4.0, 5.0, 6.0], knots)
+    np.testing.assert_allclose(right[2] - right[1], right[1] - right[0])
+    left = rcs_basis([-3.0, -1.0], knots)
+    np.testing.assert_allclose(left[:, 1:], 0)
+
+
+def test_spline_with_too_few_values_is_refused():
+    with pytest.raises(ConstantFeatureError, match="too few distinct values"):
+        rcs_basis([0, 0, 0, 1], 4)
+
+
+def test_logrank_scores_sum_to_zero():
+    s = survival_sample(90, [0.2], seed=3)
+    assert logrank_scores(s.time, s.event).sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_a_planted_threshold_is_found_and_stays_significant_after_correction():
+    rng = np.random.default_rng(8)
+    x = rng.random(300)
+    time = rng.exponential(1 / np.where(x > 0.6, 3.0, 1.0))
+    found = maximally_selected(time, np.ones(300), x, permutations=500)
+    assert found.cut == pytest.approx(0.6, abs=0.05)
+    assert found.p_permutation < 0.01 and found.p_asymptotic < 0.01
+
+
+def test_searching_for_a_cut_costs_what_the_two_corrections_agree_on():
+    s = survival_sample(200, [0.0], seed=21)
+    found = maximally_selected(s.time, s.event, s.X[:, 0], permutations=2000)
+    assert found.p == found.p_permutation
+    assert found.p > 2 * found.p_uncorrected
+    assert found.p_asymptotic == pytest.approx(found.p_permutation, abs=0.15)
+
+
+def test_a_cut_of_a_nearly_constant_feature_is_refused():
+    with pytest.raises(ConstantFeatureError, match="no cut"):
+        maximally_selected(np.arange(1.0, 51), np.ones(50), [0] * 49 + [1])
+
+
+def test_rubins_rules_by_hand():
+    # Estimates 1, 2, 3 with variance 1 each: mean 2, within 1, between 1, total 1 + 4/3.
+    found = pool([[1.0], [2.0], [3.0]], [[1.0], [1.0], [1.0]])
+    assert found.value[0] == 2
+    assert found.se[0] == pytest.approx(np.sqrt(7 / 3))
+    assert found.missing_information[0] == pytest.approx(4 / 7)
+    assert found.df[0] == pytest.approx(2 * (7 / 4) ** 2)
+
+
+def test_pooling_identical_copies_gives_the_single_estimate():
+    found = pool([[0.5]] * 5, [[0.04]] * 5)
+    assert (found.se[0], found.lower[0]) == pytest.approx((0.2, 0.5 - 1.959964 * 0.2), abs=1e-5)
+
+
+def test_imputed_intervals_cover_the_truth_where_missingness_follows_another_covariate():
+    from validation.statistics.cox import cox
+
+    truth = np.log(1.8)
+    hits, complete_bias, imputed_bias = 0, [], []
+    for seed in range(40):
+        s = survival_sample(250, [truth, 0.7], seed=seed, correlation=0.5, censored=0.3)
+        rng = np.random.default_rng(seed)
+        X = s.X.copy()
+        chance = 1 / (1 + np.exp(-(X[:, 1] - 0.8)))
+        X[rng.random(250) < chance, 0] = np.nan
+        copies = impute(
+            X, ["a", "b"], outcome=outcome_predictors(s.time, s.event), m=8, cycles=4, seed=seed
+        )
+        fits = [cox(s.time, s.event, c, ["a", "b"]) for c in copies]
+        pooled = pool([f.coef for f in fits], [f.se**2 for f in fits])
+        hits += pooled.lower[0] <= truth <= pooled.upper[0]
+        imputed_bias.append(pooled.value[0] - truth)
+        complete_bias.append(pooled.value[1] - 0.7)
+    assert hits >= 33  # 0.1% point of a binomial (40, 0.95)
+    assert -0.12 < np.mean(imputed_bias) < 0.05  # towards no effect, if anything
+    assert abs(np.mean(complete_bias)) < 0.08
+
+
+def test_imputation_keeps_what_was_seen_and_invents_no_new_value():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.integers(0, 2, 80), rng.normal(size=80))).astype(float)
+    holes = X.copy()
+    holes[:15, 0] = np.nan
+    holes[30:40, 1] = np.nan
+    for copy in impute(holes, ["sex", "age"], m=3, seed=1):
+        assert np.isin(copy[:, 0], (0, 1)).all()
+        assert np.isin(copy[30:40, 1], np.delete(X[:, 1], range(30, 40))).all()
+        seen = ~np.isnan(holes)
+        np.testing.assert_array_equal(copy[seen], X[seen])
+    first, again = (impute(holes, ["sex", "age"], m=2, seed=1) for _ in range(2))
+    np.testing.assert_array_equal(first[1], again[1])
+
+
+def test_a_column_missing_in_ninety_percent_is_refused():
+    X = np.full((50, 2), np.nan)
+    X[:, 0] = np.arange(50)
+    X[:5, 1] = 1.0
+    with pytest.raises(MissingValuesError, match='"grade": 90% missing'):
+        impute(X, ["age", "grade"])

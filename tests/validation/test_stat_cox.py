@@ -1,0 +1,338 @@
+"""Cox models against lifelines, scikit-survival, statsmodels and brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifelines import CoxPHFitter
+from lifelines.datasets import load_gbsg2, load_rossi
+from lifelines.statistics import proportional_hazard_test
+from scipy.optimize import minimize
+from sksurv.linear_model import CoxPHSurvivalAnalysis
+from sksurv.util import Surv
+from statsmodels.duration.hazard_regression import PHReg
+
+from validation.simulate import survival_sample
+from validation.statistics.cox import cox, schoenfeld
+from validation.statistics.errors import (
+    BadTimesError,
+    CollinearError,
+    ConstantFeatureError,
+    MissingValuesError,
+    NoEventsError,
+    SeparationError,
+    ShapeError,
+    StatisticsError,
+    TooManyCovariatesError,
+)
+from validation.statistics.proportional import cox_by_period
+
+
+def gbsg2():
+    table = load_gbsg2()
+    X = np.column_stack(
+        (table.age, table.pnodes, table.horTh == "yes", table.tgrade == "III")
+    ).astype(float)
+    return table.time.to_numpy(float), table.cens.to_numpy(), X, ["age", "nodes", "horm", "grade3"]
+
+
+def test_cox_agrees_with_scikit_survival_to_ten_digits_and_with_lifelines():
+    time, event, X, names = gbsg2()
+    fit = cox(time, event, X, names)
+    oracle = CoxPHSurvivalAnalysis(ties="efron", tol=1e-13, n_iter=200)
+    oracle.fit(X, Surv.from_arrays(event.astype(bool), time))
+    np.testing.assert_allclose(fit.coef, oracle.coef_, atol=1e-10)
+    table = pd.DataFrame(X, columns=names).assign(t=time, e=event)
+    other = CoxPHFitter().fit(table, "t", "e")
+    np.testing.assert_allclose(fit.coef, other.params_, atol=1e-5)
+    np.testing.assert_allclose(fit.se, other.standard_errors_, rtol=1e-4)
+    np.testing.assert_allclose(fit.p, other.summary["p"], rtol=1e-3)
+    np.testing.assert_allclose(fit.lower, other.summary["exp(coef) lower 95%"], rtol=1e-4)
+    assert fit.loglik == pytest.approx(other.log_likelihood_, abs=1e-6)
+    assert fit.concordance == pytest.approx(other.concordance_index_, abs=1e-9)
+    ratio = other.log_likelihood_ratio_test()
+    assert fit.likelihood_ratio.statistic == pytest.approx(ratio.test_statistic, abs=1e-5)
+
+
+def test_heavily_tied_times_follow_efron():
+    table = load_rossi()
+    names = ["fin", "age", "prio"]
+    time = np.ceil(table.week / 6)
+    fit = cox(time, table.arrest, table[names], names)
+    other = PHReg(time, table[names], status=table.arrest, ties="efron").fit()
+    np.testing.assert_allclose(fit.coef, other.params, atol=1e-6)
+    np.testing.assert_allclose(fit.se, other.bse, rtol=1e-5)
+
+
+def test_stratified_cox_agrees_with_statsmodels():
+    time, event, X, names = gbsg2()
+    strata = (X[:, 0] > 50).astype(int)
+    fit = cox(time, event, X[:, 1:], names[1:], strata=strata)
+    other = PHReg(time, X[:, 1:], status=event, strata=strata, ties="efron").fit()
+    np.testing.assert_allclose(fit.coef, other.params, atol=1e-6)
+    np.testing.assert_allclose(fit.se, other.bse, rtol=1e-5)
+
+
+def test_delayed_entry_agrees_with_lifelines():
+    time, event, X, names = gbsg2()
+    rng = np.random.default_rng(1)
+    entry = np.round(time * rng.uniform(0, 0.8, len(time)))
+    fit = cox(time, event, X, names, entry=entry)
+    table = pd.DataFrame(X, columns=names).assign(t=time, e=event, start=entry)
+    other = CoxPHFitter().fit(table, "t", "e", entry_col="start")
+    np.testing.assert_allclose(fit.coef, other.params_, atol=1e-4)
+    np.testing.assert_allclose(fit.se, other.standard_errors_, rtol=1e-3)
+
+
+def test_a_single_binary_covariate_has_the_score_test_of_the_log_rank_without_ties():
+    from validation.statistics.survival import logrank
+
+    s = survival_sample(150, [0.5], seed=2, prevalence=0.4)
+    fit = cox(s.time, s.event, s.X, ["group"])
+    assert fit.score_test is not None
+    assert fit.score_test.statistic == pytest.approx(logrank(s.time, s.event, s.X[:, 0]).statistic)
+
+
+def brute_force_penalized(time, event, X, beta):
+    """Efron's log partial likelihood plus half the log determinant, with plain loops."""
+    k = X.shape[1]
+    value, information = 0.0, np.zeros((k, k))
+    for t in np.unique(time[event]):
+        dead = np.flatnonzero((time == t) & event)
+        risk = np.flatnonzero(time >= t)
+        for step in range(len(dead)):
+            weight = {i: np.exp(X[i] @ beta) for i in risk}
+            for i in dead:
+                weight[i] *= 1 - step / len(dead)
+            total = sum(weight.values())
+            mean = sum(w * X[i] for i, w in weight.items()) / total
+            information += (
+                sum(w * np.outer(X[i] - mean, X[i] - mean) for i, w in weight.items()) / total
+            )
+            value += X[dead[step]] @ beta - np.log(total)
+    return value + 0.5 * np.linalg.slogdet(information)[1]
+
+
+def small_separated():
+    time = np.array([1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10], dtype=float)
+    event = np.array([1, 1, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1], dtype=bool)
+    X = np.array(
+        [[0.2, 0], [1.4, 0], [0.3, 0], [-1, 1], [0.6, 0], [-0.4, 0],
+         [0.1, 1], [-0.2, 0], [0.9, 1], [-1.3, 0], [-0.8, 1], [-0.5, 0]]
+    )  # fmt: skip
+    return time, event, X
+
+
+def test_firth_maximizes_the_penalized_likelihood_found_by_brute_force():
+    time, event, X = small_separated()
+    fit = cox(time, event, X, ["x", "group"], penalty="firth")
+    best = minimize(
+        lambda b: -brute_force_penalized(time, event, X, b), np.zeros(2), method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000},
+    )  # fmt: skip
+    np.testing.assert_allclose(fit.coef, best.x, atol=1e-6)
+    assert fit.loglik == pytest.approx(-best.fun, abs=1e-9)
+    assert fit.interval == "profile"
+
+
+def test_firth_profile_limits_lie_where_the_brute_force_profile_drops_by_the_chi_squared_quantile():
+    time, event, X = small_separated()
+    fit = cox(time, event, X, ["x", "group"], penalty="firth")
+    for limit in (fit.lower[0], fit.upper[0]):
+        profile = minimize(
+            lambda g, limit=limit: -brute_force_penalized(
+                time, event, X, np.array([np.log(limit), g[0]])
+            ),
+            [fit.coef[1]], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12},
+        )  # fmt: skip
+        assert 2 * (fit.loglik + profile.fun) == pytest.approx(3.8414588, abs=1e-5)
+
+
+def test_separation_is_refused_by_name_and_firth_is_the_remedy():
+    time, event, X = small_separated()
+    with pytest.raises(SeparationError, match=r'"group".*firth'):
+        cox(time, event, X, ["x", "group"])
+    fit = cox(time, event, X, ["x", "group"], penalty="firth")
+    assert np.isfinite(fit.hr).all() and fit.hr[1] < 1
+
+
+def test_a_covariate_that_orders_all_events_is_refused():
+    time = np.arange(1.0, 21.0)
+    with pytest.raises(SeparationError, match='"marker"'):
+        cox(time, np.ones(20), -time + 0.01 * np.sin(time), ["marker"])
+
+
+def test_firth_stays_close_to_the_plain_fit_where_events_abound():
+    time, event, X, names = gbsg2()
+    plain, firth = cox(time, event, X, names), cox(time, event, X, names, penalty="firth")
+    np.testing.assert_allclose(plain.coef, firth.coef, atol=0.02)
+    np.testing.assert_allclose(plain.lower, firth.lower, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda d: d.update(event=np.zeros(60)), NoEventsError, "no events"),
+        (lambda d: d["X"].__setitem__((slice(None), 1), 4.0), ConstantFeatureError, '"b" is const'),
+        (lambda d: d["X"].__setitem__((3, 0), np.nan), MissingValuesError, '"a": 1 of 60'),
+        (
+            lambda d: d["X"].__setitem__((slice(None), 1), 2 * d["X"][:, 0]),
+            CollinearError,
+            "linear",
+        ),
+        (lambda d: d["time"].__setitem__(0, -1.0), BadTimesError, "negative"),
+        (lambda d: d.update(names=["a"]), ShapeError, "1 names for 2"),
+        (lambda d: d.update(X=d["X"][:30]), ShapeError, "30"),
+    ],
+)
+def test_cox_refuses_what_it_cannot_estimate(change, error, says):
+    s = survival_sample(60, [0.3, 0.1], seed=4)
+    data = {"time": s.time.copy(), "event": s.event, "X": s.X.copy(), "names": ["a", "b"]}
+    change(data)
+    with pytest.raises(error, match=says):
+        cox(data["time"], data["event"], data["X"], data["names"])
+
+
+def test_more_covariates_than_events_are_refused():
+    s = survival_sample(80, [0.1] * 12, seed=4, censored=0.9)
+    with pytest.raises(TooManyCovariatesError, match=r"12 covariates for \d+ events"):
+        cox(s.time, s.event, s.X, [f"x{i}" for i in range(12)])
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    shift=st.floats(-50, 50),
+    scale=st.floats(0.01, 100),
+)
+@settings(max_examples=25, deadline=None)
+def test_cox_does_not_care_about_units(seed, shift, scale):
+    s = survival_sample(80, [0.5, -0.3], seed=seed)
+    try:
+        first = cox(s.time, s.event, s.X, ["a", "b"])
+    except StatisticsError:
+        return
+    second = cox(np.sqrt(s.time) * 30, s.event, s.X * scale + shift, ["a", "b"])
+    np.testing.assert_allclose(first.coef, second.coef * scale, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(first.p, second.p, rtol=1e-5, atol=1e-9)
+
+
+def test_reversing_a_covariate_inverts_its_hazard_ratio():
+    time, event, X, names = gbsg2()
+    first, second = cox(time, event, X, names), cox(time, event, -X, names)
+    np.testing.assert_allclose(first.hr, 1 / second.hr, rtol=1e-9)
+    np.testing.assert_allclose(first.lower, 1 / second.upper, rtol=1e-9)
+
+
+def expanded(time, event, X, g):
+    """One row per patient and risk interval, with X and X * g(t): for the test by brute force."""
+    cuts = np.unique(time[event])
+    rows = []
+    for i, (stop, died) in enumerate(zip(time, event, strict=True)):
+        inside = cuts[cuts < stop]
+        for start, end in itertools.pairwise([0.0, *inside, stop]):
+            rows.append((i, start, end, died and end == stop))
+    who = np.array([r[0] for r in rows])
+    end = np.array([r[2] for r in rows])
+    lookup = dict(zip(cuts, g, strict=True))
+    at = np.array([lookup.get(t, 0.0) for t in end])[:, None]
+    return (
+        np.array([r[1] for r in rows]), end, np.array([r[3] for r in rows]),
+        np.column_stack((X[who], X[who] * at)),
+    )  # fmt: skip
+
+
+def test_schoenfeld_test_is_the_score_test_of_the_expanded_model():
+    s = survival_sample(70, [0.6, -0.3], seed=8, censored=0.3)
+    fit = cox(s.time, s.event, s.X, ["a", "b"])
+    ours = schoenfeld(s.time, s.event, s.X, fit, transform="identity")
+    cuts = np.unique(s.time[s.event])
+    start, stop, died, Z = expanded(s.time, s.event, s.X, cuts - cuts.mean())
+    # statsmodels counts a patient who enters at t as at risk at t: enter a moment later.
+    model = PHReg(stop, Z, status=died.astype(int), entry=start + 1e-9, ties="efron")
+    at = np.concatenate((fit.coef, [0.0, 0.0]))
+    score = np.asarray(model.score(at))
+    covariance = np.linalg.inv(-np.asarray(model.hessian(at)))
+    assert ours.global_test.statistic == pytest.approx(score @ covariance @ score, rel=1e-5)
+    one = [0, 1, 2]
+    partial = np.linalg.inv(-np.asarray(model.hessian(at))[np.ix_(one, one)])
+    assert ours.tests[0].statistic == pytest.approx(score[one] @ partial @ score[one], rel=1e-5)
+
+
+def test_schoenfeld_test_comes_near_the_approximate_one_of_lifelines():
+    time, event, X, names = gbsg2()
+    fit = cox(time, event, X, names)
+    ours = schoenfeld(time, event, X, fit, transform="rank")
+    table = pd.DataFrame(X, columns=names).assign(t=time, e=event)
+    theirs = proportional_hazard_test(
+        CoxPHFitter().fit(table, "t", "e"), table, time_transform="rank"
+    ).summary
+    for name, test in zip(names, ours.tests, strict=True):
+        assert test.statistic == pytest.approx(
+            theirs.loc[name, "test_statistic"], rel=0.25, abs=0.4
+        )
+    assert "age" in ours.violated()
+
+
+def test_a_vanishing_effect_is_found_and_shown_by_period():
+    rng = np.random.default_rng(12)
+    group = rng.random(900) < 0.5
+    early = rng.exponential(1 / np.where(group, 3.0, 1.0))
+    late = 0.5 + rng.exponential(np.ones(900))
+    time = np.where(early < 0.5, early, late)
+    event = time < 2.0
+    time = np.minimum(time, 2.0)
+    X = group[:, None].astype(float)
+    fit = cox(time, event, X, ["group"])
+    assert schoenfeld(time, event, X, fit).violated(0.001) == ("group",)
+    first, second = cox_by_period(time, event, X, ["group"], [0.5])
+    assert first.fit.lower[0] > 1.8
+    assert second.fit.lower[0] < 1 < second.fit.upper[0]
+    assert first.fit.events + second.fit.events == fit.events
+
+
+def test_proportional_hazards_are_rejected_at_the_nominal_rate_when_they_hold():
+    small = 0
+    for seed in range(200):
+        s = survival_sample(120, [0.5, 0.3], seed=seed)
+        fit = cox(s.time, s.event, s.X, ["a", "b"])
+        small += schoenfeld(s.time, s.event, s.X, fit).global_test.p < 0.05
+    assert small <= 19  # 99.9% point of a binomial (200, 0.05) is 20
+
+
+def test_cox_gives_the_published_fit_of_the_lung_cancer_data():
+    # The example of R's survival package: coxph(Surv(time, status) ~ age + sex + ph.ecog, lung).
+    from lifelines.datasets import load_lung
+
+    table = load_lung().dropna(subset=["ph.ecog"])
+    names = ["age", "sex", "ph.ecog"]
+    X = table[names].to_numpy(float)
+    if X[:, 1].min() == 0:
+        X[:, 1] += 1
+    fit = cox(table.time, table.status, X, names)
+    assert (fit.n, fit.events) == (227, 164)
+    np.testing.assert_allclose(fit.coef, [0.011067, -0.552612, 0.463728], atol=1e-6)
+    np.testing.assert_allclose(fit.se, [0.009267, 0.167739, 0.113577], atol=1e-6)
+    assert fit.concordance == pytest.approx(0.637, abs=5e-4)
+    assert fit.likelihood_ratio.statistic == pytest.approx(30.5, abs=0.05)
+
+
+@given(st.integers(0, 500))
+@settings(max_examples=15, deadline=None)
+def test_firth_never_gives_an_infinite_estimate(seed):
+    rng = np.random.default_rng(seed)
+    time = np.round(rng.exponential(10, 30) + 1)
+    event = rng.random(30) < 0.4
+    X = np.column_stack((rng.random(30) < 0.2, rng.normal(size=30))).astype(float)
+    try:
+        fit = cox(time, event, X, ["rare", "x"], penalty="firth")
+    except (ConstantFeatureError, TooManyCovariatesError, NoEventsError):
+        return
+    assert np.isfinite(fit.coef).all() and (fit.se > 0).all()
+    assert (fit.lower <= fit.hr).all() and (fit.hr <= fit.upper).all()
+    inside = (fit.lower < 1) & (fit.upper > 1)
+    assert ((fit.p > 0.05) == inside).all()

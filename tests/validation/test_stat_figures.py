@@ -1,0 +1,155 @@
+"""Figures: the same bytes every time, the right numbers on them, and a label on simulated data."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+
+from validation.errors import InputError
+from validation.figures import (
+    OKABE_ITO,
+    ForestRow,
+    forest,
+    kaplan_meier_figure,
+    specification_curve,
+    volcano,
+)
+from validation.figures.kaplan_meier import at_risk
+from validation.figures.style import DASHES
+from validation.screen import screen
+from validation.simulate import survival_sample
+from validation.specification import specification_curve as curve_of
+from validation.statistics.survival import kaplan_meier, numbers_at_risk
+
+
+def curves():
+    s = survival_sample(120, [0.8], seed=2, prevalence=0.5)
+    time, group = s.time * 20, s.X[:, 0] > 0
+    return {
+        "high": kaplan_meier(time[group], s.event[group]),
+        "low": kaplan_meier(time[~group], s.event[~group]),
+    }, (time, s.event, group)
+
+
+def draw(kind, path, **options):
+    if kind == "km":
+        return kaplan_meier_figure(
+            curves()[0], path, time_unit="months", title="Survival by group", **options
+        )
+    if kind == "forest":
+        rows = [
+            ForestRow("Overall survival", heading=True),
+            ForestRow("High vs low", 2.1, 1.3, 3.4, 0.002, "60 / 120", primary=True),
+            ForestRow("Low grade", reason="no events in one group"),
+            ForestRow("Wide", 1.5, 0.01, 90.0, 0.6),
+        ]
+        return forest(rows, path, title="Cox model", **options)
+    s = survival_sample(150, [0.5, 0.3], seed=3)
+    if kind == "specification":
+        x = s.X[:, 0]
+        curve = curve_of(
+            s.time, s.event, {"median": (x > np.median(x)) * 1.0, "continuous": x},
+            {"none": None, "adjusted": (["b"], s.X[:, 1:])},
+        )  # fmt: skip
+        return specification_curve(curve, path, title="Specifications", **options)
+    G = np.random.default_rng(0).normal(size=(150, 80))
+    G[:, 0] = s.X[:, 0]
+    result = screen(s.time, s.event, G, names=[f"GENE{i}" for i in range(80)])
+    return volcano(result, path, title="Screen", **options)
+
+
+KINDS = ["km", "forest", "specification", "volcano"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_same_figure_is_the_same_file(kind, suffix, tmp_path):
+    first = draw(kind, tmp_path / f"a.{suffix}").read_bytes()
+    second = draw(kind, tmp_path / f"b.{suffix}").read_bytes()
+    assert first == second
+    assert len(first) > 5_000
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"a.{suffix}", f"b.{suffix}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_svg_is_well_formed_titled_and_without_a_date(kind, tmp_path):
+    text = draw(kind, tmp_path / "a.svg", simulated=True).read_text(encoding="utf-8")
+    root = ElementTree.fromstring(text)
+    assert root.tag.endswith("svg")
+    assert "<dc:title>" in text and "<dc:date>" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_png_has_two_hundred_dots_per_inch(kind, tmp_path):
+    from PIL import Image
+
+    with Image.open(draw(kind, tmp_path / "a.png")) as image:
+        assert round(image.info["dpi"][0]) == 200
+        assert image.width > 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulated_data_are_labelled_in_red_on_the_figure(kind, tmp_path):
+    from PIL import Image
+
+    def red(path):
+        pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
+        return int((np.abs(pixels - [0xB0, 0x00, 0x20]).sum(axis=2) < 12).sum())
+
+    assert red(draw(kind, tmp_path / "real.png")) == 0
+    assert red(draw(kind, tmp_path / "simulated.png", simulated=True)) > 2_000
+
+
+def test_drawing_leaves_the_global_settings_and_figures_alone(tmp_path):
+    import sys
+
+    before = dict(matplotlib.rcParams)
+    draw("km", tmp_path / "a.svg")
+    assert dict(matplotlib.rcParams) == before
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or not pyplot.get_fignums()
+
+
+def test_numbers_under_the_curve_are_the_patients_still_followed():
+    both, (time, _, group) = curves()
+    when = np.array([0.0, 3.0, 10.0, 500.0])
+    np.testing.assert_array_equal(at_risk(both["high"], when), numbers_at_risk(time[group], when))
+
+
+def test_lines_stay_apart_for_the_color_blind_and_without_color():
+    # Two groups differ in luminance; up to four differ in their dashes, whatever the color.
+    def luminance(color):
+        r, g, b = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        return 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
+
+    assert abs(luminance(OKABE_ITO[0]) - luminance(OKABE_ITO[1])) > 0.05
+    assert len({str(d) for d in DASHES}) == 4
+    assert len(set(OKABE_ITO)) == 8
+
+
+def test_figures_refuse_what_they_cannot_draw(tmp_path):
+    with pytest.raises(InputError, match="no curve"):
+        kaplan_meier_figure({}, tmp_path / "a.svg", time_unit="days", title="x")
+    with pytest.raises(InputError, match="no row"):
+        forest([], tmp_path / "a.svg", title="x")
+    with pytest.raises(InputError, match=r"\.svg or \.png"):
+        draw("km", tmp_path / "a.pdf")
+    s = survival_sample(60, [0.1], seed=1)
+    nothing = screen(s.time, s.event, np.ones((60, 3)))
+    with pytest.raises(InputError, match="no feature"):
+        volcano(nothing, tmp_path / "a.svg", title="x")
+    curve = curve_of(s.time, s.event, {"flat": np.ones(60)})
+    with pytest.raises(InputError, match="no specification"):
+        specification_curve(curve, tmp_path / "a.svg", title="x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_extreme_inputs_are_drawn_without_complaint(tmp_path):
+    one = kaplan_meier([5.0], [0])
+    long = {"x" * 40: one, "b": replace(one)}
+    kaplan_meier_figure(long, tmp_path / "a.svg", time_unit="days", title="One patient each")
+    forest([ForestRow("only", 1.0, 1.0, 1.0)], tmp_path / "b.svg", title="Degenerate")

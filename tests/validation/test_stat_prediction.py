@@ -1,0 +1,140 @@
+"""Concordance, time-dependent AUC, Brier score, calibration and bootstrap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifelines.utils import concordance_index
+from scipy.stats import bootstrap as scipy_bootstrap
+from sksurv.metrics import (
+    brier_score,
+    concordance_index_censored,
+    concordance_index_ipcw,
+    cumulative_dynamic_auc,
+)
+from sksurv.util import Surv
+
+from validation.simulate import survival_sample
+from validation.statistics.auc import auc_at
+from validation.statistics.bootstrap import bootstrap, resamples
+from validation.statistics.calibration import breslow_survival, brier, calibration
+from validation.statistics.concordance import harrell, uno
+from validation.statistics.cox import cox
+from validation.statistics.errors import BadTimesError, ConvergenceError, NoEventsError, ShapeError
+
+
+def sample(seed=3, n=250):
+    s = survival_sample(n, [0.7, -0.4], seed=seed)
+    return np.round(s.time * 30) + 1, s.event, s.X @ s.coef, s
+
+
+def test_harrells_c_of_four_patients_by_hand():
+    # Events at 1 and 3, censored at 2 and 4. Comparable: (1,2), (1,3), (1,4), (3,4).
+    # Risks 4, 1, 2, 3: concordant are the first three; 3 has a lower risk than 4.
+    assert harrell([1, 2, 3, 4], [1, 0, 1, 0], [4, 1, 2, 3]) == pytest.approx(3 / 4)
+
+
+def test_harrells_c_agrees_with_scikit_survival_and_lifelines_under_ties():
+    time, event, risk, _ = sample()
+    risk = np.round(risk, 1)
+    assert harrell(time, event, risk) == pytest.approx(
+        concordance_index_censored(event, time, risk, tied_tol=0)[0]
+    )
+    assert harrell(time, event, risk) == pytest.approx(
+        concordance_index(time, -risk, event), abs=0.01
+    )
+
+
+@pytest.mark.parametrize("tau", [25.0, 45.0])
+def test_unos_c_agrees_with_scikit_survival(tau):
+    time, event, risk, _ = sample()
+    y = Surv.from_arrays(event, time)
+    assert uno(time, event, risk, tau=tau) == pytest.approx(
+        concordance_index_ipcw(y, y, risk, tau=tau)[0]
+    )
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_reversing_the_risk_turns_concordance_around(seed):
+    time, event, risk, _ = sample(seed, 60)
+    assert harrell(time, event, risk) + harrell(time, event, -risk) == pytest.approx(1)
+
+
+def test_time_dependent_auc_agrees_with_scikit_survival():
+    time, event, risk, _ = sample()
+    y = Surv.from_arrays(event, time)
+    horizons = np.array([8.0, 15.0, 25.0, 40.0])
+    theirs, _ = cumulative_dynamic_auc(y, y, risk, horizons)
+    np.testing.assert_allclose(auc_at(time, event, risk, horizons), theirs, atol=1e-10)
+
+
+def test_auc_without_cases_or_controls_is_refused():
+    time, event, risk, _ = sample()
+    with pytest.raises(NoEventsError, match=r"no events by 0\.5"):
+        auc_at(time, event, risk, [0.5])
+    with pytest.raises(BadTimesError, match="nobody is followed"):
+        auc_at(time, event, risk, [1e6])
+    with pytest.raises(ShapeError, match="finite values"):
+        auc_at(time, event, np.full(len(time), np.nan), [10])
+
+
+def test_brier_score_agrees_with_scikit_survival():
+    time, event, _, s = sample()
+    fit = cox(time, event, s.X, ["a", "b"])
+    predicted = breslow_survival(time, event, s.X, fit, 20.0)
+    y = Surv.from_arrays(event, time)
+    _, theirs = brier_score(y, y, predicted[:, None], [20.0])
+    assert brier(time, event, predicted, 20.0) == pytest.approx(theirs[0], abs=1e-10)
+
+
+def test_breslow_prediction_agrees_with_lifelines():
+    import pandas as pd
+    from lifelines import CoxPHFitter
+
+    time, event, _, s = sample()
+    fit = cox(time, event, s.X, ["a", "b"])
+    table = pd.DataFrame(s.X, columns=["a", "b"]).assign(t=time, e=event)
+    theirs = CoxPHFitter().fit(table, "t", "e").predict_survival_function(table, times=[20.0])
+    ours = breslow_survival(time, event, s.X, fit, 20.0)
+    np.testing.assert_allclose(ours, theirs.to_numpy()[0], atol=2e-4)
+
+
+def test_true_predictions_are_calibrated_and_exaggerated_ones_are_not():
+    s = survival_sample(4000, [0.8], seed=11, censored=0.3)
+    true = np.exp(-1.0 * np.exp((s.X - s.X.mean(axis=0)) @ s.coef))
+    good = calibration(s.time, s.event, true, 1.0)
+    assert good.slope.lower < 1 < good.slope.upper
+    assert good.ratio == pytest.approx(1, abs=0.05)
+    assert np.abs(good.predicted - good.observed).max() < 0.05
+    assert good.brier < good.brier_reference
+    wild = np.exp(-1.0 * np.exp(2 * (s.X - s.X.mean(axis=0)) @ s.coef))
+    bad = calibration(s.time, s.event, wild, 1.0)
+    assert bad.slope.upper < 0.7
+
+
+def test_bootstrap_intervals_agree_with_scipy():
+    rng = np.random.default_rng(0)
+    values = rng.gamma(2.0, 1.0, 80)
+    for ours, theirs in (("percentile", "percentile"), ("bca", "BCa")):
+        a = bootstrap(lambda x: float(np.mean(x)), values, times=4000, seed=1, method=ours)
+        b = scipy_bootstrap(
+            (values,), np.mean, n_resamples=4000, method=theirs, rng=2
+        ).confidence_interval
+        assert a.lower == pytest.approx(b.low, abs=0.04)
+        assert a.upper == pytest.approx(b.high, abs=0.04)
+
+
+def test_bootstrap_repeats_with_its_seed_and_stays_in_its_strata():
+    strata = np.array([0] * 10 + [1] * 5)
+    rows = resamples(15, 50, 3, strata)
+    assert (rows[:, :10] < 10).all() and (rows[:, 10:] >= 10).all()
+    np.testing.assert_array_equal(rows, resamples(15, 50, 3, strata))
+
+
+def test_a_bootstrap_that_mostly_fails_is_refused():
+    time, event = np.arange(1.0, 11.0), np.array([1] + [0] * 9)
+    with pytest.raises(ConvergenceError, match="could not be computed"):
+        bootstrap(harrell, time, event, -time, times=100)

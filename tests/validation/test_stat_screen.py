@@ -1,0 +1,289 @@
+"""Screening against scikit-survival, its refusals, and the numeric controls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sksurv.linear_model import CoxPHSurvivalAnalysis
+from sksurv.util import Surv
+
+from validation.controls_numeric import (
+    empirical_p,
+    matched_control,
+    matched_features,
+    permutations,
+    permuted_feature,
+    permuted_outcome,
+)
+from validation.screen import screen
+from validation.simulate import survival_sample
+from validation.specification import specification_curve
+from validation.statistics.cox import cox
+from validation.statistics.errors import (
+    CollinearError,
+    ConstantFeatureError,
+    NoEventsError,
+    ShapeError,
+    TooManyCovariatesError,
+)
+from validation.statistics.multiplicity import bh
+
+
+def features(n=220, p=60, seed=1):
+    s = survival_sample(n, [0.6, 0.4, -0.3], seed=seed)
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(n, p)) * rng.uniform(0.5, 4, p) + rng.uniform(-5, 900, p)
+    G[:, 0] = s.X[:, 0]
+    G[:, 1] = np.round(G[:, 1])
+    return np.ceil(s.time * 25), s.event, G, s.X[:, 1:]
+
+
+@pytest.mark.parametrize("adjusted", [False, True])
+def test_screen_agrees_with_scikit_survival_to_six_digits_on_tied_times(adjusted):
+    time, event, G, C = features()
+    result = screen(time, event, G, C if adjusted else None, per_sd=False)
+    y = Surv.from_arrays(event, time)
+    for j in range(G.shape[1]):
+        X = np.column_stack((G[:, j], C)) if adjusted else G[:, j : j + 1]
+        oracle = CoxPHSurvivalAnalysis(ties="efron", tol=1e-13, n_iter=200).fit(X, y)
+        assert result.coef[j] == pytest.approx(oracle.coef_[0], abs=1e-6)
+    assert result.ranking()[0] == 0
+
+
+def test_screen_gives_the_single_model_of_each_feature():
+    time, event, G, C = features()
+    result = screen(time, event, G, C, per_sd=False)
+    for j in (0, 1, 17):
+        fit = cox(time, event, np.column_stack((G[:, j], C)), ["g", "c1", "c2"])
+        assert result.coef[j] == pytest.approx(fit.coef[0], rel=1e-6)
+        assert result.se[j] == pytest.approx(fit.se[0], rel=1e-6)
+        assert result.p[j] == pytest.approx(fit.p[0], rel=1e-5)
+        assert result.upper[j] == pytest.approx(fit.upper[0], rel=1e-6)
+    alone = screen(time, event, G)
+    assert alone.score[3] == pytest.approx(cox(time, event, G[:, 3:4], ["g"]).score_test.statistic)
+
+
+def test_screen_does_not_depend_on_threads_or_on_the_other_features():
+    time, event, G, C = features(p=400)
+    one = screen(time, event, G, C, workers=1)
+    two = screen(time, event, G[:, ::-1], C, workers=2)
+    np.testing.assert_allclose(one.coef, two.coef[::-1], rtol=1e-9)
+
+
+def test_features_that_cannot_be_fitted_say_why_and_still_count():
+    time, event, G, _ = features()
+    G[:, 2] = 7.0
+    G[::5, 3] = np.nan
+    G[:150, 4] = np.nan
+    G[:, 5] = -time
+    G[:, 6] = np.where(event, 0.0, 1.0)
+    result = screen(time, event, G, names=[f"g{i}" for i in range(60)])
+    assert result.refused() == {"constant_feature": 1, "missing_values": 1, "separation": 2}
+    assert np.isnan(result.hr[[2, 4, 5, 6]]).all()
+    assert set(result.ranking()[-4:]) == {2, 4, 5, 6}
+    assert result.status[3] == "ok" and result.n_used[3] == 176
+    rows = ~np.isnan(G[:, 3])
+    fit = cox(time[rows], event[rows], G[rows, 3:4], ["g3"])
+    assert result.p[3] == pytest.approx(fit.p[0], rel=1e-5)
+    counted = np.where(np.isnan(result.p), 1.0, result.p)
+    np.testing.assert_allclose(result.q, bh(counted))
+
+
+def test_screen_refuses_what_no_feature_could_survive():
+    time, event, G, C = features()
+    with pytest.raises(NoEventsError):
+        screen(time, np.zeros(len(time)), G)
+    with pytest.raises(CollinearError):
+        screen(time, event, G, np.column_stack((C, C[:, 0])))
+    with pytest.raises(ConstantFeatureError, match='"age"'):
+        screen(time, event, G, np.ones((len(time), 1)), covariate_names=["age"])
+    few = np.zeros(len(time))
+    few[:2] = 1
+    with pytest.raises(TooManyCovariatesError):
+        screen(time, few, G, C)
+    with pytest.raises(ShapeError):
+        screen(time, event, G[:50])
+
+
+def test_screen_of_null_features_makes_no_discovery_beyond_its_rate():
+    any_hit = 0
+    for seed in range(60):
+        s = survival_sample(120, [0.0], seed=seed)
+        G = np.random.default_rng(seed).normal(size=(120, 200))
+        any_hit += bool((screen(s.time, s.event, G).q < 0.05).any())
+    assert any_hit <= 9  # 99.9% point of a binomial (60, 0.05)
+
+
+def test_screening_outruns_scikit_survival_many_times_over():
+    import time as clock
+
+    time, event, G, _ = features(n=300, p=1000)
+    y = Surv.from_arrays(event, time)
+    start = clock.perf_counter()
+    for j in range(20):
+        CoxPHSurvivalAnalysis(ties="efron").fit(G[:, j : j + 1], y)
+    theirs = (clock.perf_counter() - start) / 20
+    start = clock.perf_counter()
+    screen(time, event, G, workers=1)
+    ours = (clock.perf_counter() - start) / 1000
+    assert ours * 20 < theirs
+
+
+def test_permuted_outcome_finds_a_planted_effect_and_leaves_a_null_one():
+    s = survival_sample(200, [0.7, 0.5], seed=2, correlation=0.3)
+    found = permuted_outcome(s.time, s.event, s.X[:, 0], s.X[:, 1], times=400, seed=1)
+    assert found.p == pytest.approx(1 / 401)
+    assert found.false_positive_rate == pytest.approx(0.05, abs=0.04)
+    low, high = found.null_interval
+    assert low < -1.5 and high > 1.5 and abs(found.observed) > 3
+    null = survival_sample(200, [0.0, 0.5], seed=3)
+    assert permuted_outcome(null.time, null.event, null.X[:, 0], null.X[:, 1], times=400).p > 0.02
+
+
+def test_permutation_p_values_are_uniform_when_nothing_is_true():
+    p = []
+    for seed in range(150):
+        s = survival_sample(80, [0.0, 0.6], seed=seed)
+        p.append(permuted_outcome(s.time, s.event, s.X[:, 0], s.X[:, 1], times=199, seed=seed).p)
+    from scipy.stats import kstest
+
+    assert kstest(p, "uniform").pvalue > 0.001
+    assert np.mean(np.array(p) <= 0.05) < 0.11
+
+
+def test_permutation_agrees_with_the_analytic_p_value():
+    s = survival_sample(150, [0.25], seed=9)
+    found = permuted_outcome(s.time, s.event, s.X[:, 0], times=3000)
+    assert found.p == pytest.approx(found.p_nominal, abs=0.02)
+
+
+def test_empirical_p_is_never_zero_and_counts_the_right_tail():
+    null = np.array([-2.0, -1.0, 0.0, 1.0])
+    assert empirical_p(3.0, null) == pytest.approx(1 / 5)
+    assert empirical_p(1.0, null) == pytest.approx(4 / 5)
+    assert empirical_p(1.0, null, "higher") == pytest.approx(2 / 5)
+    assert empirical_p(-2.0, null, "lower") == pytest.approx(2 / 5)
+
+
+def test_permutations_stay_within_their_strata():
+    strata = np.array(["a"] * 6 + ["b"] * 4)
+    orders = permutations(10, 30, 0, strata)
+    assert (np.sort(orders[:, :6], axis=1) == np.arange(6)).all()
+    assert len(np.unique(orders, axis=0)) > 20
+
+
+def test_matched_features_have_like_level_and_spread_and_leave_out_the_excluded():
+    rng = np.random.default_rng(0)
+    level, spread = rng.uniform(0, 12, 2000), rng.uniform(0.2, 2, 2000)
+    values = level + spread * rng.normal(size=(100, 2000))
+    values[:, 7] = 3.0
+    picked = matched_features(values, 42, draws=100, pool=200, exclude=[1, 2, 3])
+    assert len(picked) == 100 and len(set(picked)) == 100
+    assert not {42, 1, 2, 3, 7} & set(picked)
+    assert np.abs(level[picked] - level[42]).max() < 2.5
+    assert np.abs(spread[picked] - spread[42]).max() < 0.5
+
+
+def test_a_gene_that_is_like_all_others_does_not_beat_them():
+    # Every gene carries the same hidden risk factor: significant, but not for its own sake.
+    rng = np.random.default_rng(4)
+    s = survival_sample(250, [0.8], seed=4)
+    values = 0.5 * s.X + rng.normal(size=(250, 300))
+
+    def build(raw):
+        return (raw > np.median(raw, axis=0)).astype(float)
+
+    chosen = build(values[:, :1])[:, 0]
+    others = values[:, matched_features(values, 0, draws=200)]
+    found = matched_control(s.time, s.event, chosen, others, build)
+    assert found.false_positive_rate > 0.5
+    assert found.p > 0.05
+
+
+def test_permuting_a_feature_that_carries_a_joint_claim_destroys_it():
+    rng = np.random.default_rng(6)
+    tls, gene = rng.normal(size=300), rng.normal(size=300)
+    joint = (gene > 0) & (tls < 0)
+    time = rng.exponential(1 / np.where(joint, 3.0, 1.0))
+
+    def build(raw):
+        return ((raw < np.median(raw, axis=0)) & (gene > 0)[:, None]).astype(float)
+
+    found = permuted_feature(time, np.ones(300), joint.astype(float), tls, build, times=300)
+    assert found.kind == "permuted_feature"
+    assert found.p < 0.01
+
+
+def specifications(s, **changes):
+    x = s.X[:, 0]
+    high, low = np.quantile(x, [2 / 3, 1 / 3])
+    choices = {
+        "exposures": {
+            "median": (x > np.median(x)).astype(float),
+            "tertiles": np.where(x > high, 1.0, np.where(x < low, 0.0, np.nan)),
+            "continuous": x,
+        },
+        "covariates": {"none": None, "adjusted": (["b"], s.X[:, 1:2])},
+        "follow_up": {"all": None, "short": 1.0},
+        "exclusions": {"none": None, "without early": s.time > 0.02},
+    }
+    return specification_curve(s.time, s.event, **(choices | changes))
+
+
+def test_specification_curve_holds_every_combination_in_order():
+    s = survival_sample(300, [0.6, 0.3], seed=1)
+    curve = specifications(s)
+    assert len(curve.specifications) == 3 * 2 * 2 * 2
+    hr = [one.hr for one in curve.specifications]
+    assert hr == sorted(hr)
+    assert curve.sign_stability == 1.0 and curve.failed == 0
+    assert curve.median_hr > 1.3 and curve.significant > 0.9
+
+
+def test_sign_of_a_null_claim_is_not_called_stable_and_significant():
+    s = survival_sample(300, [0.0, 0.3], seed=5)
+    assert specifications(s).significant < 0.3
+
+
+def test_specifications_that_fail_keep_their_reason():
+    s = survival_sample(100, [0.6, 0.3], seed=1)
+    nobody = {"all": np.ones(100), "nobody": np.zeros(100, dtype=bool)}
+    curve = specifications(s, exclusions=nobody)
+    assert curve.failed == 12
+    assert {one.reason.split(":")[0] for one in curve.specifications if not one.ok} == {"shape"}
+    assert curve.table()[-1]["reason"].startswith("shape: no patients")
+
+
+def test_features_that_few_patients_carry_are_fitted_at_the_top_of_their_likelihood():
+    # Silent genes with a few spikes throw an unguarded Newton step past the maximum (on real
+    # expression data scikit-survival stops there, at a likelihood far below the best one).
+    from validation.statistics.partial_likelihood import likelihood, risk_sets
+
+    time, event, _, _ = features(n=300)
+    rng = np.random.default_rng(3)
+    G = 0.02 * rng.normal(size=(300, 40))
+    for j in range(40):
+        carriers = rng.choice(300, 1 + j % 4, replace=False)
+        G[carriers, j] += rng.gamma(2.0, 2.0, len(carriers))
+    result = screen(time, event, G)
+    sets = [risk_sets(time, event, np.arange(300))]
+    ok = np.flatnonzero(result.ok)
+    assert len(ok) > 20
+    for j in ok:
+        z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
+        assert abs(likelihood(sets, z, result.coef[[j]]).score[0]) < 1e-6
+        assert result.coef[j] == pytest.approx(cox(time, event, z, ["g"]).coef[0], abs=1e-6)
+    assert set(result.refused()) <= {"separation"}
+    for j in np.flatnonzero(~result.ok):
+        z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
+        far = [likelihood(sets, z, np.array([s * 25 / np.ptp(z)])).value for s in (-1, 1)]
+        near = [likelihood(sets, z, np.array([s * 8 / np.ptp(z)])).value for s in (-1, 1)]
+        assert max(far) >= max(near) - 1e-6
+
+
+def test_a_feature_of_one_patient_does_not_lead_the_ranking():
+    time, event, G, _ = features(n=300, p=30)
+    early = int(np.argmin(np.where(event, time, np.inf)))
+    G[:, 5] = 0.01 * np.random.default_rng(1).normal(size=300)
+    G[early, 5] = 9.0
+    assert screen(time, event, G).ranking()[0] == 0

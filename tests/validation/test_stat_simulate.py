@@ -1,0 +1,227 @@
+"""Simulated worlds: what was planted is there, what was not is not, and all of it says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+from skimage.color import rgb2hed
+
+from validation.errors import InputError
+from validation.simulate import Effects, render_slide, survival_sample, write_world
+from validation.statistics.binary import logistic
+from validation.statistics.cox import cox
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return write_world(
+        tmp_path_factory.mktemp("world") / "cohort", seed=7, patients=1200, slides=2, slide_px=1024
+    )
+
+
+def tables(world):
+    read = {
+        n: pd.read_csv(world.folder / f"{n}.csv") for n in ("clinical", "imaging", "expression")
+    }
+    return read["clinical"].merge(read["imaging"]).merge(read["expression"], on="patient")
+
+
+def planted(table):
+    def scaled(name):
+        return (table[name] - table[name].mean()) / table[name].std()
+
+    joint = (table.FABP5.median() < table.FABP5) & (table.tls_density <= table.tls_density.median())
+    X = np.column_stack(
+        (
+            joint, scaled("CXCL13"), scaled("ADRM1") * (table.gender == "MALE"),
+            table.stage == "Stage III", table.stage == "Stage IV", (table.age - 68) / 10,
+        )
+    )  # fmt: skip
+    names = ["joint", "cxcl13", "adrm1 in men", "III", "IV", "age"]
+    return cox(table["OS.time"], table.OS, X.astype(float), names), joint
+
+
+def test_planted_effects_are_found_within_their_intervals(world):
+    fit, joint = planted(tables(world))
+    e = Effects()
+    truth = [
+        e.fabp5_high_tls_low_hr, e.cxcl13_per_sd_hr, e.adrm1_per_sd_hr_in_men,
+        e.stage_iii_hr, e.stage_iv_hr, e.age_per_decade_hr,
+    ]  # fmt: skip
+    z = (fit.coef - np.log(truth)) / fit.se
+    assert np.abs(z).max() < 3.3
+    assert fit.p[[0, 1, 2, 4]].max() < 1e-3
+    table = tables(world)
+    known = table.nodes != "NX"
+    nodes = logistic((table.nodes == "N+")[known], joint[known], ["joint"])
+    assert nodes.lower[0] > 1.3
+
+
+def test_null_worlds_have_no_biomarker_effect_but_keep_stage(tmp_path):
+    world = write_world(tmp_path / "w", seed=3, patients=1200, null=True)
+    fit, _ = planted(tables(world))
+    assert np.abs((fit.coef / fit.se)[:3]).max() < 3.3
+    assert fit.p[4] < 1e-6
+    assert world.truth["null"] and world.truth["effects"]["cxcl13_per_sd_hr"] == 1.0
+
+
+def test_a_world_with_nothing_has_not_even_stage(tmp_path):
+    world = write_world(tmp_path / "w", seed=3, patients=800, effects=Effects.nothing())
+    fit, _ = planted(tables(world))
+    assert np.abs(fit.coef / fit.se).max() < 3.5
+
+
+def test_confounding_makes_a_crude_association_that_adjustment_removes(tmp_path):
+    effects = Effects.nothing()
+    effects = Effects(
+        **(effects.as_dict() | {"confounding": 0.6, "stage_iii_hr": 2.0, "stage_iv_hr": 4.0})
+    )
+    table = tables(write_world(tmp_path / "w", seed=5, patients=1500, effects=effects))
+    stage = np.column_stack((table.stage == "Stage III", table.stage == "Stage IV"))
+    crude = cox(table["OS.time"], table.OS, table[["FABP5"]], ["FABP5"])
+    adjusted = cox(
+        table["OS.time"], table.OS, np.column_stack((table.FABP5, stage)), ["FABP5", "III", "IV"]
+    )
+    assert crude.p[0] < 1e-4
+    assert abs(adjusted.coef[0]) < 0.5 * abs(crude.coef[0])
+
+
+def test_everything_a_world_writes_says_simulated(world):
+    spec = tomllib.loads((world.folder / "cohort.toml").read_text())
+    assert spec["simulated"] is True
+    assert "SIMULATED" in spec["title"]
+    clinical = pd.read_csv(world.folder / "clinical.csv")
+    assert (clinical.simulated == "yes").all()
+    assert clinical.patient.str.startswith("SIM-").all()
+    for slide in (world.folder / "slides").glob("*.tiff"):
+        with tifffile.TiffFile(slide) as tiff:
+            assert "SIMULATED" in tiff.pages[0].description
+    assert json.loads((world.folder / "truth.json").read_text())["simulated"] is True
+
+
+def test_the_cohort_description_gives_none_of_the_truth_away(world):
+    text = (world.folder / "cohort.toml").read_text().lower()
+    for word in ("truth", "planted", "effect", "null", "hazard", "hr ="):
+        assert word not in text
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path):
+    def digest(folder):
+        write_world(folder, seed=11, patients=60, slides=1, slide_px=512)
+        return {
+            p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in sorted(folder.rglob("*")) if p.is_file()
+        }  # fmt: skip
+
+    first = digest(tmp_path / "a")
+    assert first == digest(tmp_path / "b")
+    assert "slides/SIM-0001.tiff" in first
+
+
+def test_a_world_reads_as_an_ordinary_cohort(world):
+    cohort = pytest.importorskip("validation.cohort")
+    loaded = cohort.load(world.folder)
+    assert loaded.simulated
+    dictionary = loaded.dictionary
+    dictionary = dictionary() if callable(dictionary) else dictionary
+    assert dictionary.n_patients == 1200
+    assert {e.key for e in dictionary.endpoints} == {"OS", "PFI", "DSS", "cause", "nodes"}
+    assert dictionary.has("expression:FABP5") and dictionary.has("imaging:tls_density")
+    assert [f for f in cohort.check(world.folder) if f.severity == "error"] == []
+
+
+def test_times_agree_with_one_another(world):
+    clinical = pd.read_csv(world.folder / "clinical.csv")
+    assert (clinical["PFI.time"] <= clinical["OS.time"]).all()
+    assert (clinical["OS.time"] > 0).all()
+    assert (clinical.PFI >= clinical.OS).all()
+    assert (clinical.DSS <= clinical.OS).all()
+    assert clinical.OS.mean() == pytest.approx(0.55, abs=0.12)
+
+
+def test_genes_move_in_their_modules_and_follow_sex(world):
+    table = tables(world)
+    together = np.corrcoef(table[["CD79A", "MS4A1", "CXCL13", "KRT5", "GATA3"]].T)
+    assert together[0, 1] > 0.5 and together[0, 2] > 0.4
+    assert together[3, 4] < -0.4 and abs(together[0, 3]) < 0.35
+    men = table.gender == "MALE"
+    assert (table.XIST[men] < 2).all() and (table.RPS4Y1[~men] < 3).all()
+    assert np.corrcoef(table.tls_density, table.CXCL13)[0, 1] > 0.3
+
+
+def test_wrong_requests_are_refused(tmp_path, world):
+    with pytest.raises(InputError, match="not empty"):
+        write_world(world.folder, seed=1)
+    with pytest.raises(InputError, match="too few"):
+        write_world(tmp_path / "few", seed=1, patients=10)
+    with pytest.raises(InputError, match="do not fit"):
+        render_slide(tmp_path / "a.tiff", seed=1, size_px=512, aggregates=40)
+    with pytest.raises(InputError, match="at least 256 pixels"):
+        render_slide(tmp_path / "a.tiff", seed=1, size_px=10)
+    assert not (tmp_path / "a.tiff").exists()
+
+
+@pytest.fixture(scope="module")
+def slide(tmp_path_factory):
+    path = tmp_path_factory.mktemp("slide") / "slide.tiff"
+    return render_slide(path, seed=4, size_px=1536, mpp=0.5, aggregates=2), path
+
+
+def test_a_slide_opens_with_its_resolution_and_its_levels(slide):
+    import openslide
+
+    truth, path = slide
+    with openslide.OpenSlide(path) as opened:
+        assert float(opened.properties["openslide.mpp-x"]) == pytest.approx(0.5)
+        assert opened.level_dimensions == ((1536, 1536), (768, 768), (384, 384))
+    assert truth.tissue_mm2 == pytest.approx(0.59 * 0.7, abs=0.1)
+
+
+def test_nuclei_are_blue_on_pink_where_the_truth_says(slide):
+    truth, path = slide
+    hematoxylin = rgb2hed(tifffile.imread(path))[..., 0]
+    x, y = truth.lymphocytes[:, 0].clip(0, 1535), truth.lymphocytes[:, 1].clip(0, 1535)
+    inside = hematoxylin[y, x]
+    image = tifffile.imread(path)
+    stroma = hematoxylin[(image[..., 0] > 180) & (image[..., 1] < 170)]
+    assert np.median(inside) > 3 * np.quantile(stroma, 0.9)
+    corner = image[:40, :40].reshape(-1, 3)
+    assert (corner > 230).all()
+
+
+def test_aggregates_are_found_by_a_plain_density_of_hematoxylin(slide):
+    import cv2
+
+    truth, path = slide
+    hematoxylin = np.maximum(rgb2hed(tifffile.imread(path))[..., 0], 0)
+    density = cv2.GaussianBlur(hematoxylin, (0, 0), 40)
+    mask = (density > 0.55 * density.max()).astype(np.uint8)
+    count, _, stats, centers = cv2.connectedComponentsWithStats(mask)
+    blobs = [centers[i] for i in range(1, count) if stats[i, cv2.CC_STAT_AREA] > 3000]
+    assert len(blobs) == len(truth.aggregates) == 2
+    for aggregate in truth.aggregates:
+        away = min(np.hypot(b[0] - aggregate.x, b[1] - aggregate.y) for b in blobs)
+        assert away < 0.5 * aggregate.radius
+        assert aggregate.lymphocytes > 200
+
+
+def test_aggregates_can_be_placed_by_hand(tmp_path):
+    truth = render_slide(
+        tmp_path / "a.tiff", seed=1, size_px=1024, mpp=0.5, aggregates=[(256.0, 256.0, 80.0)]
+    )
+    (one,) = truth.aggregates
+    assert (one.x, one.y, one.radius) == (512, 512, 160)
+    truth.write(tmp_path / "truth.json")
+    assert json.loads((tmp_path / "truth.json").read_text())["simulated"] is True
+
+
+def test_censoring_reaches_the_share_asked_for():
+    for share in (0.0, 0.3, 0.7):
+        s = survival_sample(6000, [0.0], seed=1, censored=share)
+        assert 1 - s.event.mean() == pytest.approx(share, abs=0.02)

@@ -1,0 +1,193 @@
+"""Kaplan-Meier, log-rank and restricted means against textbook values and two other libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifelines import KaplanMeierFitter
+from lifelines.statistics import multivariate_logrank_test
+from lifelines.utils import restricted_mean_survival_time
+from sksurv.compare import compare_survival
+from sksurv.nonparametric import kaplan_meier_estimator
+from sksurv.util import Surv
+from statsmodels.duration.survfunc import survdiff
+
+from validation.simulate import survival_sample
+from validation.statistics.errors import (
+    BadEventsError,
+    BadTimesError,
+    EmptyGroupError,
+    MissingValuesError,
+    NoEventsError,
+    ShapeError,
+)
+from validation.statistics.survival import (
+    kaplan_meier,
+    logrank,
+    numbers_at_risk,
+    restricted_mean,
+    rmst_difference,
+)
+
+# Remission times in weeks of acute leukemia patients (Freireich and others 1963), the example of
+# most textbooks: 6-mercaptopurine and placebo.
+MP_TIME = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
+MP_EVENT = [1, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
+PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+
+
+def leukemia():
+    time = np.array(MP_TIME + PLACEBO, dtype=float)
+    event = np.array(MP_EVENT + [1] * 21)
+    return time, event, np.array([0] * 21 + [1] * 21)
+
+
+def test_kaplan_meier_gives_the_textbook_values_of_the_leukemia_trial():
+    curve = kaplan_meier(MP_TIME, MP_EVENT)
+    printed = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    for week, survival in printed.items():
+        assert curve.at(week) == pytest.approx(survival, abs=5e-4)
+    assert curve.median == 23
+    assert curve.n_events == 9
+    assert list(curve.at_risk[:4]) == [21, 21, 17, 16]
+
+
+def test_median_is_missing_when_fewer_than_half_have_the_event():
+    curve = kaplan_meier([1, 2, 3, 4, 5], [1, 0, 0, 0, 0])
+    assert np.isnan(curve.median)
+    assert np.isnan(curve.median_upper)
+
+
+def test_kaplan_meier_agrees_with_lifelines_and_scikit_survival():
+    s = survival_sample(300, [0.4], seed=5)
+    time = np.ceil(s.time * 20)
+    ours = kaplan_meier(time, s.event)
+    theirs = KaplanMeierFitter().fit(time, s.event)
+    np.testing.assert_allclose(ours.survival, theirs.survival_function_.to_numpy()[:, 0])
+    band = theirs.confidence_interval_.to_numpy()
+    np.testing.assert_allclose(ours.lower[1:], band[1:, 0], atol=1e-12)
+    np.testing.assert_allclose(ours.upper[1:], band[1:, 1], atol=1e-12)
+    assert ours.median == theirs.median_survival_time_
+    when, survival, limits = kaplan_meier_estimator(s.event, time, conf_type="log-log")
+    np.testing.assert_allclose(ours.at(when), survival)
+    np.testing.assert_allclose(ours.lower[1:], limits[0], atol=1e-12)
+
+
+def test_numbers_at_risk_count_patients_followed_up_to_each_time():
+    assert list(numbers_at_risk([2, 4, 4, 9], [0, 2, 3, 4, 5, 10])) == [4, 4, 3, 3, 1, 0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=60),
+)
+@settings(max_examples=60, deadline=None)
+def test_survival_never_rises_and_stays_inside_its_band(rows):
+    curve = kaplan_meier([r[0] for r in rows], [int(r[1]) for r in rows])
+    assert (np.diff(curve.survival) <= 1e-12).all()
+    assert (curve.survival >= -1e-12).all() and (curve.survival <= 1).all()
+    assert (curve.lower <= curve.survival + 1e-12).all()
+    assert (curve.upper >= curve.survival - 1e-12).all()
+    assert curve.events.sum() == sum(r[1] for r in rows)
+
+
+def test_logrank_gives_the_textbook_value_of_the_leukemia_trial():
+    result = logrank(*leukemia())
+    assert result.statistic == pytest.approx(16.79, abs=5e-3)
+    assert result.df == 1
+    assert result.p == pytest.approx(4.17e-5, rel=1e-2)
+
+
+def test_logrank_of_four_groups_agrees_with_lifelines_and_scikit_survival():
+    s = survival_sample(400, [0.4], seed=9)
+    group = np.digitize(s.X[:, 0], [-0.7, 0, 0.7])
+    time = np.ceil(s.time * 15)
+    ours = logrank(time, s.event, group)
+    assert ours.df == 3
+    theirs = multivariate_logrank_test(time, group, s.event)
+    assert ours.statistic == pytest.approx(theirs.test_statistic, rel=1e-9)
+    chi2, p = compare_survival(Surv.from_arrays(s.event, time), group)
+    assert ours.statistic == pytest.approx(chi2, rel=1e-9)
+    assert ours.p == pytest.approx(p, rel=1e-6)
+
+
+def test_stratified_logrank_agrees_with_statsmodels():
+    s = survival_sample(400, [0.4, 0.8], seed=10, correlation=0.5)
+    group, strata = s.X[:, 0] > 0, np.digitize(s.X[:, 1], [-0.5, 0.5])
+    time = np.ceil(s.time * 15)
+    statistic, p = survdiff(time, s.event.astype(int), group, strata=strata)
+    ours = logrank(time, s.event, group, strata)
+    assert ours.statistic == pytest.approx(statistic, rel=1e-9)
+    assert ours.p == pytest.approx(p, rel=1e-6)
+
+
+def test_logrank_does_not_care_which_group_is_named_first():
+    time, event, group = leukemia()
+    assert logrank(time, event, 1 - group).statistic == pytest.approx(
+        logrank(time, event, group).statistic
+    )
+
+
+def test_restricted_mean_agrees_with_lifelines():
+    time, event, _ = leukemia()
+    ours = restricted_mean(time, event, 20)
+    theirs = restricted_mean_survival_time(KaplanMeierFitter().fit(time, event), t=20)
+    assert ours.value == pytest.approx(theirs)
+
+
+def test_without_censoring_the_restricted_mean_is_the_mean_and_its_error_the_usual_one():
+    rng = np.random.default_rng(3)
+    time = np.round(rng.exponential(10, 120) + 0.1, 2)
+    ours = restricted_mean(time, np.ones(120), 12)
+    cut = np.minimum(time, 12)
+    assert ours.value == pytest.approx(cut.mean())
+    assert ours.se == pytest.approx(cut.std() / np.sqrt(120))
+
+
+def test_restricted_mean_difference_is_negative_for_the_group_that_dies_earlier():
+    time, event, group = leukemia()
+    result = rmst_difference(time, event, group, 20)
+    assert result.value < 0 and result.upper < 0
+    assert result.p < 0.001
+
+
+def test_restricted_mean_beyond_follow_up_is_refused():
+    with pytest.raises(BadTimesError, match="beyond the longest follow-up"):
+        rmst_difference(*leukemia(), 30)
+
+
+@pytest.mark.parametrize(
+    ("time", "event", "error", "says"),
+    [
+        ([1, 2, -3], [1, 0, 1], BadTimesError, "negative"),
+        ([1, 2, np.nan], [1, 0, 1], MissingValuesError, "missing"),
+        ([1, 2, np.inf], [1, 0, 1], MissingValuesError, "infinite"),
+        ([1, 2, 3], [1, 2, 1], BadEventsError, "event coding"),
+        ([1, 2, 3], [0, 0, 0], NoEventsError, "no events"),
+        ([1, 2, 3], [0, 1, np.nan], MissingValuesError, "flags are missing"),
+        ([1, 2, 3], [1, 0], ShapeError, "shape"),
+        (["1", "two", "3"], [1, 0, 1], ShapeError, "not a number"),
+        ([], [], ShapeError, "no patients"),
+    ],
+)
+def test_bad_follow_up_is_refused_by_name(time, event, error, says):
+    with pytest.raises(error, match=says):
+        logrank(time, event, np.zeros(len(time)))
+
+
+def test_a_comparison_with_one_empty_group_is_refused():
+    with pytest.raises(EmptyGroupError, match="only one group"):
+        logrank([1, 2, 3], [1, 1, 0], ["high", "high", "high"])
+
+
+def test_groups_that_are_never_at_risk_together_are_refused():
+    with pytest.raises(EmptyGroupError, match="at no event time"):
+        logrank([1, 1, 5, 6], [0, 0, 1, 1], [0, 0, 1, 1])
+
+
+def test_implausible_follow_up_is_refused_when_the_caller_knows_the_limit():
+    from validation.statistics.base import survival_arrays
+
+    with pytest.raises(BadTimesError, match="check the unit"):
+        survival_arrays([10, 420], [1, 0], longest=360)

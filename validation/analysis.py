@@ -1,0 +1,391 @@
+"""The analysis itself: what runs on prepared inputs, in the sandbox and on the host alike.
+
+    python -m validation.analysis INPUTS OUT
+
+Reads `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`; writes
+`analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is written
+down before it starts, so that a crash leaves its trace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from validation.contract import FrozenContract, TestPlan
+from validation.controls import control_outcome
+from validation.dictionary import JoinReport
+from validation.errors import InputError
+from validation.population import Cut, apply_filters, outcome_known
+from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
+from validation.study import Study
+from validation.types import sha256_file, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.specification import SpecificationCurve
+
+VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
+LONGEST_CODE = 200
+
+
+class Analysis:
+    """An open analysis: inputs read, tests not yet run.
+
+    >>> analysis = Analysis.open(Path("inputs"))
+    >>> analysis.run()
+    >>> analysis.finish(Path("out"))
+    """
+
+    def __init__(
+        self,
+        frozen: FrozenContract,
+        table: pd.DataFrame,
+        features: pd.DataFrame | None,
+        provenance: dict[str, Any],
+    ) -> None:
+        self.frozen = frozen
+        self.contract = frozen.contract
+        self.provenance = provenance
+        self.part = provenance["part"]
+        self._table = table
+        self._features = features
+        self._derived: list[str] = []
+        self._book = Book()
+        self._tables: dict[str, Any] = {}
+        self._tests: list[TestOutcome] = []
+        self._controls: dict[str, str] = {}
+        self.curve: SpecificationCurve | None = None
+        self._attempts: list[dict[str, str]] = []
+        self._trace: Path | None = None
+        self._progress: Callable[[str], None] | None = None
+
+    @classmethod
+    def open(cls, inputs: Path, *, trace: Path | None = None) -> Analysis:
+        """Read and verify prepared inputs.
+
+        Parameters
+        ----------
+        trace : file to which every attempt is appended before it starts
+
+        Raises
+        ------
+        InputError
+            If a file is missing or was changed since it was prepared.
+        """
+        import pandas as pd
+
+        try:
+            provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
+            frozen = FrozenContract.read(inputs / "contract.json")
+        except FileNotFoundError as error:
+            raise InputError(f"{inputs}: not prepared inputs ({error.filename} missing)") from None
+        except (json.JSONDecodeError, ValidationError) as error:
+            raise InputError(f"{inputs}: inputs are damaged: {error}") from None
+        for name, digest in provenance["files"].items():
+            if not (inputs / name).is_file() or sha256_file(inputs / name) != digest:
+                raise InputError(f"{inputs / name}: missing, or changed since it was prepared")
+        if provenance["contract_sha256"] != frozen.sha256:
+            raise InputError(f"{inputs}: the table was prepared for another contract")
+        table = pd.read_parquet(inputs / "table.parquet")
+        features = None
+        if (inputs / "controls.parquet").is_file():
+            features = pd.read_parquet(inputs / "controls.parquet")
+        analysis = cls(frozen, table, features, provenance)
+        analysis._trace = trace
+        return analysis
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A copy of the analysis-ready table: one row per pseudonymous patient."""
+        return self._table.copy()
+
+    def derive(self, name: str, series: pd.Series) -> None:
+        """Add a variable computed from the table, for description only.
+
+        Registered tests read registered variables; a derived one never replaces any of them.
+
+        Raises
+        ------
+        InputError
+            If the name is taken, or the rows do not match the table's.
+        """
+        if name in self._table.columns:
+            raise InputError(f'"{name}" is already in the table; derived variables need new names')
+        if not series.index.equals(self._table.index):
+            raise InputError(f'derived variable "{name}" does not have the table\'s rows')
+        self._table = self._table.assign(**{name: series})
+        self._derived.append(name)
+
+    def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
+        """Run registered tests (default: all of them), then the controls of the claim.
+
+        Raises
+        ------
+        InputError
+            For a test that is not in the contract.
+        """
+        plans = [self.contract.test(one) for one in tests] if tests else list(self.contract.tests)
+        if self.part == "replication":
+            wanted = {self.contract.primary, "kaplan_meier", "schoenfeld"}
+            plans = [plan for plan in plans if plan.id in wanted]
+        study, refusal = self._study()
+        for plan in plans:
+            self._attempt(plan, study, refusal)
+        if study is not None:
+            self._flow_numbers(study)
+            if self.part != "replication" and tests is None:
+                self._run_controls(study)
+        return list(self._tests)
+
+    def _study(self) -> tuple[Study | None, str]:
+        cuts = tuple(Cut.model_validate(one) for one in self.provenance["cuts"])
+        if not cuts:
+            return None, str(self.provenance.get("refusal") or "no cut-points could be found")
+        try:
+            return Study.of(self.contract, self._table, cuts), ""
+        except InputError as error:
+            return None, str(error)
+
+    def _attempt(self, plan: TestPlan, study: Study | None, refusal: str) -> None:
+        from validation.methods import run_method
+
+        def work() -> TestOutcome:
+            if study is None:
+                raise InputError(refusal)
+            if self.part == "replication":
+                covariates = tuple(k for k in plan.covariates if k in self._table.columns)
+                return run_method(
+                    study, plan.model_copy(update={"covariates": covariates}), book, tables
+                )
+            return run_method(study, plan, book, tables)
+
+        book, tables = Book(), dict[str, Any]()
+        outcome = self._guarded(
+            work,
+            TestOutcome(
+                id=plan.id,
+                role=plan.role,
+                method=plan.method,
+                endpoint=plan.endpoint,
+                status="crashed",
+                claim=plan.claim,
+            ),
+        )
+        if outcome.status == "ok":
+            self._book.numbers.update(book.numbers)
+            self._tables.update(tables)
+        self._tests.append(outcome)
+
+    def _guarded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
+        """Run one test; a refusal keeps its words, a crash is recorded as a crash."""
+        import numpy as np
+
+        self._note({"test": blank.id, "state": "started", "part": self.part})
+        if self._progress is not None:
+            self._progress(blank.id)
+        try:
+            outcome = work()
+        except InputError as error:
+            code = str(getattr(error, "code", "input"))
+            outcome = blank.model_copy(
+                update={"status": "refused", "code": code, "reason": str(error)}
+            )
+        except (ArithmeticError, ValueError, IndexError, KeyError, np.linalg.LinAlgError) as error:
+            reason = f"{type(error).__name__}: {error}"[:LONGEST_CODE]
+            outcome = blank.model_copy(
+                update={"status": "crashed", "code": "crash", "reason": reason}
+            )
+        part = "all" if self.part == "all" else self.part
+        claim = outcome.claim and self.part in ("all", "confirmation")
+        outcome = outcome.model_copy(update={"part": part, "claim": claim})
+        self._note({"test": outcome.id, "state": outcome.status, "part": self.part})
+        return outcome
+
+    def _note(self, line: dict[str, str]) -> None:
+        self._attempts.append(line)
+        if self._trace is not None:
+            self._trace.parent.mkdir(parents=True, exist_ok=True)
+            with self._trace.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(line, sort_keys=True) + "\n")
+                handle.flush()
+                os.fsync(handle.fileno())
+
+    def _run_controls(self, study: Study) -> None:
+        from validation import controls
+
+        plan = self.contract.controls
+        endpoint = self.contract.primary_test.endpoint
+        book, tables = self._book, self._tables
+        jobs: list[tuple[str, str, Callable[[], TestOutcome]]] = []
+        if plan.permutations:
+            jobs.append(("permuted", "permutation", lambda: controls.permuted_outcome(study, book)))
+        else:
+            self._controls["permuted"] = "switched off in the contract"
+        for at in range(len(self.contract.exposures) if plan.random_features else 0):
+            draw = partial(controls.random_features, study, self._features, at, book)
+            jobs.append((f"random.{at + 1}", "random_features", draw))
+        if not plan.random_features:
+            self._controls["random"] = "switched off in the contract"
+        if plan.known_positive is not None:
+            jobs.append(
+                ("known_positive", "cox", lambda: controls.known_positive(self._table, study, book))
+            )
+        else:
+            self._controls["known_positive"] = "no stage-like variable in this cohort"
+        if plan.negative_endpoint is not None:
+            jobs.append(
+                (
+                    "negative",
+                    self.contract.primary_test.method,
+                    lambda: controls.negative_endpoint(study, book, tables),
+                )
+            )
+        jobs.append(("specification_curve", "specification_curve", lambda: self._curve(study)))
+        primary = next((one for one in self._tests if one.id == self.contract.primary), None)
+        for name, method, work in jobs:
+            blank = control_outcome(name, method, endpoint, status="crashed")
+            if primary is not None and primary.status != "ok" and name != "known_positive":
+                self._controls[name] = "the primary test gave no result"
+                continue
+            outcome = self._guarded(work, blank)
+            self._tests.append(outcome)
+            self._controls[name] = "ran" if outcome.status == "ok" else outcome.reason
+
+    def _curve(self, study: Study) -> TestOutcome:
+        from validation import controls
+
+        outcome, curve = controls.specification(study, self._book)
+        self.curve = curve
+        self._tables["specification"] = [
+            {
+                key: f"{value:.3f}" if isinstance(value, float) else str(value)
+                for key, value in row.items()
+            }
+            for row in curve.table()
+        ]
+        return outcome
+
+    def _flow_numbers(self, study: Study) -> None:
+        import numpy as np
+
+        book, x = self._book, study.exposed.x
+        book.put("population.n", len(study.rows), "patients")
+        book.put("population.in_comparison", int((~np.isnan(x)).sum()), "patients")
+        if study.exposed.grouped:
+            book.put("groups.exposed.n", int((x == 1).sum()), "patients")
+            book.put("groups.reference.n", int((x == 0).sum()), "patients")
+        for number, cut in enumerate(study.cuts, start=1):
+            use = self.contract.exposures[number - 1]
+            if cut.upper is not None and cut.lower is not None:
+                unit = use.unit or ""
+                book.put(f"cut.{number}.upper", cut.upper, unit)
+                if cut.lower != cut.upper:
+                    book.put(f"cut.{number}.lower", cut.lower, unit)
+
+    def _flow(self) -> tuple[JoinReport, ...]:
+        """The patients lost at each condition, in the contract's order."""
+        reports = [JoinReport.model_validate(one) for one in self.provenance["joins"]]
+        table, contract = self._table, self.contract
+        keep = apply_filters(table, ())
+        before = int(keep.sum())
+
+        def step(name: str, reason: str) -> None:
+            nonlocal before
+            after = int(keep.sum())
+            reports.append(JoinReport(step=name, before=before, after=after, reason=reason))
+            before = after
+
+        for one in contract.filters:
+            keep &= apply_filters(table, (one,))
+            value = "" if one.value is None else f" {one.value}"
+            step("population", f"kept {one.variable} {one.op}{value}")
+        for use in contract.exposures:
+            keep &= table[use.key].notna()
+            step("exposure", f"{use.label} known")
+        keep &= outcome_known(table, contract.primary_test.endpoint)
+        step("outcome", f"{contract.primary_test.endpoint} known")
+        return tuple(reports)
+
+    def result(self, figures: dict[str, Figure] | None = None) -> AnalysisResult:
+        """Everything found so far."""
+        return AnalysisResult(
+            contract_sha256=self.frozen.sha256,
+            cohort=self.provenance["cohort"],
+            simulated=bool(self.provenance["simulated"]),
+            part=self.part,
+            cuts=tuple(Cut.model_validate(one) for one in self.provenance["cuts"]),
+            tests=tuple(self._tests),
+            numbers=dict(sorted(self._book.numbers.items())),
+            figures=figures or {},
+            tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
+            controls=dict(sorted(self._controls.items())),
+            flow=self._flow(),
+            notes=tuple(f"derived for description: {name}" for name in self._derived),
+            versions=versions(),
+        )
+
+    def finish(self, out: Path) -> AnalysisResult:
+        """Draw the figures, write `analysis.json` and `attempts.jsonl`, and return the result."""
+        from validation.plots import draw
+
+        out.mkdir(parents=True, exist_ok=True)
+        study, _ = self._study()
+        figures = draw(self, study, out) if study is not None else {}
+        found = self.result(figures)
+        lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)
+        write_text(out / "attempts.jsonl", lines)
+        write_text(out / "analysis.json", stable_json(found.model_dump(mode="json")))
+        return found
+
+
+def versions() -> dict[str, str]:
+    """Which libraries computed the numbers."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def execute(
+    inputs: Path,
+    out: Path,
+    *,
+    trace: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> AnalysisResult:
+    """Open, run and finish in one go."""
+    analysis = Analysis.open(inputs, trace=trace)
+    analysis._progress = progress
+    analysis.run()
+    return analysis.finish(out)
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m validation.analysis INPUTS OUT`."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: python -m validation.analysis INPUTS OUT\n")
+        return 2
+    try:
+        execute(Path(arguments[0]), Path(arguments[1]))
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""Cohorts: folders with a `cohort.toml`, cBioPortal studies, GDC exports, built-in data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.errors import InputError
+from validation.types import CohortSummary, Finding
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.cohort.model import CohortSpec
+
+__all__ = ["available", "check", "load"]
+
+
+def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | None = None) -> Cohort:
+    """A cohort by built-in name, `cohort.toml` file, or folder.
+
+    Parameters
+    ----------
+    name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, a cBioPortal study
+        folder (`meta_study.txt`), a GDC clinical export (`clinical.tsv`), or a folder that holds
+        every file of a shipped description (`data/cohorts`)
+    root : where the data files lie, if not beside the description
+    cache : folder for parsed expression matrices; without it they are parsed on each load
+
+    Raises
+    ------
+    InputError
+        If nothing of that name exists, or the description does not fit the files.
+    """
+    from validation.cohort import builtin, cbioportal, gdc
+    from validation.cohort.cohort import Cohort
+    from validation.cohort.model import read_spec
+
+    path = Path(name_or_dir)
+    if isinstance(name_or_dir, str) and name_or_dir.lower() in builtin.NAMES and not path.exists():
+        return builtin.load(name_or_dir.lower())
+    if not path.exists():
+        raise InputError(
+            f'cohort "{name_or_dir}": neither a built-in name ({", ".join(builtin.NAMES)}) nor an '
+            "existing folder. `sage cohort list` shows what there is"
+        )
+    description = path / "cohort.toml" if path.is_dir() else path
+    if description.name.endswith(".toml") and description.is_file():
+        spec = read_spec(description)
+        folder = root or (description.parent / (spec.root or ".")).resolve()
+        if not folder.is_dir():
+            raise InputError(f"{description}: root folder {folder} does not exist; pass --root")
+        return Cohort(spec, folder, cache=cache)
+    if (path / "meta_study.txt").is_file():
+        return Cohort(cbioportal.describe(path), path, cache=cache)
+    if gdc.clinical_file(path) is not None:
+        return Cohort(gdc.describe(path), path, cache=cache)
+    shipped = _shipped_for(path)
+    if shipped is not None:
+        return Cohort(shipped, path, cache=cache)
+    raise InputError(
+        f"{path}: no cohort.toml, meta_study.txt (cBioPortal) or clinical.tsv (GDC) in it"
+    )
+
+
+def _shipped_for(folder: Path) -> CohortSpec | None:
+    """The shipped description whose files all lie in `folder`, if there is one."""
+    from validation.cohort.model import read_spec
+    from validation.types import data_folder
+
+    for path in sorted(data_folder("cohorts").glob("*.toml")):
+        spec = read_spec(path)
+        files = {table.file for table in spec.tables.values()}
+        if spec.expression is not None:
+            files.add(spec.expression.file)
+        if all((folder / name).is_file() for name in files):
+            return spec
+    return None
+
+
+def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
+    """Findings of a cohort, also where it does not load: the refusal becomes the first one."""
+    try:
+        return load(name_or_dir, root=root).check()
+    except InputError as error:
+        return [
+            Finding(severity="error", code="unreadable", where=str(name_or_dir), message=str(error))
+        ]
+
+
+def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
+    """Built-in cohorts, and those found directly below the given folders."""
+    from validation.cohort import builtin, gdc
+    from validation.cohort.model import read_spec
+
+    found = builtin.summaries()
+    for base in folders:
+        for path in sorted([base, *base.iterdir()] if base.is_dir() else []):
+            if not path.is_dir():
+                continue
+            if (path / "cohort.toml").is_file():
+                spec = read_spec(path / "cohort.toml")
+                found.append(
+                    CohortSummary(
+                        id=spec.id,
+                        title=spec.title,
+                        kind="folder",
+                        simulated=spec.simulated,
+                        path=str(path),
+                    )
+                )
+            elif (path / "meta_study.txt").is_file() or gdc.clinical_file(path) is not None:
+                kind = "cbioportal" if (path / "meta_study.txt").is_file() else "gdc"
+                found.append(
+                    CohortSummary.model_validate(
+                        {
+                            "id": path.name,
+                            "title": path.name,
+                            "kind": kind,
+                            "simulated": False,
+                            "path": str(path),
+                        }
+                    )
+                )
+    return found

@@ -1,0 +1,86 @@
+"""Cohorts that an installed library brings along."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+from validation.cohort.model import CohortSpec
+from validation.errors import InputError
+from validation.types import CohortSummary
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+NAMES = ("gbsg2",)
+TITLES = {"gbsg2": "German Breast Cancer Study Group 2: 686 node-positive breast cancers"}
+
+GBSG2 = """
+id = "gbsg2"
+title = "German Breast Cancer Study Group 2: 686 node-positive breast cancers"
+license = "public data set distributed with scikit-survival"
+notes = ["Schumacher et al. 1994, Journal of Clinical Oncology"]
+patient = { table = "gbsg2" }
+tables.gbsg2 = { file = "gbsg2.csv", key = "row" }
+
+[variables]
+age = { table = "gbsg2", column = "age", kind = "continuous", unit = "years", label = "Age" }
+tumor_size = { table = "gbsg2", column = "tsize", kind = "continuous", unit = "mm", \
+label = "Tumor size" }
+tumor_grade = { table = "gbsg2", column = "tgrade", kind = "ordinal", label = "Tumor grade", \
+values = { I = 1, II = 2, III = 3 } }
+positive_nodes = { table = "gbsg2", column = "pnodes", kind = "continuous", unit = "nodes", \
+label = "Positive lymph nodes", synonyms = ["node positivity"] }
+progesterone_receptor = { table = "gbsg2", column = "progrec", kind = "continuous", \
+unit = "fmol", label = "Progesterone receptor", synonyms = ["PGR"] }
+estrogen_receptor = { table = "gbsg2", column = "estrec", kind = "continuous", unit = "fmol", \
+label = "Estrogen receptor", synonyms = ["ESR1"] }
+hormonal_therapy = { table = "gbsg2", column = "horTh", kind = "binary", \
+label = "Hormonal therapy", synonyms = ["tamoxifen"] }
+menopausal_status = { table = "gbsg2", column = "menostat", kind = "binary", \
+label = "Menopausal status" }
+
+[endpoints.RFS]
+kind = "survival"
+table = "gbsg2"
+time = "time"
+time_unit = "days"
+event = "cens"
+event_values = [1]
+censored_values = [0]
+label = "Recurrence-free survival"
+note = "the column is called cens, and 1 means an event"
+"""
+
+
+def summaries() -> list[CohortSummary]:
+    """One line per built-in cohort."""
+    return [
+        CohortSummary(id=name, title=TITLES[name], kind="builtin", simulated=False, patients=686)
+        for name in NAMES
+    ]
+
+
+def load(name: str) -> Cohort:
+    """The built-in cohort `name`, written once into a temporary folder and read like any other."""
+    import tempfile
+    import weakref
+    from pathlib import Path
+
+    from validation.cohort.cohort import Cohort
+
+    try:
+        from sksurv.datasets import load_gbsg2
+    except ImportError as error:
+        raise InputError(f'cohort "{name}" needs scikit-survival: {error}') from None
+    features, outcome = load_gbsg2()
+    features = features.copy()
+    features.insert(0, "row", [f"{place + 1}" for place in range(len(features))])
+    features["time"], features["cens"] = outcome["time"], outcome["cens"].astype(int)
+    holder = tempfile.TemporaryDirectory(prefix="sage-gbsg2-")
+    folder = Path(holder.name)
+    features.to_csv(folder / "gbsg2.csv", index=False)
+    cohort = Cohort(CohortSpec.model_validate(tomllib.loads(GBSG2)), folder)
+    cohort.hashes()
+    weakref.finalize(cohort, holder.cleanup)
+    return cohort

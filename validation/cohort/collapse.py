@@ -1,0 +1,44 @@
+"""Several rows of one patient become one, by a rule that the cohort states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd.Series:
+    """One value per patient, indexed by patient; missing values never win over known ones.
+
+    `error` refuses repeated patients; `identical` refuses only if their values differ; `first` and
+    `last` follow the file's order; `mean`, `max`, `min` are for numbers.
+    """
+    if not patient.duplicated().any():
+        return values.set_axis(patient.to_numpy())
+    if rule == "error":
+        repeated = int(patient[patient.duplicated()].nunique())
+        raise InputError(
+            f"{where}: {repeated} patients have several rows. Say how they become one with "
+            '`rows_per_patient = "identical" | "first" | "last" | "mean" | "max" | "min"`'
+        )
+    known = values.notna()
+    kept, owner = values[known], patient[known]
+    groups = kept.groupby(owner.to_numpy(), sort=False)
+    if rule == "identical":
+        conflict = int((groups.nunique() > 1).sum())
+        if conflict:
+            raise InputError(
+                f"{where}: {conflict} patients have rows that contradict each other. Choose "
+                '`collapse = "first" | "last" | "max" | "min"` for it, or correct the rows'
+            )
+        one = groups.first()
+    elif rule in ("first", "last"):
+        one = groups.first() if rule == "first" else groups.last()
+    elif kept.dtype == object:
+        raise InputError(f'{where}: rule "{rule}" is for numbers; use "first" or "identical"')
+    else:
+        one = groups.agg(rule)
+    return one.reindex(patient.drop_duplicates().to_numpy())

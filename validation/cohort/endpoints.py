@@ -1,0 +1,163 @@
+"""Outcomes, decoded by the codes that the cohort declares, refused where they contradict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.cohort.collapse import collapse
+from validation.cohort.model import (
+    BinarySpec,
+    CompetingSpec,
+    ContinuousSpec,
+    EndpointSpec,
+    SurvivalSpec,
+)
+from validation.cohort.tables import Loaded, codes, numeric, text_of
+from validation.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DAYS_PER_MONTH = 365.25 / 12
+TO_MONTHS = {"days": 1 / DAYS_PER_MONTH, "weeks": 7 / DAYS_PER_MONTH, "months": 1.0, "years": 12.0}
+
+
+def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
+    """The outcome per patient.
+
+    Returns
+    -------
+    Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing) for
+    outcomes in time; `value` for binary (0/1) and continuous ones. Patients without it are left
+    out.
+
+    Raises
+    ------
+    InputError
+        For codes that the cohort does not declare, negative times, and times no follow-up can have.
+    """
+    if isinstance(spec, SurvivalSpec | CompetingSpec):
+        return _in_time(name, spec, table)
+    if isinstance(spec, BinarySpec):
+        return _binary(name, spec, table)
+    return _continuous(name, spec, table)
+
+
+def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd.DataFrame:
+    import pandas as pd
+
+    where = f'endpoint "{name}" ({table.path.name})'
+    time = numeric(table.column(spec.time, f"endpoints.{name}.time"), table.missing, where)
+    sides = [(0, spec.censored_values), (1, spec.event_values)]
+    if isinstance(spec, CompetingSpec):
+        sides.append((2, spec.competing_values))
+    column = table.column(spec.event, f"endpoints.{name}.event")
+    event = _coded(column, sides, table.missing, where, spec.event)
+    if isinstance(spec, SurvivalSpec) and spec.time_censored is not None:
+        contact = table.column(spec.time_censored, f"endpoints.{name}.time_censored")
+        time = time.where(event == 1, numeric(contact, table.missing, where))
+    time = time * TO_MONTHS[spec.time_unit]
+    data = pd.DataFrame({"time": time, "event": event}).dropna()
+    data = check_times(data, where, spec.max_months, spec.invalid_times)
+    owner = table.patient.loc[data.index]
+    if owner.duplicated().any():
+        last = _last_contact(data, owner, table.spec.rows_per_patient, where)
+        return last
+    return data.set_axis(owner.to_numpy())
+
+
+def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd.DataFrame:
+    """Refuse (or, by `exclude`, drop) negative times and times over `limit` months."""
+    negative = data["time"] < 0
+    late = data["time"] > limit
+    if policy == "exclude":
+        return data[~(negative | late)]
+    if negative.any():
+        raise InputError(
+            f"{where}: {int(negative.sum())} times are negative (lowest {data['time'].min():.1f} "
+            'months). Correct them, or set `invalid_times = "exclude"` for this endpoint'
+        )
+    if late.any():
+        raise InputError(
+            f"{where}: {int(late.sum())} times exceed {limit:g} months (highest "
+            f"{data['time'].max():.0f}). Is `time_unit` right? If the follow-up is real, raise "
+            '`max_months`; else set `invalid_times = "exclude"`'
+        )
+    return data
+
+
+def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -> pd.DataFrame:
+    """Repeated follow-up rows of one patient: the latest time stands; an event outranks a tie."""
+    if rule == "error":
+        raise InputError(
+            f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. Say "
+            'how they become one with `rows_per_patient` ("last": the latest follow-up stands)'
+        )
+    rows = data.assign(owner=owner.to_numpy())
+    if rule == "identical":
+        conflict = int((rows.groupby("owner")[["time", "event"]].nunique().max(axis=1) > 1).sum())
+        if conflict:
+            raise InputError(
+                f"{where}: {conflict} patients have rows with different outcomes. "
+                'Use rows_per_patient = "last" to take the latest follow-up'
+            )
+    rows = rows.sort_values(["time", "event"], kind="stable")
+    return rows.groupby("owner").last()[["time", "event"]]
+
+
+def _coded(
+    column: pd.Series,
+    sides: list[tuple[int, tuple[str | int | float | bool, ...]]],
+    missing: frozenset[str],
+    where: str,
+    name: str,
+) -> pd.Series:
+    seen = codes(column)
+    meaning: dict[str, int] = {}
+    for code, values in sides:
+        for value in values:
+            text = text_of(value)
+            if text in meaning:
+                raise InputError(f'{where}: code "{text}" of column "{name}" is on both sides')
+            meaning[text] = code
+    unknown = sorted(set(seen) - set(meaning) - missing)
+    if unknown:
+        counts = seen.value_counts()
+        shown = ", ".join(f"{one} ({counts[one]} rows)" for one in unknown[:5])
+        raise InputError(
+            f'{where}: column "{name}" holds codes that the cohort does not declare: {shown}. '
+            f"Declared: {', '.join(f'{text} = {code}' for text, code in meaning.items())}. "
+            "Say what they mean; event flags come in both polarities and as 1/2"
+        )
+    return seen.map(meaning)
+
+
+def _binary(name: str, spec: BinarySpec, table: Loaded) -> pd.DataFrame:
+    where = f'endpoint "{name}" ({table.path.name})'
+    column = table.column(spec.column, f"endpoints.{name}.column")
+    missing = table.missing | {text_of(one) for one in spec.missing_values}
+    sides = [(0, spec.negative_values), (1, spec.positive_values)]
+    value = _coded(column, sides, missing, where, spec.column)
+    one = collapse(value, table.patient, table.spec.rows_per_patient, where)
+    return one.dropna().to_frame("value")
+
+
+def _continuous(name: str, spec: ContinuousSpec, table: Loaded) -> pd.DataFrame:
+    where = f'endpoint "{name}" ({table.path.name})'
+    value = numeric(table.column(spec.column, f"endpoints.{name}.column"), table.missing, where)
+    one = collapse(value, table.patient, table.spec.rows_per_patient, where)
+    return one.dropna().to_frame("value")
+
+
+def coding_text(spec: EndpointSpec) -> str:
+    """How the data dictionary states an outcome's coding."""
+    if isinstance(spec, ContinuousSpec):
+        return f"column {spec.column}"
+    if isinstance(spec, BinarySpec):
+        positive = ", ".join(map(text_of, spec.positive_values))
+        negative = ", ".join(map(text_of, spec.negative_values))
+        return f"column {spec.column}: {positive} = 1; {negative} = 0"
+    text = f"column {spec.event}: {', '.join(map(text_of, spec.event_values))} = event; "
+    if isinstance(spec, CompetingSpec):
+        text += f"{', '.join(map(text_of, spec.competing_values))} = competing event; "
+    return text + f"{', '.join(map(text_of, spec.censored_values))} = censored"

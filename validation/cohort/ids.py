@@ -1,0 +1,37 @@
+"""Patient and sample identifiers.
+
+A TCGA barcode is project-site-patient[-sample+vial[-...]]; the two digits of the sample field are
+its type (01 primary tumor, 06 metastasis, 11 solid tissue normal; GDC code tables).
+"""
+
+from __future__ import annotations
+
+import re
+
+BARCODE = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})(?:-(\d{2})([A-Z])?.*)?$")
+SAMPLE_NAMES = {
+    "01": "primary tumor",
+    "02": "recurrent tumor",
+    "03": "blood-derived tumor",
+    "05": "additional primary",
+    "06": "metastasis",
+    "10": "blood normal",
+    "11": "solid tissue normal",
+}
+
+
+def patient_of(identifier: str, rule: str) -> str | None:
+    """The patient that an identifier names, or None if the rule cannot read it."""
+    text = identifier.strip()
+    if not text:
+        return None
+    if rule == "exact":
+        return text
+    match = BARCODE.match(text.replace(".", "-").upper())
+    return match.group(1) if match else None
+
+
+def sample_type_of(identifier: str) -> str | None:
+    """The two-digit sample type of a TCGA sample barcode, or None if it carries none."""
+    match = BARCODE.match(identifier.strip().replace(".", "-").upper())
+    return match.group(2) if match else None

@@ -1,0 +1,270 @@
+"""What a `cohort.toml` may say. Paths are relative to the cohort's root folder.
+
+A cohort names its tables once, then takes variables and endpoints from their columns. Everything
+that changes a patient's value (filters, codes for missing, how several rows of one patient become
+one) is written here, because a rule that is not written cannot be reviewed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from validation.dictionary import Modality
+from validation.errors import InputError
+from validation.hypothesis import Strict
+
+Cell = str | int | float | bool
+Collapse = Literal["error", "identical", "first", "last", "mean", "max", "min"]
+KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
+
+
+class PatientRule(Strict):
+    """Which table defines the patients, and how identifiers are read.
+
+    `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
+    refuses anything else; `ids = "exact"` takes identifiers as they are.
+    """
+
+    table: str
+    ids: Literal["exact", "tcga"] = "exact"
+
+
+class TableSpec(Strict):
+    """One file. `where` keeps rows whose columns have one of the given values."""
+
+    file: str
+    key: str
+    separator: str | None = None
+    header_rows: int = Field(default=1, ge=1, le=10)
+    comment: str | None = None
+    columns: tuple[str, ...] = ()
+    where: dict[str, Cell | tuple[Cell, ...]] = Field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    rows_per_patient: Collapse = "error"
+    sample_types: tuple[str, ...] = ()
+    source: str = ""
+
+
+class ExpressionSpec(Strict):
+    """A matrix of genes by samples (or samples by genes).
+
+    `scale` says what the file holds; `transform` what analyses use. `duplicate_genes` and
+    `duplicate_samples` say how repeated symbols and repeated samples of one patient become one.
+    """
+
+    file: str
+    orientation: Literal["genes_by_samples", "samples_by_genes"] = "genes_by_samples"
+    separator: str | None = None
+    symbol: str | None = None
+    sample: str | None = None
+    drop: tuple[str, ...] = ()
+    sample_split: str | None = None
+    comment: str | None = None
+    scale: Literal["counts", "cpm", "tpm", "rsem", "log2", "intensity"] = "log2"
+    transform: Literal["none", "log2", "log2cpm"] = "none"
+    library_sizes: str | None = None
+    library_key: str = ""
+    library_column: str = "total_counts"
+    sample_types: tuple[str, ...] = ("01",)
+    duplicate_samples: Literal["mean", "first", "deepest", "error"] = "mean"
+    duplicate_genes: Literal["highest_mean", "sum", "mean", "error"] = "highest_mean"
+    unit: str = ""
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _transform_fits(self) -> ExpressionSpec:
+        if self.transform == "log2cpm" and self.scale != "counts":
+            raise ValueError('expression: transform "log2cpm" needs scale = "counts"')
+        if self.transform == "log2" and self.scale in ("counts", "log2"):
+            raise ValueError(f'expression: transform "log2" does not fit scale = "{self.scale}"')
+        return self
+
+
+class VariableSpec(Strict):
+    """One variable. `values` maps what the file says to what the analysis sees; others are refused
+    unless `other = "missing"`.
+    """
+
+    table: str
+    column: str
+    kind: Literal["continuous", "binary", "categorical", "ordinal"]
+    label: str = ""
+    unit: str | None = None
+    modality: Modality = "clinical"
+    values: dict[str, Cell] = Field(default_factory=dict)
+    other: Literal["refuse", "missing"] = "refuse"
+    collapse: Collapse | None = None
+    synonyms: tuple[str, ...] = ()
+    note: str = ""
+
+
+class RatioSpec(Strict):
+    """A derived variable: one over another, or their difference on a log scale."""
+
+    formula: Literal["ratio", "log_difference", "mean_z"]
+    of: tuple[str, ...] = Field(min_length=1)
+    label: str = ""
+    unit: str | None = None
+    synonyms: tuple[str, ...] = ()
+    note: str = ""
+
+
+class SurvivalSpec(Strict):
+    """Time to event. Every code that the event column may hold is named on one side.
+
+    `time_censored` names another column for those without the event (days to last contact).
+    """
+
+    kind: Literal["survival"] = "survival"
+    table: str
+    time: str
+    time_censored: str | None = None
+    time_unit: Literal["days", "weeks", "months", "years"]
+    event: str
+    event_values: tuple[Cell, ...] = Field(min_length=1)
+    censored_values: tuple[Cell, ...] = Field(min_length=1)
+    label: str = ""
+    max_months: float = 360.0
+    invalid_times: Literal["refuse", "exclude"] = "refuse"
+    note: str = ""
+
+
+class CompetingSpec(Strict):
+    """Time to the first of several events. `event_values` are coded 1, `competing_values` 2."""
+
+    kind: Literal["competing"]
+    table: str
+    time: str
+    time_unit: Literal["days", "weeks", "months", "years"]
+    event: str
+    event_values: tuple[Cell, ...] = Field(min_length=1)
+    competing_values: tuple[Cell, ...] = Field(min_length=1)
+    censored_values: tuple[Cell, ...] = Field(min_length=1)
+    label: str = ""
+    max_months: float = 360.0
+    invalid_times: Literal["refuse", "exclude"] = "refuse"
+    note: str = ""
+
+
+class BinarySpec(Strict):
+    """Yes or no. Codes on neither side and not missing are refused.
+
+    `contained_in` names variables that hold this outcome (stage holds pN): models of it leave them
+    out.
+    """
+
+    kind: Literal["binary"]
+    table: str
+    column: str
+    positive_values: tuple[Cell, ...] = Field(min_length=1)
+    negative_values: tuple[Cell, ...] = Field(min_length=1)
+    missing_values: tuple[Cell, ...] = ()
+    contained_in: tuple[str, ...] = ()
+    label: str = ""
+    note: str = ""
+
+
+class ContinuousSpec(Strict):
+    """A measured outcome."""
+
+    kind: Literal["continuous"]
+    table: str
+    column: str
+    unit: str | None = None
+    label: str = ""
+    note: str = ""
+
+
+EndpointSpec = Annotated[
+    SurvivalSpec | CompetingSpec | BinarySpec | ContinuousSpec, Field(discriminator="kind")
+]
+
+
+class SlideSpec(Strict):
+    """Where the slides lie: a table with one row per slide, or a folder searched by pattern."""
+
+    folder: str = "."
+    table: str | None = None
+    file_column: str | None = None
+    pattern: str = "*.svs"
+
+
+class CohortSpec(Strict):
+    """A whole cohort description."""
+
+    id: str
+    title: str
+    simulated: bool = False
+    root: str | None = None
+    license: str = ""
+    notes: tuple[str, ...] = ()
+    min_level: int = Field(default=5, ge=1)
+    patient: PatientRule
+    tables: dict[str, TableSpec]
+    expression: ExpressionSpec | None = None
+    signatures: tuple[str, ...] = ()
+    variables: dict[str, VariableSpec] = Field(default_factory=dict)
+    derived: dict[str, RatioSpec] = Field(default_factory=dict)
+    endpoints: dict[str, EndpointSpec] = Field(default_factory=dict)
+    slides: SlideSpec | None = None
+    truth: dict[str, str | float | bool | tuple[str, ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> CohortSpec:
+        tables = set(self.tables)
+        used = {"patient": self.patient.table}
+        used |= {f"variables.{name}": one.table for name, one in self.variables.items()}
+        used |= {f"endpoints.{name}": one.table for name, one in self.endpoints.items()}
+        for where, table in used.items():
+            if table not in tables:
+                raise ValueError(
+                    f'{where} names table "{table}"; tables are: {", ".join(sorted(tables))}'
+                )
+        for name in (*self.variables, *self.endpoints, *self.derived):
+            if not KEY.match(name):
+                raise ValueError(f'"{name}" is no valid name: letters, digits, _ . + - only')
+        return self
+
+
+def key_of(name: str, spec: VariableSpec) -> str:
+    """The data dictionary's key of a variable: its modality and its name."""
+    return f"{spec.modality}:{name}"
+
+
+def read_spec(path: Path) -> CohortSpec:
+    """Read and validate a `cohort.toml`.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is not TOML, or says something that no cohort can mean.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable TOML file: {error}") from None
+    for endpoint in raw.get("endpoints", {}).values():
+        if isinstance(endpoint, dict):
+            endpoint.setdefault("kind", "survival")
+    try:
+        return CohortSpec.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{path}: {describe(error)}") from None
+
+
+def describe(error: ValidationError) -> str:
+    """The first problems of a validation error in one line, with where they are."""
+    parts = []
+    for problem in error.errors()[:3]:
+        where = ".".join(str(part) for part in problem["loc"] if part != "survival")
+        message = problem["msg"].removeprefix("Value error, ")
+        parts.append(f"{where}: {message}" if where else message)
+    more = len(error.errors()) - 3
+    return "; ".join(parts) + (f" (and {more} more)" if more > 0 else "")

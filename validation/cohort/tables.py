@@ -1,0 +1,243 @@
+"""Reading the files of a cohort: text first, then only what can be read as what it claims to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.cohort.ids import patient_of, sample_type_of
+from validation.cohort.model import Cell, TableSpec
+from validation.dictionary import JoinReport
+from validation.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = frozenset(
+    {
+        "",
+        "NA",
+        "N/A",
+        "NaN",
+        "nan",
+        "#N/A",
+        "NULL",
+        "null",
+        ".",
+        "--",
+        "'--",
+        "[Not Available]",
+        "[Not Applicable]",
+        "[Not Evaluated]",
+        "[Not Reported]",
+        "[Unknown]",
+        "[Discrepancy]",
+        "[Completed]",
+        "Not Reported",
+        "not reported",
+        "Unknown",
+    }
+)
+
+
+def inside(root: Path, name: str, what: str) -> Path:
+    """The path of a cohort file, refused if it lies (or links) outside the cohort's root."""
+    path = (root / name).resolve()
+    if not path.is_relative_to(root.resolve()):
+        raise InputError(
+            f"{what}: {name} lies outside the cohort's root {root}; copy it there, or set `root`"
+        )
+    if not path.is_file():
+        near: list[str] = []
+        if path.parent.is_dir():
+            near = sorted(one.name for one in path.parent.iterdir())[:12]
+        has = f" The folder has: {', '.join(near)}." if near else ""
+        raise InputError(f"{what}: file {path} does not exist.{has}")
+    return path
+
+
+def read_text_table(
+    path: Path,
+    *,
+    separator: str | None = None,
+    header_rows: int = 1,
+    comment: str | None = None,
+    columns: tuple[str, ...] = (),
+) -> pd.DataFrame:
+    """A file as a table of strings; nothing is interpreted yet.
+
+    `header_rows` above one drops the repeated headers below the first (TCGA biotab has three).
+    """
+    import pandas as pd
+
+    suffixes = [one.lower() for one in path.suffixes]
+    try:
+        if ".parquet" in suffixes:
+            return _as_text(pd.read_parquet(path))
+        if ".feather" in suffixes:
+            return _as_text(pd.read_feather(path))
+        if separator is None:
+            separator = "\t" if {".tsv", ".txt", ".tab"} & set(suffixes) else ","
+        table = pd.read_csv(
+            path,
+            sep=separator,
+            dtype=str,
+            keep_default_na=False,
+            comment=comment,
+            encoding="utf-8-sig",
+            header=None if columns else 0,
+            names=list(columns) or None,
+            skip_blank_lines=True,
+        )
+    except (ValueError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: not readable as a table: {error}") from None
+    table.columns = [str(name).strip() for name in table.columns]
+    return table.iloc[header_rows - 1 :].reset_index(drop=True)
+
+
+def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+    text = table.astype(object).where(table.notna(), "").map(str)
+    text.columns = [str(name) for name in text.columns]
+    return text.reset_index(drop=True)
+
+
+@dataclass
+class Loaded:
+    """A table after its rules: rows of strings with a `patient` for each, and what was lost."""
+
+    name: str
+    path: Path
+    spec: TableSpec
+    rows: pd.DataFrame
+    patient: pd.Series
+    reports: tuple[JoinReport, ...]
+    missing: frozenset[str]
+
+    def column(self, name: str, where: str) -> pd.Series:
+        """A column, or a refusal that says which columns there are."""
+        if name not in self.rows.columns:
+            raise InputError(_no_column(where, name, self.path, list(self.rows.columns)))
+        return self.rows[name].str.strip()
+
+
+def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, has, n=4, cutoff=0.4)
+    folded = {one.casefold().replace("_", ".").replace(" ", "."): one for one in has}
+    same = folded.get(name.casefold().replace("_", ".").replace(" ", "."))
+    shown = list(dict.fromkeys([*([same] if same else []), *near, *has[:8]]))[:8]
+    text = f'cohort.toml: {where} names column "{name}", which {path.name} does not have. '
+    text += f"It has: {', '.join(shown)}{', …' if len(has) > len(shown) else ''}."
+    if same or near:
+        text += f' Did you mean "{same or near[0]}"?'
+    return text
+
+
+def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
+    """Read one table, apply its filters and sample rule, and name each row's patient."""
+    path = inside(root, spec.file, f"cohort.toml: tables.{name}")
+    rows = read_text_table(
+        path,
+        separator=spec.separator,
+        header_rows=spec.header_rows,
+        comment=spec.comment,
+        columns=spec.columns,
+    )
+    if spec.key not in rows.columns:
+        raise InputError(_no_column(f"tables.{name}.key", spec.key, path, list(rows.columns)))
+    reports: list[JoinReport] = []
+
+    def keep(mask: pd.Series, step: str, reason: str) -> None:
+        nonlocal rows
+        kept = rows[mask].reset_index(drop=True)
+        if len(kept) != len(rows):
+            reports.append(JoinReport(step=step, before=len(rows), after=len(kept), reason=reason))
+        rows = kept
+
+    for column, wanted in spec.where.items():
+        if column not in rows.columns:
+            raise InputError(_no_column(f"tables.{name}.where", column, path, list(rows.columns)))
+        values = wanted if isinstance(wanted, tuple) else (wanted,)
+        keep(
+            rows[column].str.strip().isin([text_of(one) for one in values]),
+            f"{name}: rows",
+            f"kept rows with {column} = {' or '.join(text_of(one) for one in values)}",
+        )
+    if spec.sample_types:
+        types = rows[spec.key].map(sample_type_of)
+        keep(
+            types.isin(spec.sample_types),
+            f"{name}: samples",
+            f"kept sample types {', '.join(spec.sample_types)}",
+        )
+    patient = rows[spec.key].map(lambda one: patient_of(one, ids))
+    if patient.isna().any():
+        blank = rows[spec.key].str.strip().eq("")
+        unread = int((patient.isna() & ~blank).sum())
+        if unread and unread == len(rows):
+            example = rows.loc[~blank, spec.key].iloc[0]
+            raise InputError(
+                f'cohort.toml: tables.{name}.key "{spec.key}" holds no patient identifier '
+                f'that rule "{ids}" can read (first: {example[:24]!r}). Four-character ids '
+                "cannot be joined to barcodes safely; use a column with the full barcode"
+            )
+        keep(
+            patient.notna(),
+            f"{name}: identifiers",
+            f"{int(blank.sum())} rows without identifier, {unread} with one that is unreadable",
+        )
+        patient = patient.dropna().reset_index(drop=True)
+    return Loaded(
+        name=name,
+        path=path,
+        spec=spec,
+        rows=rows,
+        patient=patient,
+        reports=tuple(reports),
+        missing=MISSING | set(spec.missing),
+    )
+
+
+def text_of(value: Cell) -> str:
+    """How a TOML value looks in a text table: 1.0 and 1 are the same code."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def codes(column: pd.Series) -> pd.Series:
+    """Codes in one spelling: `1.0` becomes `1`, booleans are lower case."""
+    text = column.str.strip()
+    text = text.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
+    folded = text.str.lower()
+    return text.mask(folded.isin(["true", "false"]), folded)
+
+
+def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series:
+    """A column as floats.
+
+    Raises
+    ------
+    InputError
+        If a value is neither a number nor a declared code for missing.
+    """
+    import numpy as np
+    import pandas as pd
+
+    text = column.str.strip()
+    absent = text.isin(missing)
+    values = pd.to_numeric(text.where(~absent), errors="coerce")
+    bad = values.isna() & ~absent
+    if bad.any():
+        shown = sorted(set(text[bad]))[:4]
+        raise InputError(
+            f"{where}: {int(bad.sum())} values are not numbers ({', '.join(map(repr, shown))}). "
+            "Correct them, or name them as missing in the table's `missing` list"
+        )
+    if np.isinf(values.to_numpy(dtype=float)).any():
+        raise InputError(f"{where}: infinite values; correct them or name them as missing")
+    return values.astype(float)

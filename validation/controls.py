@@ -1,0 +1,326 @@
+"""Controls that run beside a claim: what would it look like if it were false?
+
+Each control answers `pass`, `fail`, or `none` with the reason why it could not run. The verdict's
+rules read these answers; the numbers are in the results.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan, VariableUse
+from validation.errors import InputError
+from validation.hypothesis import Comparison, CutRule, Direction
+from validation.population import Cut, expose, find_cut, numbers_of
+from validation.results import Book, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from validation.specification import SpecificationCurve
+
+    Floats = NDArray[np.float64]
+
+SEPARATOR = "#"
+
+
+def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
+    """A control as a line of the ledger."""
+    return TestOutcome.model_validate(
+        {"id": f"control.{name}", "role": "control", "method": method, "endpoint": endpoint}
+        | {"status": "ok"}
+        | values
+    )
+
+
+def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
+    """Kept patients, outcome, event flags (None: no time), exposure, adjusters (or None)."""
+    import numpy as np
+
+    endpoint = study.contract.primary_test.endpoint
+    keep = study.complete(endpoint)
+    value, event = study.outcome(endpoint)
+    main = [part[keep] for _, part in study.adjusters()]
+    others = np.column_stack(main) if main else None
+    flags = None if event is None else (event[keep] == 1).astype(float)
+    return keep, value[keep], flags, study.exposed.x[keep], others
+
+
+def _score_z(value: Floats, x: Floats, others: Any) -> Floats:
+    """Standardized covariance of an outcome without time with each column of exposures (n, m)."""
+    import numpy as np
+
+    def residual(block: Floats) -> Floats:
+        base = (
+            np.ones((len(value), 1))
+            if others is None
+            else np.column_stack([np.ones(len(value)), others])
+        )
+        solved = np.linalg.lstsq(base, block, rcond=None)[0]
+        return np.asarray(block - base @ solved, dtype=float)
+
+    y, columns = residual(value[:, None])[:, 0], residual(x)
+    spread = columns.std(axis=0) * y.std()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (columns * y[:, None]).mean(axis=0) / spread
+    return np.asarray(r * np.sqrt(len(value)), dtype=float)
+
+
+def permuted_outcome(study: Study, book: Book) -> TestOutcome:
+    """The claim's statistic when exposures are dealt out anew among the patients."""
+    import numpy as np
+
+    from validation.controls_numeric import (
+        empirical_p,
+        permutations,
+    )
+    from validation.controls_numeric import (
+        permuted_outcome as permute,
+    )
+    from validation.statistics.base import chi2_p
+
+    plan = study.contract.controls
+    endpoint = study.contract.primary_test.endpoint
+    keep, value, flags, x, others = _arrays(study)
+    seed = study.contract.seed
+    if flags is not None:
+        found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
+        p, rate, drawn = found.p, found.false_positive_rate, found.drawn
+    else:
+        orders = permutations(len(x), plan.permutations, seed)
+        null = _score_z(value, x[orders].T, others)
+        observed = float(_score_z(value, x[:, None], others)[0])
+        p = empirical_p(observed, null[np.isfinite(null)])
+        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
+        drawn = len(null)
+    book.put("control.permuted.p", p, "p-value")
+    book.put("control.permuted.draws", drawn, "permutations")
+    book.put("control.permuted.false_positive_rate", rate, "share")
+    return control_outcome("permuted", "permutation", endpoint, p=p, n=int(keep.sum()))
+
+
+def random_features(
+    study: Study, candidates: pd.DataFrame | None, exposure: int, book: Book
+) -> TestOutcome:
+    """The claim's statistic among features of the same kind put through the same construction.
+
+    Expression and signatures are replaced by matched genes (prepared beforehand, without the
+    outcome); any other exposure is dealt out anew among the patients.
+    """
+    import numpy as np
+
+    from validation.controls_numeric import permutations
+
+    contract = study.contract
+    use = contract.exposures[exposure]
+    if contract.comparison is Comparison.INTERACTION:
+        raise InputError("no random-feature control for interactions; the permutation stands in")
+    keep = _arrays(study)[0]
+    rows = study.rows
+    own = numbers_of(rows, use)
+    prefix = f"{use.key}{SEPARATOR}"
+    columns = (
+        [] if candidates is None else [one for one in candidates if str(one).startswith(prefix)]
+    )
+    if columns and candidates is not None:
+        raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
+        kind = "matched genes"
+    else:
+        orders = permutations(len(own), contract.controls.random_features, contract.seed + 1)
+        raw = own[orders].T
+        kind = "permuted feature"
+    raw = raw[:, ~np.isnan(raw).any(axis=0)]
+    if raw.shape[1] < 20:
+        raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are needed")
+    built = np.column_stack([_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1])])
+    # Each draw has other patients in its groups (for extremes, other patients in neither), so the
+    # draws are compared by their own standardized statistics.
+    endpoint = contract.primary_test.endpoint
+    all_value, all_event = study.outcome(endpoint)
+    null = np.array([_draw(built[:, at], all_value, all_event) for at in range(built.shape[1])])
+    null = null[np.isfinite(null)]
+    observed = _draw(study.exposed.x, all_value, all_event)
+    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
+    share = float((sign * null < sign * observed).mean())
+    key = f"control.random.{exposure + 1}"
+    book.put(f"{key}.percentile", share, "share")
+    book.put(f"{key}.draws", len(null), kind)
+    book.put(
+        f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))), "p-value"
+    )
+    return control_outcome(
+        f"random.{exposure + 1}",
+        "random_features",
+        endpoint,
+        p=book.numbers[f"{key}.p"].value,
+        n=int(keep.sum()),
+        notes=[f"{len(null)} x {kind} in place of {use.label}"],
+    )
+
+
+def _rebuilt(study: Study, exposure: int, raw: Floats) -> Floats:
+    """The claim's exposure with one of its variables replaced."""
+    contract = study.contract
+    uses = contract.exposures
+    values = [numbers_of(study.rows, use) for use in uses]
+    values[exposure] = raw
+    cuts = list(study.cuts)
+    rule = contract.exposures[exposure].cut
+    if rule is CutRule.FIXED:
+        # A threshold in the feature's own unit means nothing for another one: keep its share.
+        rule = CutRule.MEDIAN
+    try:
+        cuts[exposure] = find_cut(raw, uses[exposure], rule)
+    except InputError:
+        import numpy as np
+
+        return np.full(len(raw), np.nan)
+    return expose(contract.comparison, uses, tuple(values), tuple(cuts)).x
+
+
+def _draw(x: Floats, value: Floats, event: Floats | None) -> float:
+    """Signed score statistic of one exposure; positive when the exposed fare worse (or higher)."""
+    import numpy as np
+
+    from validation.statistics.cutpoint import logrank_scores
+
+    keep = ~np.isnan(x) & ~np.isnan(value)
+    if event is not None:
+        keep &= ~np.isnan(event)
+    column = x[keep]
+    if column.size < 4 or np.all(column == column[0]):
+        return float("nan")
+    outcome = value[keep]
+    if event is not None:
+        outcome = logrank_scores(outcome, event[keep] == 1)
+    return float(_score_z(outcome, column[:, None], None)[0])
+
+
+def known_positive(table: pd.DataFrame, study: Study, book: Book) -> TestOutcome:
+    """An association that must be there if the outcome data are sound."""
+    import numpy as np
+
+    from validation.population import apply_filters
+    from validation.statistics.cox import cox
+
+    plan = study.contract.controls.known_positive
+    assert plan is not None
+    rows = table[apply_filters(table, study.contract.filters)]
+    time = rows[f"{plan.endpoint}.time"].to_numpy(dtype=float)
+    event = rows[f"{plan.endpoint}.event"].to_numpy(dtype=float)
+    x = rows[plan.variable].to_numpy(dtype=float)
+    keep = ~(np.isnan(time) | np.isnan(event) | np.isnan(x))
+    x = x[keep]
+    if x.size == 0 or np.all(x == x[0]):
+        raise InputError(f"{plan.variable} does not vary in this population")
+    flags = (event[keep] == 1).astype(float)
+    fit = cox(time[keep], flags, ((x - x.mean()) / x.std(ddof=1))[:, None], [plan.variable])
+    hr, p = float(fit.hr[0]), float(fit.p[0])
+    book.put("control.known_positive.hr", hr, "hazard ratio")
+    book.put("control.known_positive.lower", float(fit.lower[0]), "hazard ratio")
+    book.put("control.known_positive.upper", float(fit.upper[0]), "hazard ratio")
+    book.put("control.known_positive.p", p, "p-value")
+    book.put("control.known_positive.events", int(flags.sum()), "events")
+    return control_outcome(
+        "known_positive",
+        "cox",
+        plan.endpoint,
+        p=p,
+        n=int(keep.sum()),
+        events=int(flags.sum()),
+        statistic=float(fit.coef[0] / fit.se[0]),
+        notes=[plan.label],
+    )
+
+
+def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """The same exposure on an endpoint that it should not touch."""
+    from validation.methods import run_method
+
+    name = study.contract.controls.negative_endpoint
+    assert name is not None
+    primary = study.contract.primary_test
+    plan = TestPlan(id="control.negative", role="secondary", method=primary.method, endpoint=name)
+    found = run_method(study, plan, book, tables)
+    return found.model_copy(update={"role": "control"})
+
+
+def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
+    """The claim under every defensible choice (survival endpoints): its sign and its spread."""
+    import numpy as np
+
+    from validation.specification import specification_curve
+
+    contract = study.contract
+    plan = contract.specification
+    endpoint = contract.primary_test.endpoint
+    value, event = study.outcome(endpoint)
+    if event is None:
+        raise InputError("the specification curve is for survival endpoints")
+    if contract.comparison is Comparison.INTERACTION:
+        raise InputError("no specification curve for interactions")
+    known = ~np.isnan(value) & ~np.isnan(event)
+    exposures: dict[str, Floats] = {}
+    for rule in plan.cuts:
+        cuts = _cuts(study, rule)
+        if cuts is not None:
+            exposures[rule.value] = _exposure(study, cuts)[known]
+    sets: dict[str, Any] = {}
+    for keys in plan.covariate_sets:
+        X, names = study.design(keys, known, missing=True)
+        sets[", ".join(names) or "none"] = (names, X) if names else None
+    follow_up = {"all" if one is None else f"{one:g} months": one for one in plan.follow_up_months}
+    first = value[known]
+    exclusions = {
+        "none" if months == 0 else f"under {months:g} month": None
+        if months == 0
+        else first >= months
+        for months in plan.exclude_first_months
+    }
+    curve = specification_curve(
+        first, (event[known] == 1).astype(float), exposures, sets, follow_up, exclusions
+    )
+    expected = contract.direction is Direction.HIGHER_RISK
+    kept = [one for one in curve.specifications if one.ok]
+    if not kept:
+        raise InputError("no specification could be estimated")
+    same = sum((one.hr > 1) == expected for one in kept) / len(kept)
+    small = sum((one.hr > 1) == expected and one.p < contract.rules.alpha for one in kept)
+    book.put("specification.n", len(kept), "specifications")
+    book.put("specification.expected_sign", same, "share")
+    book.put("specification.significant", small / len(kept), "share")
+    book.put("specification.median_hr", curve.median_hr, "hazard ratio")
+    book.put("specification.lowest_hr", min(one.hr for one in kept), "hazard ratio")
+    book.put("specification.highest_hr", max(one.hr for one in kept), "hazard ratio")
+    outcome = control_outcome(
+        "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
+    )
+    return outcome, curve
+
+
+def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
+    """All exposures cut by one rule; None where the rule does not fit them."""
+    uses = study.contract.exposures
+    if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
+        return study.cuts if rule in {cut.rule for cut in study.cuts} else None
+    try:
+        return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
+    except InputError:
+        return None
+
+
+def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
+    contract = study.contract
+    values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
+    comparison = contract.comparison
+    if comparison is Comparison.PER_SD and cuts[0].rule is not CutRule.CONTINUOUS:
+        comparison = Comparison.EXTREMES
+    return expose(comparison, contract.exposures, values, cuts).x
+
+
+def is_replaceable(use: VariableUse) -> bool:
+    """True for exposures that have comparable others in the matrix: genes and signatures."""
+    return use.key.startswith(("expression:", "signature:"))

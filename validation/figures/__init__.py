@@ -1,0 +1,26 @@
+"""Figures for print and for the color-blind: survival curves, forests, specifications, volcanoes.
+
+Every figure is drawn on its own canvas (no global plotting state) and written as SVG, or as PNG at
+200 dpi when the path says so. The same input gives the same bytes. Colors are Okabe and Ito's;
+lines also differ in their dashes, so that they survive a black-and-white printer.
+"""
+
+from __future__ import annotations
+
+from validation.figures.forest_plot import ForestRow, forest
+from validation.figures.kaplan_meier import kaplan_meier_figure
+from validation.figures.specification_plot import specification_curve_figure
+from validation.figures.style import OKABE_ITO
+from validation.figures.volcano_plot import volcano
+
+specification_curve = specification_curve_figure
+
+__all__ = [
+    "OKABE_ITO",
+    "ForestRow",
+    "forest",
+    "kaplan_meier_figure",
+    "specification_curve",
+    "specification_curve_figure",
+    "volcano",
+]

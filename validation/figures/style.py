@@ -1,0 +1,138 @@
+"""What all figures share: colors, fonts, canvas, and how they are written."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, in an order whose first four also differ in lightness.
+OKABE_ITO = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#F0E442",
+)
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+INK = "#222222"
+MUTED = "#767676"
+DPI = 200
+
+_RC: Any = {
+    "svg.hashsalt": "sage",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "mathtext.default": "regular",
+    "path.simplify": False,
+}
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[Figure]:
+    """A figure of this size in inches, with the house style, on an Agg canvas."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_RC):
+        figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
+    """Write SVG or PNG, by the path's suffix, under a temporary name first.
+
+    No date and no program version is written, so that equal figures are equal files.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("svg", "png"):
+        raise InputError(f"{path}: figures are written as .svg or .png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    metadata: dict[str, str | None]
+    if kind == "svg":
+        metadata = {"Date": None, "Creator": "SAGE", "Title": title, "Description": description}
+    else:
+        metadata = {"Software": None, "Title": title, "Description": description}
+    figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
+    temporary.replace(path)
+    return path
+
+
+def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left: float) -> None:
+    """Title at the top left, subtitle below it, and a plain label on simulated data."""
+    height = figure.get_figheight()
+    figure.text(left, 1 - 0.12 / height, title, fontsize=10.5, weight="bold", va="top")
+    if subtitle:
+        figure.text(left, 1 - 0.34 / height, subtitle, fontsize=8.5, color=MUTED, va="top")
+    if simulated:
+        figure.text(
+            0.985,
+            1 - 0.10 / height,
+            "SIMULATED DATA",
+            fontsize=8,
+            weight="bold",
+            ha="right",
+            va="top",
+            color="white",
+            bbox={"facecolor": "#B00020", "edgecolor": "none", "boxstyle": "square,pad=0.3"},
+        )
+
+
+def wrapped(text: str, width: int, lines: int = 2) -> str:
+    """Text broken into at most `lines` lines; what does not fit ends in an ellipsis."""
+    parts = textwrap.wrap(text, width, break_long_words=True)
+    if len(parts) > lines:
+        parts = [*parts[: lines - 1], parts[lines - 1][: width - 1].rstrip() + "…"]
+    return "\n".join(parts)
+
+
+def p_text(p: float) -> str:
+    """A p-value as printed in a figure."""
+    if p != p:
+        return "p n/a"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
+    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    steps = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20)
+    wide = high / low > 6
+    ticks = [s for s in steps if low <= s <= high and not (wide and s in (0.33, 0.67, 0.8, 1.25))]
+    axis = axes.yaxis if vertical else axes.xaxis
+    if vertical:
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+    else:
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_ticklabels([f"{tick:g}" for tick in ticks])

@@ -1,0 +1,106 @@
+"""Volcano plot of a screen: effect against evidence, the strongest features named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from validation.errors import InputError
+from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, ratio_ticks, save
+from validation.screen import ScreenResult
+from validation.statistics.base import FloatArray
+
+
+def volcano(
+    result: ScreenResult,
+    path: Path,
+    *,
+    title: str,
+    subtitle: str = "",
+    alpha: float = 0.05,
+    labels: int = 12,
+    highlight: tuple[str, ...] = (),
+    simulated: bool = False,
+    description: str = "",
+) -> Path:
+    """Draw hazard ratios against p-values and write the figure.
+
+    Features with q below `alpha` are colored by direction (and differ in shape); the `labels`
+    strongest and those of `highlight` are named.
+    """
+    ok = result.ok
+    if not ok.any():
+        raise InputError("volcano: no feature of this screen has an estimate")
+    hr, p, q = result.hr[ok], np.maximum(result.p[ok], 1e-300), result.q[ok]
+    names = [n for n, good in zip(result.names, ok, strict=True) if good]
+    y = -np.log10(p)
+    with canvas(6.2, 4.6) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        axes = figure.add_axes((0.10, 0.115, 0.87, 0.72 if subtitle else 0.765))
+        up, down = (q < alpha) & (hr > 1), (q < alpha) & (hr <= 1)
+        rest = ~(up | down)
+        axes.plot(
+            hr[rest], y[rest], ".", color="#B5B5B5", markersize=2.6, rasterized=len(hr) > 3000
+        )
+        axes.plot(hr[up], y[up], "^", color=OKABE_ITO[1], markersize=3.6, markeredgewidth=0)
+        axes.plot(hr[down], y[down], "v", color=OKABE_ITO[0], markersize=3.6, markeredgewidth=0)
+        reach = float(np.exp(np.quantile(np.abs(np.log(hr)), 0.9995))) * 1.12
+        reach = max(reach, float(np.exp(np.abs(np.log(hr[np.argsort(p)[:labels]])).max())) * 1.12)
+        ratio_ticks(axes, 1 / max(reach, 1.3), max(reach, 1.3))
+        axes.set_ylim(0, float(y.max()) * 1.1 + 0.3)
+        axes.axvline(1.0, color=INK, linewidth=0.6, zorder=0)
+        hits = np.flatnonzero(up | down)
+        if len(hits):
+            limit = float(y[hits].min())
+            axes.axhline(limit, color=MUTED, linewidth=0.6, linestyle="--", zorder=0)
+            axes.text(
+                1.0, limit, f"FDR {alpha:.0%}", fontsize=7, color=MUTED, ha="right", va="bottom",
+                transform=axes.get_yaxis_transform(),
+            )  # fmt: skip
+        per = "per SD" if result.per_sd else "per unit"
+        axes.set_xlabel(f"Hazard ratio {per}")
+        axes.set_ylabel("−log10 p (Wald)")
+        note = (
+            f"{int(up.sum())} features with higher and {int(down.sum())} with lower risk"
+            f" of {len(result.names):,}; n = {result.n}, {result.events} events"
+        )
+        axes.text(0.0, 1.015, note, transform=axes.transAxes, fontsize=7.5, va="bottom")
+        wanted = list(np.argsort(p, kind="stable")[:labels])
+        wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
+        _name(axes, hr, y, [int(i) for i in wanted], names, set(highlight))
+        return save(figure, path, title=title, description=description or note)
+
+
+def _name(  # type: ignore[no-untyped-def]
+    axes, hr: FloatArray, y: FloatArray, wanted: list[int], names: list[str], bold: set[str]
+) -> None:
+    """Name points in a column on each side, joined by thin lines, no label on another."""
+    gap = 0.036 * float(axes.get_ylim()[1])
+    for side in (-1, 1):
+        points = sorted((i for i in wanted if (hr[i] > 1) == (side > 0)), key=lambda i: -y[i])
+        if not points:
+            continue
+        edge = max(hr[i] for i in points) if side > 0 else min(hr[i] for i in points)
+        low, high = axes.get_xlim()
+        column = float(edge) * (high / low) ** (side * 0.05)
+        levels: list[float] = []
+        for i in points:
+            levels.append(min(float(y[i]), levels[-1] - gap) if levels else float(y[i]))
+        # Labels pushed below the axis move up together.
+        short = gap / 2.0 - levels[-1]
+        for at in range(len(levels) - 1, -1, -1):
+            floor = gap / 2.0 if at == len(levels) - 1 else levels[at + 1] + gap
+            levels[at] = max(levels[at], floor) if short > 0 else levels[at]
+        for i, level in zip(points, levels, strict=True):
+            axes.annotate(
+                names[i],
+                (float(hr[i]), float(y[i])),
+                xytext=(column, level),
+                fontsize=7,
+                ha="left" if side > 0 else "right",
+                va="center",
+                weight="bold" if names[i] in bold else "normal",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+                arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkB": 2},
+            )

@@ -1,0 +1,207 @@
+"""The error ledger: every attempted test of a run, crashed ones too.
+
+Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
+one claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
+counts as an attempt with p = 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from validation.contract import FrozenContract
+from validation.errors import InputError
+from validation.hypothesis import Strict
+from validation.results import TestOutcome
+
+
+class Entry(Strict):
+    """One attempt. `claim` entries form the family over which errors are controlled."""
+
+    contract: str
+    hypothesis: str
+    cohort: str
+    test: str
+    role: str
+    part: str
+    claim: bool
+    status: str
+    p: float | None = None
+    n: int | None = None
+    code: str = ""
+    reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same test of the same contract on the same part is one attempt, however often run."""
+        return (self.contract, self.test, self.part)
+
+
+class Unlock(Strict):
+    """The confirmation patients of a cohort were opened for one contract."""
+
+    unlock: str
+    contract: str
+    hypothesis: str
+
+
+class Adjusted(Strict):
+    """A claim after error control over all claims of its role."""
+
+    contract: str
+    hypothesis: str
+    test: str
+    part: str
+    p: float
+    q: float
+    e: float
+    e_bh: bool
+    family: int
+
+
+class Ledger:
+    """An append-only file of attempts (`ledger.jsonl`), flushed to disk at each line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[Entry] = []
+        self.unlocks: list[Unlock] = []
+        if not path.is_file():
+            return
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                value = json.loads(line)
+                if "unlock" in value:
+                    self.unlocks.append(Unlock.model_validate(value))
+                else:
+                    self.entries.append(Entry.model_validate(value))
+            except (json.JSONDecodeError, ValidationError) as error:
+                raise InputError(
+                    f"{path}: line {number} is not a ledger entry ({error}); a ledger must not be "
+                    "edited. Restore it or start a new one"
+                ) from None
+
+    def record(self, entry: Entry) -> None:
+        """Append one attempt; repeating an identical one adds nothing."""
+        if entry in self.entries:
+            return
+        self.entries.append(entry)
+        self._append(entry.model_dump(mode="json"))
+
+    def unlock(self, key: str, frozen: FrozenContract) -> None:
+        """Open the confirmation patients for one contract of a hypothesis, once.
+
+        Raises
+        ------
+        InputError
+            If they were opened before for another version of that hypothesis' contract.
+        """
+        mine = Unlock(unlock=key, contract=frozen.sha256, hypothesis=frozen.contract.hypothesis.id)
+        for one in self.unlocks:
+            if one.unlock == mine.unlock and one.hypothesis == mine.hypothesis:
+                if one.contract == mine.contract:
+                    return
+                raise InputError(
+                    "the confirmation patients were already opened for hypothesis "
+                    f'"{one.hypothesis}" under contract {one.contract[:12]}; they cannot confirm '
+                    "another version of it"
+                )
+        self.unlocks.append(mine)
+        self._append(mine.model_dump(mode="json"))
+
+    def is_unlocked(self, key: str, contract: str) -> bool:
+        """True when `contract` may read the confirmation patients."""
+        return any(one.unlock == key and one.contract == contract for one in self.unlocks)
+
+    def _append(self, value: dict[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+
+    def claims(self, role: str = "primary") -> list[Entry]:
+        """The claims of a role, each attempt once, the latest state of it."""
+        found: dict[tuple[str, str, str], Entry] = {}
+        for entry in self.entries:
+            if entry.claim and entry.role == role:
+                found[entry.key] = entry
+        return list(found.values())
+
+    def adjust(self, role: str = "primary", alpha: float = 0.05) -> list[Adjusted]:
+        """Benjamini-Hochberg q-values and e-BH over all claims of a role.
+
+        A hypothesis that was tested on disjoint patients (discovery, confirmation, replication)
+        brings the product of its e-values; q-values use each claim's own p.
+        """
+        from validation.statistics.multiplicity import bh, e_bh, p_to_e
+
+        claims = self.claims(role)
+        if not claims:
+            return []
+        disjoint = self._disjoint()
+        p = [1.0 if one.p is None or one.status != "ok" else max(one.p, 1e-300) for one in claims]
+        q = bh(p)
+        e = [
+            0.0
+            if one.status != "ok"
+            else float(p_to_e([p[at]])[0]) * disjoint.get(one.key[:2], 1.0)
+            for at, one in enumerate(claims)
+        ]
+        kept = e_bh(e, alpha)
+        return [
+            Adjusted(
+                contract=one.contract,
+                hypothesis=one.hypothesis,
+                test=one.test,
+                part=one.part,
+                p=p[at],
+                q=float(q[at]),
+                e=e[at],
+                e_bh=bool(kept[at]),
+                family=len(claims),
+            )
+            for at, one in enumerate(claims)
+        ]
+
+    def _disjoint(self) -> dict[tuple[str, str], float]:
+        """Product of the e-values of a claim's test on other patients than the claim's own."""
+        from validation.statistics.multiplicity import p_to_e
+
+        found: dict[tuple[str, str], float] = {}
+        for one in {entry.key: entry for entry in self.entries}.values():
+            other = one.part in ("discovery", "replication") and not one.claim
+            if other and one.status == "ok" and one.p is not None:
+                value = float(p_to_e([max(one.p, 1e-300)])[0])
+                found[one.key[:2]] = found.get(one.key[:2], 1.0) * value
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """How many attempts, by how they ended."""
+        found: dict[str, int] = {"attempts": len({one.key for one in self.entries})}
+        for one in {entry.key: entry for entry in self.entries}.values():
+            found[one.status] = found.get(one.status, 0) + 1
+        return found
+
+
+def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
+    """The ledger's line for a test outcome."""
+    return Entry(
+        contract=frozen.sha256,
+        hypothesis=frozen.contract.hypothesis.id,
+        cohort=frozen.contract.cohort,
+        test=outcome.id,
+        role=outcome.role,
+        part=outcome.part,
+        claim=outcome.claim,
+        status=outcome.status,
+        p=outcome.p,
+        n=outcome.n,
+        code=outcome.code,
+        reason=outcome.reason,
+    )

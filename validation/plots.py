@@ -1,0 +1,144 @@
+"""The figures of an analysis, drawn from finished tests alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.results import Figure
+from validation.types import sha256_file
+
+if TYPE_CHECKING:
+    from validation.analysis import Analysis
+    from validation.results import TestOutcome
+    from validation.study import Study
+
+WRAP = 88
+
+
+def draw(analysis: Analysis, study: Study, out: Path) -> dict[str, Figure]:
+    """Draw every figure that the finished tests allow; returns them by name."""
+    done = {one.id: one for one in analysis.result().tests if one.status == "ok"}
+    figures: dict[str, Figure] = {}
+    for name, outcome in done.items():
+        if outcome.method == "kaplan_meier":
+            figures[name] = _kaplan_meier(analysis, study, outcome, out)
+    figures |= _forest(analysis, done, out)
+    if analysis.curve is not None and "control.specification_curve" in done:
+        figures["specification"] = _specification(analysis, out)
+    return figures
+
+
+def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import kaplan_meier_figure
+    from validation.statistics.survival import kaplan_meier
+
+    contract = analysis.contract
+    endpoint = contract.endpoint(outcome.endpoint)
+    time, event = study.outcome(outcome.endpoint)
+    assert event is not None
+    keep = study.complete(outcome.endpoint)
+    curves = {}
+    for label, side in ((contract.exposed, 1.0), (contract.reference, 0.0)):
+        mine = keep & (study.exposed.x == side)
+        curves[label] = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
+    prefix = outcome.id.removesuffix("kaplan_meier")
+    names = (f"{prefix}primary", f"{prefix}secondary")
+    test = next((one for one in analysis.result().tests if one.id in names), None)
+    notes = []
+    if test is not None and test.effect is not None and test.p is not None:
+        numbers = analysis.result().numbers
+        notes = [numbers[f"{test.id}.summary"].text, f"log-rank p = {numbers[f'{test.id}.p'].text}"]
+    title = f"{endpoint.label}: {contract.exposed} against {contract.reference}"
+    path = out / f"{outcome.id.replace('.', '_')}.svg"
+    kaplan_meier_figure(
+        curves,
+        path,
+        time_unit="months",
+        title=endpoint.label,
+        subtitle=analysis.provenance["title"],
+        endpoint=endpoint.label,
+        annotation=notes,
+        simulated=contract.simulated,
+        description=title,
+    )
+    return _figure(
+        path,
+        title,
+        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
+        f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
+        + (" (SIMULATED)." if contract.simulated else "."),
+    )
+
+
+def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict[str, Figure]:
+    """Effects of the exposure in every model of one scale, the primary first."""
+    from validation.figures import ForestRow, forest
+
+    contract = analysis.contract
+    primary = done.get(contract.primary)
+    if primary is None or primary.effect is None or primary.effect.null != 1.0:
+        return {}
+    rows = []
+    for one in done.values():
+        if one.effect is None or one.effect.scale != primary.effect.scale or one.n is None:
+            continue
+        endpoint = contract.endpoint(one.endpoint).label
+        kind = "adjusted" if one.role == "adjusted" else "unadjusted"
+        events = "" if one.events is None else f"{one.events} / {one.n}"
+        rows.append(
+            ForestRow(
+                label=f"{endpoint}, {kind}",
+                value=one.effect.value,
+                lower=one.effect.lower,
+                upper=one.effect.upper,
+                n=events,
+                primary=one.id == contract.primary,
+            )
+        )
+    if len(rows) < 2:
+        return {}
+    path = out / "forest.svg"
+    title = f"{contract.exposed} against {contract.reference}"
+    forest(
+        rows,
+        path,
+        title=title if len(title) < WRAP else f"{title[: WRAP - 1]}…",
+        subtitle=analysis.provenance["title"],
+        measure=primary.effect.scale.capitalize(),
+        simulated=contract.simulated,
+        description=title,
+    )
+    return {
+        "forest": _figure(
+            path, title, "Effects with 95% confidence intervals by endpoint and model."
+        )
+    }
+
+
+def _specification(analysis: Analysis, out: Path) -> Figure:
+    from validation.figures import specification_curve_figure
+
+    contract = analysis.contract
+    path = out / "specification.svg"
+    endpoint = contract.endpoint(contract.primary_test.endpoint).label
+    assert analysis.curve is not None
+    specification_curve_figure(
+        analysis.curve,
+        path,
+        title=f"{endpoint} under every defensible choice",
+        subtitle=analysis.provenance["title"],
+        simulated=contract.simulated,
+        description=f"Specification curve of {contract.exposed}",
+    )
+    share = analysis.result().numbers["specification.expected_sign"].text
+    return _figure(
+        path,
+        f"{endpoint} under every defensible choice",
+        f"Hazard ratio by cut-point, covariates, follow-up and exclusions; {share} have the "
+        "expected sign.",
+    )
+
+
+def _figure(path: Path, title: str, caption: str) -> Figure:
+    return Figure(file=path.name, title=title, caption=caption, sha256=sha256_file(path))

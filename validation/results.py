@@ -1,0 +1,239 @@
+"""What an analysis found: tests, numbers by key, figures, verdict.
+
+Every number that a report may quote has a dotted key, a value, a unit and its printed form. The
+same contract and data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from validation.contract import Method, Scale, TestRole
+from validation.dictionary import JoinReport
+from validation.errors import InputError
+from validation.hypothesis import Strict
+from validation.population import Cut
+from validation.types import Number, write_text
+
+Status = Literal["ok", "refused", "crashed"]
+
+
+class Effect(Strict):
+    """An effect with its interval, on the contract's scale; exposed against reference."""
+
+    value: float
+    lower: float
+    upper: float
+    scale: Scale
+
+    @property
+    def null(self) -> float:
+        """The value that means no effect."""
+        return 0.0 if self.scale == "difference (SD)" else 1.0
+
+    def signed(self, value: float) -> float:
+        """A value of this scale as a distance from no effect (log for ratios)."""
+        if self.scale == "difference (SD)":
+            return value
+        return math.log(value) if value > 0 else -math.inf
+
+
+class TestOutcome(Strict):
+    """How one registered test ended. A refusal or crash has a reason and no number."""
+
+    __test__ = False
+
+    id: str
+    role: TestRole | Literal["control", "replication"]
+    method: Method | Literal["permutation", "random_features", "specification_curve"]
+    endpoint: str
+    status: Status
+    claim: bool = False
+    part: Literal["all", "discovery", "confirmation", "replication"] = "all"
+    code: str = ""
+    reason: str = ""
+    n: int | None = None
+    events: int | None = None
+    effect: Effect | None = None
+    p: float | None = None
+    statistic: float | None = None
+    df: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Figure(Strict):
+    """A figure of the run, by file name, with the words that belong under it."""
+
+    file: str
+    title: str
+    caption: str
+    sha256: str = ""
+
+
+class Reason(Strict):
+    """One step of the verdict's argument."""
+
+    rule: str
+    outcome: Literal["for", "against", "limits", "prevents"]
+    text: str
+
+
+class Verdict(Strict):
+    """Supported, not supported, or inconclusive; why; and what it does not say."""
+
+    verdict: Literal["supported", "not_supported", "inconclusive"]
+    because: Literal[
+        "evidence", "power", "assumption", "data", "control", "replication", "multiplicity"
+    ]
+    reasons: tuple[Reason, ...]
+    limits: tuple[str, ...] = ()
+
+
+class AnalysisResult(Strict):
+    """What the analysis itself returns, before ledger and verdict (`analysis.json`)."""
+
+    contract_sha256: str
+    cohort: str
+    simulated: bool
+    part: Literal["all", "discovery", "confirmation", "replication"]
+    cuts: tuple[Cut, ...] = ()
+    tests: tuple[TestOutcome, ...] = ()
+    numbers: dict[str, Number] = Field(default_factory=dict)
+    figures: dict[str, Figure] = Field(default_factory=dict)
+    tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
+    controls: dict[str, str] = Field(default_factory=dict)
+    flow: tuple[JoinReport, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)
+
+    def test(self, name: str) -> TestOutcome | None:
+        """The outcome of a test, or None if it did not run."""
+        return next((one for one in self.tests if one.id == name), None)
+
+
+class Results(Strict):
+    """A finished validation: the numbers, what they mean, and under which contract."""
+
+    schema_version: int = 1
+    contract_sha256: str
+    cohort: str
+    simulated: bool
+    hypothesis: str
+    verdict: Verdict
+    tests: tuple[TestOutcome, ...]
+    numbers: dict[str, Number]
+    figures: dict[str, Figure]
+    tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
+    cuts: tuple[Cut, ...] = ()
+    joins: tuple[JoinReport, ...] = ()
+    replicate: str | None = None
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)
+
+    def number(self, key: str) -> Number:
+        """A number by key.
+
+        Raises
+        ------
+        InputError
+            If there is none; a report that asks for it must not be built.
+        """
+        if key not in self.numbers:
+            raise InputError(f'no number "{key}" in the results')
+        return self.numbers[key]
+
+    def test(self, name: str) -> TestOutcome | None:
+        """The outcome of a test, or None if it did not run."""
+        return next((one for one in self.tests if one.id == name), None)
+
+    def write(self, path: Path) -> Path:
+        """Write as JSON, keys sorted, floats at twelve significant digits."""
+        write_text(path, stable_json(self.model_dump(mode="json")))
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read `results.json`."""
+        try:
+            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except (json.JSONDecodeError, ValidationError) as error:
+            raise InputError(f"{path}: not a results file: {error}") from None
+
+
+def stable_json(value: Any) -> str:
+    """JSON whose floats are rounded to twelve significant digits, so that the last bits of a sum
+    (which depend on the processor) do not change the file.
+    """
+    return json.dumps(_rounded(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.12g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return value
+
+
+def p_text(p: float) -> str:
+    """A p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
+    if p < 0.0001:
+        return "<0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+class Book:
+    """Collects numbers under dotted keys; a key is written once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, Number] = {}
+
+    def put(self, key: str, value: float | int | None, unit: str, text: str | None = None) -> None:
+        """Add one number; its text is derived from value and unit unless given."""
+        if key in self.numbers:
+            raise InputError(f'number "{key}" was written twice')
+        if value is not None and not isinstance(value, int):
+            value = float(value)
+            if not math.isfinite(value):
+                value, text = None, text or "not reached"
+        if text is None:
+            text = _text(value, unit)
+        self.numbers[key] = Number(value=value, unit=unit, text=text)
+
+    def effect(self, key: str, effect: Effect, p: float | None) -> None:
+        """An effect, its interval, its p-value, and the usual one-line form."""
+        ratio = effect.scale != "difference (SD)"
+        self.put(f"{key}.effect", effect.value, effect.scale)
+        self.put(f"{key}.lower", effect.lower, effect.scale)
+        self.put(f"{key}.upper", effect.upper, effect.scale)
+        short = {"hazard ratio": "HR", "odds ratio": "OR", "subdistribution hazard ratio": "sHR"}
+        name = short.get(effect.scale, "difference") if ratio else "difference"
+        unit = "" if ratio else " SD"
+        upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
+        text = f"{name} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
+        self.put(f"{key}.summary", effect.value, effect.scale, text)
+        if p is not None:
+            self.put(f"{key}.p", p, "p-value")
+
+
+def _text(value: float | int | None, unit: str) -> str:
+    if value is None:
+        return "not available"
+    if unit in ("p-value", "q-value"):
+        return p_text(float(value))
+    if isinstance(value, int):
+        return f"{value}"
+    if unit == "share":
+        return f"{100 * value:.1f}%"
+    if unit in ("months", "years"):
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"

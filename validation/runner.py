@@ -1,0 +1,325 @@
+"""From a frozen contract to results: prepare, analyze, control errors over the ledger, judge.
+
+The analysis step is the same whether it runs here or in the sandbox: `collect` takes what it left.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from validation.compile import confirmation_key, prepare
+from validation.contract import FrozenContract
+from validation.errors import InputError
+from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.results import AnalysisResult, Book, Results, Verdict
+from validation.types import Number, write_text
+from validation.verdict import Evidence, expected_direction, judge
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+Progress = Callable[[str], None]
+
+
+def run(
+    frozen: FrozenContract,
+    cohort: Cohort,
+    out: Path,
+    *,
+    ledger: Ledger,
+    replicate: Cohort | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
+
+    Parameters
+    ----------
+    out : folder of this hypothesis' results
+    ledger : the run's ledger; errors are controlled over all claims in it
+    replicate : a second cohort on which the primary test is repeated
+    progress : called with the name of each step
+
+    Raises
+    ------
+    InputError
+        If the data changed since the contract was frozen, or the confirmation patients were opened
+        for another version of it.
+    """
+    from validation.analysis import execute
+
+    say = progress or _silent
+    out.mkdir(parents=True, exist_ok=True)
+    frozen.write(out / "contract.json")
+    trace = out / "attempts.jsonl"
+    trace.unlink(missing_ok=True)
+
+    def analyze(who: Cohort, part: str, **more: object) -> AnalysisResult:
+        say(f"prepare {part}")
+        inputs = out / "inputs" / part
+        prepare(frozen, who, inputs, part=part, ledger=ledger, **more)  # type: ignore[arg-type]
+        folder = out / "analysis" / part
+        return execute(inputs, folder, trace=trace, progress=say)
+
+    discovery: AnalysisResult | None = None
+    locked = False
+    if frozen.contract.split.policy == "none":
+        main = analyze(cohort, "all")
+    else:
+        discovery = analyze(cohort, "discovery")
+        if unlocks(frozen, discovery):
+            ledger.unlock(confirmation_key(frozen), frozen)
+            main = analyze(cohort, "confirmation", cuts=discovery.cuts)
+        else:
+            main, locked = discovery, True
+    second = analyze(replicate, "replication") if replicate is not None else None
+    say("judge")
+    return collect(
+        frozen,
+        main,
+        out,
+        ledger=ledger,
+        replicate=second,
+        discovery=discovery if not locked else None,
+        locked=locked,
+    )
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
+    """Whether a discovery result earns a look at the confirmation patients."""
+    found = discovery.test(frozen.contract.primary)
+    if found is None or found.p is None or found.effect is None:
+        return False
+    expected = expected_direction(frozen.contract, found.effect)
+    return expected and found.p < frozen.contract.split.unlock_alpha
+
+
+def read_analysis(folder: Path) -> AnalysisResult:
+    """Read what an analysis left in `folder`.
+
+    Raises
+    ------
+    InputError
+        If it left nothing that can be read.
+    """
+    try:
+        text = (folder / "analysis.json").read_text(encoding="utf-8")
+        return AnalysisResult.model_validate(json.loads(text))
+    except FileNotFoundError:
+        raise InputError(f"{folder}: the analysis left no analysis.json") from None
+    except (json.JSONDecodeError, ValidationError) as error:
+        raise InputError(f"{folder}: analysis.json is not a result: {error}") from None
+
+
+def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str) -> None:
+    """Note that an analysis died before it wrote anything: its claims count as attempts."""
+    for plan in frozen.contract.tests:
+        ledger.record(
+            Entry(
+                contract=frozen.sha256,
+                hypothesis=frozen.contract.hypothesis.id,
+                cohort=frozen.contract.cohort,
+                test=plan.id,
+                role=plan.role,
+                part="all",
+                claim=plan.claim,
+                status="crashed",
+                code="analysis",
+                reason=reason,
+            )
+        )
+
+
+def collect(
+    frozen: FrozenContract,
+    analysis: AnalysisResult | Path,
+    out: Path,
+    *,
+    ledger: Ledger,
+    replicate: AnalysisResult | Path | None = None,
+    discovery: AnalysisResult | None = None,
+    locked: bool = False,
+) -> Results:
+    """Take a finished analysis into the ledger, judge it, and write `results.json`.
+
+    Parameters
+    ----------
+    analysis, replicate : the results, or the folders in which the sandbox left them
+
+    Raises
+    ------
+    InputError
+        If the analysis belongs to another contract, or reports a test that is not registered.
+    """
+    folder = analysis if isinstance(analysis, Path) else None
+    main = read_analysis(analysis) if isinstance(analysis, Path) else analysis
+    second = read_analysis(replicate) if isinstance(replicate, Path) else replicate
+    for one in (main, second, discovery):
+        if one is not None:
+            _verify(frozen, one)
+    for one in (discovery, main, second):
+        for outcome in one.tests if one is not None else ():
+            role = "replication" if outcome.part == "replication" else outcome.role
+            ledger.record(entry_of(frozen, outcome.model_copy(update={"role": role})))
+    alpha = frozen.contract.rules.alpha
+    adjusted = _mine(frozen, ledger.adjust("primary", alpha))
+    verdict = judge(
+        Evidence(
+            contract=frozen.contract,
+            analysis=main,
+            q=adjusted.q if adjusted is not None else None,
+            family=adjusted.family if adjusted is not None else 1,
+            replicate=second,
+            locked=locked,
+        )
+    )
+    if folder is None:
+        folder = out / "analysis" / main.part
+    found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
+    _copy_figures(folder, out, found)
+    found.write(out / "results.json")
+    _write_ledger(frozen, ledger, out)
+    return found
+
+
+def finalize(results: list[tuple[FrozenContract, Path]], ledger: Ledger) -> list[Results]:
+    """Judge all hypotheses of a run again, now that the ledger holds every claim.
+
+    A verdict given when the ledger was short may not survive the claims that came later.
+    """
+    final = []
+    for frozen, out in results:
+        part = "confirmation" if (out / "analysis" / "confirmation").is_dir() else None
+        folders = [out / "analysis" / name for name in (part, "all", "discovery") if name]
+        main = next((one for one in folders if (one / "analysis.json").is_file()), None)
+        if main is None:
+            raise InputError(f"{out}: no analysis to judge")
+        second = out / "analysis" / "replication"
+        split = frozen.contract.split.policy != "none"
+        final.append(
+            collect(
+                frozen,
+                main,
+                out,
+                ledger=ledger,
+                replicate=second if (second / "analysis.json").is_file() else None,
+                discovery=read_analysis(out / "analysis" / "discovery") if part else None,
+                locked=split and part is None,
+            )
+        )
+    return final
+
+
+def _verify(frozen: FrozenContract, one: AnalysisResult) -> None:
+    if one.contract_sha256 != frozen.sha256:
+        raise InputError("the analysis ran under another contract; its results are refused")
+    registered = {plan.id: plan for plan in frozen.contract.tests}
+    for outcome in one.tests:
+        if outcome.id.startswith("control."):
+            continue
+        plan = registered.get(outcome.id)
+        if plan is None:
+            raise InputError(
+                f'the analysis reports test "{outcome.id}", which the contract does not register'
+            )
+        if (plan.method, plan.endpoint, plan.role) != (
+            outcome.method,
+            outcome.endpoint,
+            outcome.role,
+        ):
+            raise InputError(f'test "{outcome.id}" was not run as the contract registers it')
+
+
+def _mine(frozen: FrozenContract, adjusted: list[Adjusted]) -> Adjusted | None:
+    for one in adjusted:
+        if one.contract == frozen.sha256 and one.test == frozen.contract.primary:
+            return one
+    return None
+
+
+def _results(
+    frozen: FrozenContract,
+    main: AnalysisResult,
+    second: AnalysisResult | None,
+    discovery: AnalysisResult | None,
+    verdict: Verdict,
+    adjusted: Adjusted | None,
+    ledger: Ledger,
+) -> Results:
+    contract = frozen.contract
+    book = Book()
+    power = contract.power
+    if power.events is not None:
+        book.put("power.events", power.events, "events", f"{power.events:.0f}")
+    if power.minimum_detectable is not None:
+        book.put("power.minimum_detectable", power.minimum_detectable, contract.scale)
+    if power.required_events is not None:
+        book.put("power.required_events", power.required_events, "events")
+    book.put("power.n", power.n, "patients")
+    book.put("rules.alpha", contract.rules.alpha, "level")
+    book.put("rules.relevant_ratio", contract.rules.relevant_ratio, contract.scale)
+    if adjusted is not None:
+        book.put("primary.q", adjusted.q, "q-value")
+        book.put("primary.e", adjusted.e, "e-value")
+        book.put("ledger.claims", adjusted.family, "claims")
+    for status, count in sorted(ledger.counts().items()):
+        book.put(f"ledger.{status}", count, "tests")
+    numbers: dict[str, Number] = dict(main.numbers)
+    numbers.update(book.numbers)
+    for prefix, other in (("replicate", second), ("discovery", discovery)):
+        for key, number in (other.numbers if other is not None else {}).items():
+            numbers[f"{prefix}.{key}"] = number
+    tests = [
+        *main.tests,
+        *(second.tests if second else ()),
+        *(discovery.tests if discovery else ()),
+    ]
+    return Results(
+        contract_sha256=frozen.sha256,
+        cohort=contract.cohort,
+        simulated=contract.simulated,
+        hypothesis=contract.hypothesis.id,
+        verdict=verdict,
+        tests=tuple(tests),
+        numbers=dict(sorted(numbers.items())),
+        figures={
+            name: one.model_copy(update={"file": f"figures/{one.file}"})
+            for name, one in main.figures.items()
+        },
+        tables=main.tables,
+        cuts=main.cuts,
+        joins=main.flow,
+        replicate=second.cohort if second is not None else None,
+        notes=(*contract.notes, *main.notes),
+        versions=main.versions,
+    )
+
+
+def _copy_figures(folder: Path, out: Path, found: Results) -> None:
+    for one in found.figures.values():
+        source = folder / Path(one.file).name
+        target = out / one.file
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".{target.name}.partial")
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)
+
+
+def _write_ledger(frozen: FrozenContract, ledger: Ledger, out: Path) -> None:
+    """This contract's own attempts, beside its results."""
+    target = out / "ledger.jsonl"
+    if target.resolve() == ledger.path.resolve():
+        return
+    mine = [one for one in ledger.entries if one.contract == frozen.sha256]
+    lines = [json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in mine]
+    write_text(target, "\n".join(lines) + "\n")

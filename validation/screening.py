@@ -1,0 +1,178 @@
+"""Screening a cohort: every gene and continuous feature against one survival endpoint."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import InputError
+from validation.types import write_text
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.screen import ScreenResult
+
+Q_LEVEL = 0.05
+
+
+@dataclass
+class CohortScreen:
+    """A screen's result with the cohort's own words around it."""
+
+    cohort: str
+    endpoint: str
+    simulated: bool
+    result: ScreenResult
+    seconds: float
+    undetected: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        """How many features, patients, events, refusals; how many pass at q 0.05."""
+        found = self.result
+        passing = int(((found.q < Q_LEVEL) & found.ok).sum())
+        return {
+            "cohort": self.cohort,
+            "simulated": self.simulated,
+            "endpoint": self.endpoint,
+            "features": len(found.names),
+            "n": found.n,
+            "events": found.events,
+            "covariates": list(found.covariates),
+            "significant": passing,
+            "refused": found.refused(),
+            "undetected": self.undetected,
+            "seconds": self.seconds,
+        }
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Features from the most to the least related."""
+        found = self.result
+        import numpy as np
+
+        order = np.argsort(np.where(np.isnan(found.p), 2.0, found.p), kind="stable")[:top]
+        return [
+            {
+                "feature": found.names[at],
+                "hr": float(found.hr[at]),
+                "lower": float(found.lower[at]),
+                "upper": float(found.upper[at]),
+                "p": float(found.p[at]),
+                "q": float(found.q[at]),
+                "n": int(found.n_used[at]),
+                "status": found.status[at],
+            }
+            for at in order
+        ]
+
+
+def screen_cohort(
+    cohort: Cohort,
+    endpoint: str,
+    covariates: tuple[str, ...] = (),
+    *,
+    detected: float = 0.2,
+    out: Path | None = None,
+) -> CohortScreen:
+    """Screen all genes and continuous variables; hazard ratios are per standard deviation.
+
+    `detected` leaves out genes that are above the matrix' lowest value in a smaller share of the
+    patients: a handful of patients would carry their whole effect.
+
+    Patients need the endpoint and every covariate. With `out`, writes `screen.csv` and
+    `volcano.svg` there.
+
+    Raises
+    ------
+    InputError
+        If the endpoint is no survival endpoint, or nothing is left to screen.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from validation.screen import screen
+
+    spec = cohort.spec.endpoints.get(endpoint)
+    if spec is None or spec.kind != "survival":
+        has = [name for name, one in cohort.spec.endpoints.items() if one.kind == "survival"]
+        raise InputError(
+            f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
+            f"{', '.join(has) or 'none'}"
+        )
+    kinds = {one.key: one.kind for one in cohort.dictionary().variables}
+    others = [
+        key
+        for key, kind in kinds.items()
+        if kind in ("continuous", "ordinal") and key not in covariates
+    ]
+    table = cohort.table([*covariates, *others], [endpoint])
+    adjusters = _adjusters(table, covariates)
+    keep = table[f"{endpoint}.time"].notna() & adjusters.notna().all(axis=1)
+    blocks, names = [table[others].to_numpy(dtype=float)], list(others)
+    shown = [True] * len(others)
+    if cohort.expression is not None:
+        genes = cohort.expression.genes
+        values, patients = cohort.block(genes)
+        frame = pd.DataFrame(values, index=patients).reindex(table.index)
+        blocks.append(frame.to_numpy(dtype=float))
+        names += [f"expression:{gene}" for gene in genes]
+        keep &= frame.notna().all(axis=1) if len(genes) else keep
+        floor = float(np.nanmin(values)) if values.size else 0.0
+        seen = (values > floor + 1e-9).mean(axis=0) >= detected
+        shown[len(others) :] = seen.tolist()
+    rows = keep.to_numpy()
+    if not names or rows.sum() < 10:
+        raise InputError(
+            f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(names)} features to screen'
+        )
+    picked = np.asarray(shown)
+    features = np.column_stack(blocks)[np.ix_(rows, picked)]
+    names = [name for name, one in zip(names, shown, strict=True) if one]
+    begin = time.perf_counter()
+    found = screen(
+        table.loc[keep, f"{endpoint}.time"].to_numpy(dtype=float),
+        (table.loc[keep, f"{endpoint}.event"] == 1).to_numpy(),
+        features,
+        adjusters[keep].to_numpy(dtype=float) if adjusters.shape[1] else None,
+        names,
+        covariate_names=list(adjusters.columns) or None,
+    )
+    seconds = time.perf_counter() - begin
+    done = CohortScreen(cohort.id, endpoint, cohort.simulated, found, seconds, int((~picked).sum()))
+    if out is not None:
+        _write(done, out, cohort.spec.title)
+    return done
+
+
+def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
+    """Covariates as numbers: text becomes indicators against its largest level."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for key in covariates:
+        column = table[key]
+        if pd.api.types.is_numeric_dtype(column):
+            columns[key] = column.astype(float)
+            continue
+        levels = column.value_counts().index
+        for level in levels[1:]:
+            flag = (column == level).astype(float)
+            columns[f"{key}: {level}"] = flag.where(column.notna())
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _write(done: CohortScreen, out: Path, title: str) -> None:
+    import pandas as pd
+
+    from validation.figures import volcano
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "screen.csv", pd.DataFrame(done.rows()).to_csv(index=False))
+    volcano(
+        done.result,
+        out / "volcano.svg",
+        title=f"{done.endpoint}: {len(done.result.names)} features",
+        subtitle=title,
+        simulated=done.simulated,
+    )

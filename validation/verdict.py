@@ -1,0 +1,332 @@
+"""The verdict: supported, not supported, or inconclusive, by the rules on this page alone.
+
+1. Data. The primary test was refused or crashed: inconclusive (data).
+2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events:
+   inconclusive (control).
+3. Negative control. The exposure moves an endpoint that it should not: inconclusive (control).
+4. Evidence for. The primary test is significant after control over the ledger (q below alpha), in
+   the expected direction. Then it is
+   - inconclusive (control) if the permutation p is not below alpha;
+   - inconclusive (control) if features of the same kind do as well (below the contract's
+     percentile for an exposure);
+   - inconclusive (assumption) if the sign is not stable over the specification curve;
+   - inconclusive (assumption) if hazards are not proportional and the restricted mean survival
+     difference does not agree;
+   - inconclusive (assumption) if the adjusted effect points the other way;
+   - inconclusive (replication) if a second cohort contradicts it;
+   - supported otherwise.
+5. Evidence against. Significant in the other direction, or the interval excludes the smallest
+   relevant effect in the expected direction, or not significant (nor before control over the
+   ledger) although the events sufficed to find that effect with 80% power: not supported.
+6. Below alpha alone, but not after control over the ledger: inconclusive (multiplicity).
+7. Otherwise inconclusive (power).
+
+"Not supported" is a result, not a failure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from validation.contract import Contract
+from validation.hypothesis import Direction
+from validation.results import AnalysisResult, Effect, Reason, TestOutcome, Verdict, p_text
+
+KNOWN_EVENTS = 50
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the rules read. `q` is the primary p after control over the ledger."""
+
+    contract: Contract
+    analysis: AnalysisResult
+    q: float | None
+    family: int
+    replicate: AnalysisResult | None = None
+    locked: bool = False
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Apply the rules in order; the first that decides gives the verdict, all that spoke stay."""
+    contract, analysis = evidence.contract, evidence.analysis
+    limits = _limits(evidence)
+    primary = analysis.test(contract.primary)
+    if primary is None or primary.status != "ok" or primary.effect is None or primary.p is None:
+        why = primary.reason if primary is not None else "the primary test did not run"
+        return _verdict("inconclusive", "data", [_prevents("data", why)], limits)
+    if evidence.locked:
+        text = (
+            f"the discovery part (p = {p_text(primary.p)}) did not reach the registered level "
+            f"{contract.split.unlock_alpha:g} in the expected direction; the confirmation patients "
+            "stay locked"
+        )
+        return _verdict("not_supported", "evidence", [_against("discovery", text)], limits)
+    blocked = _controls_block(evidence)
+    if blocked is not None:
+        return _verdict("inconclusive", "control", [blocked], limits)
+    expected = _expected(contract, primary.effect)
+    q = evidence.q if evidence.q is not None else primary.p
+    if q < contract.rules.alpha and expected:
+        return _if_significant(evidence, primary, q, limits)
+    return _if_not(evidence, primary, q, expected, limits)
+
+
+def _if_significant(
+    evidence: Evidence, primary: TestOutcome, q: float, limits: list[str]
+) -> Verdict:
+    contract, analysis = evidence.contract, evidence.analysis
+    rules = contract.rules
+    assert primary.effect is not None
+    reasons = [
+        _for(
+            "primary",
+            f"{effect_text(primary.effect)}, p = {p_text(primary.p or 0)}; q = {p_text(q)} over "
+            f"{_count(evidence.family, 'claim')} of the ledger",
+        )
+    ]
+    doubts: list[tuple[str, Reason]] = []
+    permuted = analysis.test("control.permuted")
+    if permuted is not None and permuted.p is not None:
+        if permuted.p >= rules.alpha:
+            text = f"permutation p = {p_text(permuted.p)}: chance does as well"
+            doubts.append(("control", _prevents("permuted outcome", text)))
+        else:
+            reasons.append(_for("permuted outcome", f"permutation p = {p_text(permuted.p)}"))
+    for at, use in enumerate(contract.exposures, start=1):
+        share = analysis.numbers.get(f"control.random.{at}.percentile")
+        if share is None or share.value is None:
+            continue
+        text = f"stronger than {100 * share.value:.0f}% of comparable features in place of "
+        if share.value < rules.random_percentile:
+            doubts.append(("control", _prevents("random features", f"only {text}{use.label}")))
+        else:
+            reasons.append(_for("random features", text + use.label))
+    sign = analysis.numbers.get("specification.expected_sign")
+    if sign is not None and sign.value is not None:
+        text = f"expected sign in {100 * sign.value:.0f}% of the specifications"
+        if sign.value < rules.sign_stability:
+            doubts.append(("assumption", _prevents("specification curve", f"only {text}")))
+        else:
+            reasons.append(_for("specification curve", text))
+    hazard = _proportionality(contract, analysis)
+    if hazard is not None:
+        (doubts.append(("assumption", hazard)) if hazard.outcome == "prevents"
+         else reasons.append(hazard))  # fmt: skip
+    adjusted = analysis.test("adjusted")
+    if adjusted is not None and adjusted.effect is not None:
+        text = f"adjusted: {effect_text(adjusted.effect)}"
+        if not _expected(contract, adjusted.effect):
+            doubts.append(("assumption", _prevents("adjusted model", f"{text}: the other way")))
+        elif (adjusted.p or 0) >= rules.alpha:
+            text += ": the interval includes no effect"
+            reasons.append(Reason(rule="adjusted model", outcome="limits", text=text))
+            limits.append("not shown to be independent of the covariates")
+        else:
+            reasons.append(_for("adjusted model", text))
+    again = _replication(evidence)
+    if again is not None:
+        if again.outcome == "prevents":
+            doubts.append(("replication", again))
+        else:
+            reasons.append(again)
+            if again.outcome == "limits":
+                limits.append("the second cohort points the same way without reaching alpha")
+    elif evidence.replicate is None:
+        limits.append("one cohort only; no external validation")
+    if doubts:
+        return _verdict(
+            "inconclusive", doubts[0][0], [*reasons, *(one for _, one in doubts)], limits
+        )
+    return _verdict("supported", "evidence", reasons, limits)
+
+
+def _if_not(
+    evidence: Evidence, primary: TestOutcome, q: float, expected: bool, limits: list[str]
+) -> Verdict:
+    contract = evidence.contract
+    rules, effect = contract.rules, primary.effect
+    assert effect is not None
+    numbers = f"{effect_text(effect)}, p = {p_text(primary.p or 0)}, q = {p_text(q)}"
+    if not expected and (primary.p or 1) < rules.alpha:
+        text = f"significant in the other direction: {numbers}"
+        return _verdict("not_supported", "evidence", [_against("primary", text)], limits)
+    if _excludes_relevant(contract, effect):
+        text = (
+            f"{numbers}: the interval excludes the smallest relevant effect "
+            f"({_relevant_text(contract, effect)})"
+        )
+        return _verdict("not_supported", "evidence", [_against("relevant effect", text)], limits)
+    if expected and (primary.p or 1) < rules.alpha:
+        text = (
+            f"{numbers}: below {rules.alpha:g} alone, but not among the "
+            f"{_count(evidence.family, 'claim')} of the ledger"
+        )
+        return _verdict("inconclusive", "multiplicity", [_prevents("ledger", text)], limits)
+    needed = contract.power.required_events
+    if needed is not None and (primary.events or 0) >= needed:
+        text = (
+            f"{numbers}, with {primary.events} events where {needed} suffice to find "
+            f"{_relevant_text(contract, effect)}"
+        )
+        return _verdict("not_supported", "evidence", [_against("power", text)], limits)
+    text = f"{numbers}; neither shown nor excluded"
+    if needed is not None:
+        text += (
+            f": {primary.events} events, {needed} are needed to find "
+            f"{_relevant_text(contract, effect)} with 80% power"
+        )
+    return _verdict("inconclusive", "power", [_prevents("power", text)], limits)
+
+
+def _controls_block(evidence: Evidence) -> Reason | None:
+    """A control that makes any reading of the primary test unsafe."""
+    contract, analysis = evidence.contract, evidence.analysis
+    positive = analysis.test("control.known_positive")
+    plan = contract.controls.known_positive
+    if positive is not None and plan is not None and positive.status == "ok":
+        hr = analysis.numbers["control.known_positive.hr"].value or 1.0
+        right = (hr > 1) == (plan.direction is Direction.HIGHER_RISK)
+        enough = (positive.events or 0) >= KNOWN_EVENTS
+        if enough and (not right or (positive.p or 0) >= contract.rules.alpha):
+            return _prevents(
+                "known positive",
+                f"{plan.label or plan.variable} does not show in these data (HR per SD {hr:.2f}, "
+                f"p = {p_text(positive.p or 1)}): the outcome data are in doubt",
+            )
+    negative = analysis.test("control.negative")
+    if negative is not None and negative.p is not None and negative.p < contract.rules.alpha:
+        return _prevents(
+            "negative control",
+            f"the exposure also moves {negative.endpoint}, which it should not "
+            f"(p = {p_text(negative.p)})",
+        )
+    return None
+
+
+def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | None:
+    """Non-proportional hazards send the claim to the restricted mean survival difference."""
+    test, rmst = analysis.test("schoenfeld"), analysis.test("rmst")
+    if test is None or test.p is None:
+        return None
+    if test.p >= contract.rules.proportionality_alpha:
+        return _for("proportional hazards", f"no sign against them (p = {p_text(test.p)})")
+    text = f"hazards are not proportional (p = {p_text(test.p)})"
+    if rmst is None or rmst.p is None or rmst.statistic is None:
+        return Reason(
+            rule="proportional hazards",
+            outcome="limits",
+            text=f"{text}: the hazard ratio is an average over follow-up",
+        )
+    months = analysis.numbers["rmst.horizon"].text
+    detail = f"mean survival to {months} months differs by {rmst.statistic:.1f}"
+    worse = rmst.statistic < 0
+    agrees = worse == (contract.direction is Direction.HIGHER_RISK)
+    if agrees and rmst.p < contract.rules.alpha:
+        return _for(
+            "proportional hazards", f"{text}; {detail} (p = {p_text(rmst.p)}), which agrees"
+        )
+    return _prevents(
+        "proportional hazards", f"{text}, and {detail} (p = {p_text(rmst.p)}) does not bear it out"
+    )
+
+
+def _replication(evidence: Evidence) -> Reason | None:
+    if evidence.replicate is None:
+        return None
+    contract = evidence.contract
+    found = evidence.replicate.test(contract.primary)
+    if found is None or found.effect is None or found.p is None:
+        why = found.reason if found is not None else "the test did not run"
+        return Reason(
+            rule="replication",
+            outcome="limits",
+            text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
+        )
+    text = (
+        f'cohort "{evidence.replicate.cohort}": {effect_text(found.effect)}, p = {p_text(found.p)}'
+    )
+    if not _expected(contract, found.effect):
+        return _prevents("replication", f"{text}: the other direction")
+    outcome = found.p < contract.rules.alpha
+    return (
+        _for("replication", text)
+        if outcome
+        else Reason(rule="replication", outcome="limits", text=text)
+    )
+
+
+def _expected(contract: Contract, effect: Effect) -> bool:
+    distance = effect.signed(effect.value)
+    return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
+
+
+def expected_direction(contract: Contract, effect: Effect) -> bool:
+    """True when an effect lies on the side that the hypothesis names."""
+    return _expected(contract, effect)
+
+
+def _relevant(contract: Contract, effect: Effect) -> float:
+    """The smallest relevant effect as a signed distance."""
+    size = (
+        contract.rules.relevant_difference
+        if effect.scale == "difference (SD)"
+        else math.log(contract.rules.relevant_ratio)
+    )
+    return size if contract.direction is Direction.HIGHER_RISK else -size
+
+
+def _excludes_relevant(contract: Contract, effect: Effect) -> bool:
+    relevant = _relevant(contract, effect)
+    if relevant > 0:
+        return effect.signed(effect.upper) < relevant
+    return effect.signed(effect.lower) > relevant
+
+
+def _relevant_text(contract: Contract, effect: Effect) -> str:
+    value = _relevant(contract, effect)
+    if effect.scale == "difference (SD)":
+        return f"a difference of {value:.2f} SD"
+    return f"a {effect.scale} of {math.exp(value):.2f}"
+
+
+def effect_text(effect: Effect) -> str:
+    """An effect with its interval, in words."""
+    unit = " SD" if effect.scale == "difference (SD)" else ""
+    upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
+    return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
+
+
+def _limits(evidence: Evidence) -> list[str]:
+    contract = evidence.contract
+    limits = []
+    if contract.simulated:
+        limits.append("SIMULATED data: nothing follows for patients")
+    limits += [f"not tested: {one}" for one in contract.untested]
+    for name, reason in sorted(evidence.analysis.controls.items()):
+        if reason != "ran":
+            limits.append(f"control {name} did not run: {reason}")
+    return limits
+
+
+def _verdict(verdict: str, because: str, reasons: list[Reason], limits: list[str]) -> Verdict:
+    return Verdict.model_validate(
+        {"verdict": verdict, "because": because, "reasons": reasons, "limits": limits}
+    )
+
+
+def _for(rule: str, text: str) -> Reason:
+    return Reason(rule=rule, outcome="for", text=text)
+
+
+def _against(rule: str, text: str) -> Reason:
+    return Reason(rule=rule, outcome="against", text=text)
+
+
+def _prevents(rule: str, text: str) -> Reason:
+    return Reason(rule=rule, outcome="prevents", text=text)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
