@@ -76,7 +76,9 @@ def _tool_for(key: str, tools: tuple[ToolOffer, ...]) -> tuple[str, str] | None:
 
 
 def _words(name: str) -> set[str]:
-    return {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    words = {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    # A count per area is a density, whatever the field is called.
+    return (words - {"per", "mm2"}) | {"density"} if {"per", "mm2"} <= words else words
 
 
 def check_data(given: DataInput, plan: DataPlan) -> list[str]:

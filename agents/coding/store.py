@@ -4,6 +4,7 @@ plan.json                 the task agent's plan
 inputs/PART/              analysis-ready tables, mounted read-only
 attempt-N/analysis.py     the program of round N; a person may mend the last one
 attempt-N/attempt.json    how it ended; absent while it has not
+attempt-N/std*.txt        the end of what it printed; may hold rows, never leaves the folder
 attempt-N/out/            what it left
 analysis/PART/            the accepted round's output
 results.json, figures/    the judged results
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from agents.errors import InputError
+from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
 PROGRAM = "analysis.py"
@@ -81,6 +83,11 @@ class Store:
         out = path.parent / "out"
         shutil.rmtree(out, ignore_errors=True)
         return out
+
+    def keep_log(self, number: int, result: SandboxResult) -> None:
+        """Write what a round printed. It may hold patients' rows, so it stands in no record."""
+        for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
+            _write_text(self.folder / f"attempt-{number}" / f"{name}.txt", text)
 
     def end(self, attempt: Attempt) -> None:
         """Write how a round ended."""

@@ -292,14 +292,14 @@ def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
 
 
 def _contradictions(transcript: Sequence[Turn]) -> int:
-    """Distinct retrieved records that the verifier holds to refute the hypothesis."""
+    """Distinct retrieved records that the verifier holds against the hypothesis or a part of it."""
     return len(
         {
             ref
             for turn in transcript
             if isinstance(turn.position, VerifierPosition)
             for answer in turn.position.answers
-            if answer.verdict == "refutes"
+            if answer.verdict in ("refutes", "weakens")
             for ref in answer.citations
         }
     )

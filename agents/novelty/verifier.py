@@ -66,7 +66,7 @@ def _answers(
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes",
+            verdict="refutes" if one.overlap >= NEAR else "weakens",
             text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
             citations=(one.ref,),
         )

@@ -114,17 +114,15 @@ class TriggerFinder:
             elif word.endswith("ion"):
                 return None
             elif word.endswith("ing"):
-                if not re.search(r"(?:\bby|,|\band|\bthus|\bthereby|\bthrough|\bwhile)\s+(?:\w+ly\s+)?$",
-                                 before):  # fmt: skip
+                if not _BEFORE_ING.search(before):
                     return None
             elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
                 return None
         rest = sentence[end : end + 12]
         if single and _NOUN_AFTER.match(rest) and not word.endswith(("ing", "or", "ed")):
             return None
-        if word in {"lower", "lowers"} and not after_mention:
-            if re.search(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$", before):
-                return None
+        if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
+            return None
         relation = self._relation(re.sub(r" at (?:the )?\w+ levels?", "", text))
         moved = _MOVES.match(f"{word} {rest.strip()}")
         if moved:
@@ -146,8 +144,13 @@ class TriggerFinder:
         return Trigger(start, end, relation, text, passive, continues and not relative, relative)
 
 
+_BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w+ly\s+)?$")
+_ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
+_SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)
+_REPEATED = re.compile(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s")
 _NEW_CLAUSE = re.compile(
-    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|(?<!but )not)\b",
+    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|"
+    r"(?<!but )not)\b",
     re.I,
 )
 _PREDICATE = re.compile(
@@ -187,10 +190,10 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
     between = _PARENS.sub(" ", sentence[left.end : right.start])
     if _NEW_CLAUSE.search(between):
         return False
-    if len(between) > 60 or re.search(r"\b(?:in|of|on|from|by|to|than|versus)\b", between, re.I):
-        # `of`, `in` and the like subordinate, except `with X and with Y` forms.
-        if not re.match(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s", between):
-            return False
+    # `of`, `in` and the like subordinate, except in `of X and of Y`.
+    subordinate = len(between) > 60 or _SUBORDINATE.search(between)
+    if subordinate and not _REPEATED.match(between):
+        return False
     if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
         return False
     return bool(cues.COORDINATION.match(between))

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.errors import InputError
@@ -278,6 +278,7 @@ records = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(records, max_size=8))
 def test_merging_loses_no_source_and_is_stable(found: list[Record]) -> None:
     merged = merge(found)
