@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agents.base import Resources
 from agents.types import DictionaryView, Relationship
-from agents.views import Proposal, ScientistInput
+from agents.views import Proposal, ScientistInput, StepRef
 from agents.wording import describe_design, describe_exposure
 from kg.ontology import Ontology
 from kg.types import EntityType, Polarity
@@ -70,7 +70,7 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
                 return Proposal(
                     hypothesis=hypothesis,
-                    chains=(chain,),
+                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )

@@ -20,7 +20,7 @@ from kg.types import ConceptMatch, EntityType
 
 #: Words that stand for a class of nodes.
 CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
-    "gene": (EntityType.GENE, EntityType.PROTEIN),
+    "gene": (EntityType.GENE,),
     "biomarker": (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE),
     "marker": (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE),
     "protein": (EntityType.PROTEIN, EntityType.GENE),
@@ -55,16 +55,18 @@ CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
 }
 _CLASS_KEYS = {lexical_key(words): types for words, types in CLASS_WORDS.items()}
 _STOP_WORDS = """
-a an the and or of in on for to by with without from into between among across via through is are
-was were be been being do does did how what which who whom whose when where why can could may might
-should would will shall must that this these those it its their there than as at if not no nor but
-so such any all both each other some more most very also about role roles effect effects impact
-influence link links linked relate related relation relationship relationships association
-associations associated associate associates connection connections connect connected affect
-affects involved involving interaction interactions contribute contributes predict predicts
-predicting predictive explain explains find identify study studies investigate explore hypothesis
-hypotheses novel new potential possible using use used based patient patients we i you me my our
-give show tell propose generate suggest please expression level levels change changes
+a an the and or of in on for to by with without from into between among across via through is
+are was were be been being do does did how what which who whom whose when where why can could
+may might should would will shall must that this these those it its their there than as at if
+not no nor but so such any all both each other some more most very also about role roles effect
+effects impact influence influences relates regulate regulates drive drives modulate modulates
+determine determines shape shapes underlie underlies behind toward towards link links linked
+relate related relation relationship relationships association associations associated associate
+associates connection connections connect connected affect affects involved involving
+interaction interactions contribute contributes predict predicts predicting predictive explain
+explains find identify study studies investigate explore hypothesis hypotheses novel new
+potential possible using use used based patient patients we i you me my our give show tell
+propose generate suggest please expression level levels change changes
 """
 _STOP = frozenset(_STOP_WORDS.split())
 _SETTING = frozenset({"in", "within", "among"})
@@ -175,12 +177,17 @@ def _code(phrase: str) -> bool:
 def _spelled(graph: Graph, phrase: str) -> int | None:
     """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
     node = graph.exact(phrase)
-    if node is None or _code(phrase) or " " in phrase or len(phrase) > 5:
+    if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
         return node
-    if TYPES[graph.types[node]] in (EntityType.GENE, EntityType.PROTEIN):
-        view = graph.node(node)
-        return node if phrase in (view.name, *view.aliases) else None
-    return node
+    view = graph.node(node)
+    return node if phrase in (view.name, *view.aliases, *view.synonyms) else None
+
+
+_SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
+
+
+def _may_be_a_word(phrase: str) -> bool:
+    return not _code(phrase) and " " not in phrase and len(phrase) <= 5
 
 
 def _after_setting(words: list[_Word], at: int) -> bool:
@@ -220,7 +227,7 @@ def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch 
         return None
     cosine = vectors @ embedder.embed([phrase])[0]
     best = int(np.argmax(cosine))
-    if cosine[best] < NEAR:
+    if cosine[best] < NEAR or (_may_be_a_word(phrase) and TYPES[graph.types[best]] in _SYMBOLS):
         return None
     return ConceptMatch(
         phrase=phrase,

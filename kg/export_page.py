@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,33 @@ def page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, 
 
 
 def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]:
-    """Nodes to show: those nearest to the focus, or the most connected."""
-    n = graph.n_nodes
-    if focus is None:
-        order = np.lexsort((np.arange(n), -graph.degree))
-        return np.sort(order[:max_nodes])
+    """Nodes to show: those nearest to the focus; or one connected part, the most connected first.
+
+    Without a focus the part grows from the node with most neighbors, always by the best connected
+    node next to it; if it ends before `max_nodes`, the next part begins.
+    """
     indptr, indices = graph.adjacency
-    start = graph.resolve(focus)
-    seen = {start}
-    ring = [start]
-    while ring and len(seen) < max_nodes:
-        nexts = {int(v) for u in ring for v in indices[indptr[u] : indptr[u + 1]]} - seen
-        ring = sorted(nexts, key=lambda v: (-graph.degree[v], v))[: max_nodes - len(seen)]
-        seen.update(ring)
+    degree = graph.degree.tolist()
+    starts = (
+        np.lexsort((np.arange(graph.n_nodes), -graph.degree)).tolist()
+        if focus is None
+        else [graph.resolve(focus)]
+    )
+    seen: set[int] = set()
+    waiting: list[tuple[int, int, int]] = []
+    for start in starts:
+        if len(seen) >= max_nodes:
+            break
+        heapq.heappush(waiting, (0, -degree[start], start))
+        while waiting and len(seen) < max_nodes:
+            steps, _, node = heapq.heappop(waiting)
+            if node in seen:
+                continue
+            seen.add(node)
+            for other in indices[indptr[node] : indptr[node + 1]].tolist():
+                if other not in seen:
+                    away = 0 if focus is None else steps + 1
+                    heapq.heappush(waiting, (away, -degree[other], other))
     return np.array(sorted(seen), dtype=np.int64)
 
 
@@ -155,4 +170,10 @@ def layout(n: int, ends: NDArray[np.int64], rounds: int = 200) -> NDArray[np.flo
         size = np.maximum(np.linalg.norm(push, axis=1, keepdims=True), 1e-9)
         at = at + push / size * np.minimum(size, heat)
     at -= at.mean(axis=0)
-    return at / max(float(np.abs(at).max()), 1e-9) * 1000.0
+    # Spread a dense middle: the rank of a node's distance counts as much as the distance.
+    away = np.linalg.norm(at, axis=1)
+    rank = (np.argsort(np.argsort(away, kind="stable"), kind="stable") + 1) / n
+    wanted = 0.5 * away / max(float(away.max()), 1e-9) + 0.5 * np.sqrt(rank)
+    at = at / np.maximum(away, 1e-9)[:, None] * wanted[:, None]
+    spots: NDArray[np.float64] = at / max(float(np.abs(at).max()), 1e-9) * 1000.0
+    return spots

@@ -60,6 +60,7 @@ def _node(clusters: Clusters, position: int) -> FusedNode:
         names=(names[0], *sorted(names[1:])),
         definition=entry.definition if entry else None,
         identifiers=dict(sorted(entry.identifiers.items())) if entry else {},
+        synonyms=tuple(sorted(set(entry.synonyms) - set(names))) if entry else (),
     )
 
 

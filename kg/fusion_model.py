@@ -96,7 +96,9 @@ class Support(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class FusedNode:
-    """An entity: `names` are all surface forms, the chosen one first."""
+    """An entity: `names` are all surface forms, the chosen one first; `synonyms` are further names
+    from the ontology, by which it is found though no text used them.
+    """
 
     id: str
     name: str
@@ -104,6 +106,7 @@ class FusedNode:
     names: tuple[str, ...]
     definition: str | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,7 @@ class Graph:
             type=TYPES[self.types[n]],
             degree=int(self.degree[n]),
             aliases=tuple(row.get("aliases", ())),
+            synonyms=tuple(row.get("synonyms", ())),
             definition=row.get("definition"),
             identifiers=row.get("identifiers", {}),
         )

@@ -30,7 +30,11 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
             merge.model_dump(mode="json", exclude={"node", "kept", "kept_type"})
         )
     alias_keys, alias_node = _alias_table(
-        [(n, name, node.type) for n, node in enumerate(fused.nodes) for name in node.names]
+        [
+            (n, name, node.type)
+            for n, node in enumerate(fused.nodes)
+            for name in (*node.names, *node.synonyms)
+        ]
     )
     readings = [(n, k, s) for n, e in enumerate(fused.edges) for k, s in enumerate(e.supports)]
     columns: dict[str, Any] = {
@@ -60,6 +64,7 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
         "node_rows": JsonRows.of(
             {
                 "aliases": list(node.names[1:]),
+                "synonyms": list(node.synonyms),
                 "definition": node.definition,
                 "identifiers": dict(node.identifiers),
                 "merges": merges.get(node.id, []),

@@ -8,6 +8,7 @@ import numpy as np
 
 from kg.fusion_names import lexical_key
 from kg.graph import TYPES, Graph
+from kg.graph_build import lookup_keys
 from kg.types import ConceptMatch
 
 
@@ -19,14 +20,16 @@ class Lookup:
 
     @cached_property
     def keys(self) -> dict[str, list[int]]:
-        """Nodes by lexical key, those with most neighbors first."""
+        """Nodes by lexical key: one whose own name it is first, then those with most neighbors."""
         out: dict[str, list[int]] = {}
         for key, node in zip(self._graph.alias_keys, self._graph.alias_node.tolist(), strict=True):
             out.setdefault(key, []).append(node)
         degree = self._graph.degree
-        for nodes in out.values():
+        names, types = self._graph.names, self._graph.types
+        for key, nodes in out.items():
             if len(nodes) > 1:
-                nodes.sort(key=lambda n: (-degree[n], n))
+                own = {n: key in lookup_keys(names[n], TYPES[types[n]]) for n in nodes}
+                nodes.sort(key=lambda n, own=own: (not own[n], -degree[n], n))  # type: ignore[misc]
         return out
 
     def exact(self, text: str) -> int | None:
@@ -66,7 +69,7 @@ class Lookup:
                 self._folded,
                 scorer=fuzz.WRatio,
                 limit=2 * limit,
-                score_cutoff=60,
+                score_cutoff=65,
             )
             for _, score, n in sorted(near, key=lambda x: (-x[1], x[2])):
                 found.setdefault(int(n), ("similar spelling", round(score / 100, 4)))

@@ -9,13 +9,17 @@ from kg.types import EntityType, Frozen, Polarity
 
 
 class NodeView(Frozen):
-    """A node with its names and what the ontology knows of it."""
+    """A node with its names and what the ontology knows of it.
+
+    `aliases` were read in texts; `synonyms` are further names that the ontology gives.
+    """
 
     id: str
     name: str
     type: EntityType
     degree: int
     aliases: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
     definition: str | None = None
     identifiers: dict[str, str] = Field(default_factory=dict)
 

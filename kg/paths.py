@@ -26,6 +26,8 @@ class PathOptions(BaseModel):
     node with more neighbors, only so many of the least connected are entered (0: all).
     `diversity`: what full overlap with a path already chosen costs, in units of the total; 0 gives
     the plain top k. `seed` sets the order among equals and which paths stand for too many.
+    `avoid`: types that no path passes through, because they link what only was studied alike; they
+    still end paths. Where that leaves nothing, they are let in and a note says so.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +44,11 @@ class PathOptions(BaseModel):
     max_candidates: int = Field(default=2000, ge=1, le=1_000_000)
     budget: int = Field(default=20_000_000, ge=1)
     seed: int = Field(default=0, ge=0)
+    avoid: tuple[EntityType, ...] = (
+        EntityType.CLINICAL_ENDPOINT,
+        EntityType.COHORT,
+        EntityType.ALGORITHM,
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> PathOptions:
@@ -57,6 +64,10 @@ class PathOptions(BaseModel):
         return self.logic, self.relevance, self.novelty, self.surprise
 
 
+#: A path to a class of these ends at the first one it meets.
+_SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
+
+
 class _Leg(BaseModel):
     """One search: from a source to a set of targets."""
 
@@ -67,10 +78,19 @@ class _Leg(BaseModel):
     through: bool
 
 
-def between(graph: Graph, a: str, b: str, options: PathOptions, embedder: Embedder) -> PathSearch:
-    """Paths between two nodes given by id, name or alias."""
+def between(
+    graph: Graph,
+    a: str,
+    b: str,
+    options: PathOptions,
+    embedder: Embedder,
+    *,
+    domain: str | None = None,
+) -> PathSearch:
+    """Paths between two nodes given by id, name or alias, direct links included."""
     options = options.model_copy(update={"min_hops": 1})
-    return generate(graph, f"{a} and {b}", options, embedder, sources=[a], targets=[b])
+    prompt = f"{a} and {b}"
+    return generate(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])
 
 
 def generate(
@@ -110,9 +130,9 @@ def generate(
     legs = _legs(graph, said, start, end, embedder)
     if not legs:
         return _nothing(graph, said)
-    rows, total, complete = _candidates(graph, legs, options, options.min_hops)
+    rows, total, complete = _candidates(graph, legs, options, options.min_hops, said)
     if not len(rows) and options.min_hops > 1:
-        rows, total, complete = _candidates(graph, legs, options, 1)
+        rows, total, complete = _candidates(graph, legs, options, 1, said)
         if len(rows):
             said.notes.append("Only direct links were found: no path of two or more steps.")
     if not complete:
@@ -125,8 +145,19 @@ def generate(
             "or name other concepts."
         )
         return _result(said, (), 0)
+    rows = _through_named(graph, rows, said)
     paths = _ranked(graph, rows, said, options, embedder, domain)
     return _result(said, paths, len(rows))
+
+
+def _through_named(graph: Graph, rows: Rows, said: Understanding) -> Rows:
+    """The candidates that visit every class the prompt names ("genes"), where there are any."""
+    keep = np.ones(len(rows), dtype=bool)
+    for _, group in said.classes:
+        numbers = [TYPES.index(one) for one in group]
+        visited = (rows >= 0) & np.isin(graph.types[rows], numbers)
+        keep &= visited.any(axis=1)
+    return rows[keep] if keep.any() else rows
 
 
 def _result(said: Understanding, paths: tuple[ScoredPath, ...], candidates: int) -> PathSearch:
@@ -214,7 +245,7 @@ def _legs(
     if len(begin) == 1:
         wanted = {c for _, group in classes for c in group}
         if EntityType.CLINICAL_ENDPOINT not in wanted:
-            classes.append(("clinical endpoints", (EntityType.CLINICAL_ENDPOINT,)))
+            classes.append(("", (EntityType.CLINICAL_ENDPOINT,)))
     if not begin and len(classes) >= 2:
         begin = _closest(graph, said, _members(graph, classes[0][1]), embedder)
         classes = classes[1:]
@@ -225,11 +256,13 @@ def _legs(
         for s in begin[:4]:
             ends = members[~np.isin(members, [*begin, *setting])]
             if len(ends):
-                legs.append(_Leg(source=s, targets=ends, through=True))
+                legs.append(_Leg(source=s, targets=ends, through=not set(group) & _SINKS))
                 added = True
-        if added:
-            names = " or ".join(t.value for t in group)
+        names = " or ".join(t.value for t in group)
+        if added and phrase:
             said.notes.append(f'"{phrase}" was read as any node of type {names}.')
+        elif added:
+            said.notes.append(f"Paths to any node of type {names} were added.")
     return legs
 
 
@@ -252,34 +285,53 @@ def _closest(
 
 
 def _candidates(
-    graph: Graph, legs: list[_Leg], options: PathOptions, min_hops: int
+    graph: Graph, legs: list[_Leg], options: PathOptions, min_hops: int, said: Understanding
 ) -> tuple[Rows, int, bool]:
-    indptr, indices = graph.adjacency
+    """Distinct paths of all legs, how many exist, and whether all were walked."""
     room = shares([options.max_candidates] * len(legs), options.max_candidates)
+    blocked = _members(graph, options.avoid)
+    if said.domain_node is not None:  # the setting links everything that was studied in it
+        blocked = np.append(blocked, np.int32(said.domain_node))
     parts: list[Rows] = []
-    total, complete = 0, True
+    total, complete, let_in = 0, True, False
     for leg, most in zip(legs, room, strict=True):
         if not most:
             complete = False
             continue
-        search = Searcher(
-            indptr,
-            indices,
-            leg.targets,
-            options.max_hops if not leg.through else min(options.max_hops, 4),
-            through=leg.through,
-            hub_cap=options.hub_cap,
-            budget=options.budget,
+        found = _search(graph, leg, options, blocked).spread(
+            leg.source, most, min_hops, options.seed
         )
-        found = search.spread(leg.source, most, min_hops, options.seed)
+        if not len(found.rows) and len(blocked):
+            search = _search(graph, leg, options, blocked[:0])
+            found = search.spread(leg.source, most, min_hops, options.seed)
+            let_in = let_in or len(found.rows) > 0
         rows = np.full((len(found.rows), options.max_hops + 1), -1, dtype=np.int32)
         rows[:, : found.rows.shape[1]] = found.rows
         parts.append(rows)
         total += found.total
         complete = complete and found.complete
+    if let_in:
+        said.notes.append(
+            "Some concepts are linked only through the setting, an endpoint, a cohort or a method: "
+            "such paths say that they were studied together, not how they act."
+        )
     rows = np.concatenate(parts)
     unique = np.unique(rows, axis=0) if len(rows) else rows
     return unique, total - (len(rows) - len(unique)), complete
+
+
+def _search(graph: Graph, leg: _Leg, options: PathOptions, blocked: NDArray[np.int32]) -> Searcher:
+    indptr, indices = graph.adjacency
+    return Searcher(
+        indptr,
+        indices,
+        leg.targets,
+        options.max_hops if not leg.through else min(options.max_hops, 4),
+        blocked=blocked[blocked != leg.source],
+        through=leg.through,
+        hub_cap=options.hub_cap,
+        budget=options.budget,
+    )
 
 
 def _vectors(graph: Graph, nodes: NDArray[np.integer], embedder: Embedder) -> NDArray[np.float32]:

@@ -83,8 +83,9 @@ def choose(
 ) -> Choice:
     """k paths, each the best total less `diversity` times its overlap with those chosen before.
 
-    The overlap of two paths is the share of inner nodes (ends left out) that the smaller one has
-    in common with the other; a path without inner nodes overlaps with nothing.
+    The overlap of two paths is the share of nodes that the smaller one has in common with the
+    other. Nodes that all candidates share (the ends of the search) do not count; a path of only
+    such nodes overlaps with nothing.
 
     Parameters
     ----------
@@ -109,6 +110,7 @@ def choose(
         value = base.copy()
     if eager and n:
         learn(np.arange(n))
+    counts = _distinguishing(rows)
     penalty = np.zeros(n)
     open_ = np.ones(n, dtype=np.bool_)
     chosen: list[int] = []
@@ -136,7 +138,7 @@ def choose(
         chosen.append(best)
         open_[best] = False
         if diversity > 0:
-            penalty = np.maximum(penalty, diversity * _overlap(rows, best))
+            penalty = np.maximum(penalty, diversity * _overlap(rows, counts, best))
     if w[0] == 0.0 and not eager and chosen:
         learn(np.array([c for c in chosen if not known[c]], dtype=np.intp))
     return Choice(chosen, {c: float(logic[c]) for c in chosen}, int(known.sum()))
@@ -147,14 +149,18 @@ def _first(values: Floats, tie: NDArray[np.integer]) -> int:
     return int(top[np.argmin(tie[top])])
 
 
-def _overlap(rows: Rows, of: int) -> Floats:
-    """(n,) share of inner nodes in common with row `of`, relative to the smaller inner set."""
-    lengths = (rows >= 0).sum(axis=1)
-    inner = rows[of, 1 : max(lengths[of] - 1, 1)]
-    if not len(inner):
-        return np.zeros(len(rows))
-    columns = np.arange(rows.shape[1])
-    within = (columns[None, :] >= 1) & (columns[None, :] < lengths[:, None] - 1)
-    shared = (np.isin(rows, inner) & within).sum(axis=1)
-    sizes = np.minimum(np.maximum(lengths - 2, 0), len(inner))
+def _distinguishing(rows: Rows) -> NDArray[np.bool_]:
+    """(n, m) entries that are nodes which not every row contains."""
+    there = rows >= 0
+    if not len(rows):
+        return there
+    common = [node for node in rows[0][rows[0] >= 0] if (rows == node).any(axis=1).all()]
+    return there & ~np.isin(rows, common)
+
+
+def _overlap(rows: Rows, counts: NDArray[np.bool_], of: int) -> Floats:
+    """(n,) share of counting nodes in common with row `of`, relative to the smaller set."""
+    own = rows[of][counts[of]]
+    shared = (np.isin(rows, own) & counts).sum(axis=1)
+    sizes = np.minimum(counts.sum(axis=1), len(own))
     return np.where(sizes > 0, shared / np.maximum(sizes, 1), 0.0)

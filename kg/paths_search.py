@@ -54,13 +54,14 @@ def _walk(
     through: bool,
     hops: int,
     hub_cap: int,
-    start: int,
-    stride: int,
+    share: int,
+    of: int,
+    phase: int,
     limit: int,
     budget: int,
     out: Any,
 ) -> Any:
-    """Count simple paths of exactly `hops` steps; write every `stride`-th from `start` on.
+    """Count simple paths of exactly `hops` steps; write `share` of every `of`, evenly spread.
 
     `single` is the only target, or -1. `limit` < 0 counts all; otherwise the walk stops once that
     many are written. Returns (count, written, steps; steps > budget means it was cut off).
@@ -111,7 +112,7 @@ def _walk(
             cursor[depth] = indptr[v]
             stop[depth] = indptr[v + 1]
             continue
-        if count >= start and (count - start) % stride == 0 and written < out.shape[0]:
+        if (count * share + phase) % of < share and written < out.shape[0]:
             for k in range(end + 1):
                 out[written, k] = node[k]
             written += 1
@@ -171,7 +172,8 @@ class Searcher:
 
     def count(self, source: int, hops: int) -> tuple[int, bool]:
         """Number of simple paths of exactly `hops` steps, and whether all were walked."""
-        count, _, steps = self._run(source, hops, 0, 1, -1, np.empty((0, 1), dtype=np.int32))
+        nowhere = np.empty((0, 1), dtype=np.int32)
+        count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
         return count, steps <= self._budget
 
     def shortest(self, source: int, k: int, min_hops: int = 1) -> Found:
@@ -181,7 +183,7 @@ class Searcher:
         for hops in range(min_hops, self._max_hops + 1):
             if have >= k:
                 break
-            _, written, steps = self._run(source, hops, 0, 1, k - have, rows[have:])
+            _, written, steps = self._run(source, hops, (1, 1, 0), k - have, rows[have:])
             have += written
             complete = complete and steps <= self._budget
         return Found(rows[:have], have, complete)
@@ -190,7 +192,7 @@ class Searcher:
         """All paths if there are at most `most`, else an even sample of each length.
 
         Lengths share the room equally; what one leaves free goes to the others. Of a length with
-        too many paths every j-th is taken, from an offset that the seed sets: nothing is random.
+        too many paths an even share is taken, at an offset that the seed sets: nothing is random.
         """
         lengths = range(min_hops, self._max_hops + 1)
         counted = [self.count(source, hops) for hops in lengths]
@@ -200,16 +202,15 @@ class Searcher:
         for hops, (count, _), quota in zip(lengths, counted, room, strict=True):
             if not quota:
                 continue
-            stride = -(-count // quota)
             rows = np.full((quota, self._max_hops + 1), -1, dtype=np.int32)
-            start = (seed * 2_654_435_761 + hops) % stride if stride > 1 else 0
-            _, written, _ = self._run(source, hops, start, stride, quota, rows)
+            phase = (seed * 2_654_435_761 + hops) % count
+            _, written, _ = self._run(source, hops, (quota, count, phase), quota, rows)
             parts.append(rows[:written])
         rows = np.concatenate(parts) if parts else np.empty((0, self._max_hops + 1), dtype=np.int32)
         return Found(rows, total, all(whole for _, whole in counted))
 
     def _run(
-        self, source: int, hops: int, start: int, stride: int, limit: int, out: Any
+        self, source: int, hops: int, sample: tuple[int, int, int], limit: int, out: Any
     ) -> tuple[int, int, int]:
         own = self.distance[source]
         if own == 0:
@@ -223,8 +224,7 @@ class Searcher:
             self._through,
             hops,
             self._hub_cap,
-            start,
-            stride,
+            *sample,
             limit,
             self._budget,
             out,

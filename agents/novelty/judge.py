@@ -16,7 +16,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     A specious flag is upheld when what it cites refutes most of the hypothesis in the judge's own
     reading, and overruled otherwise.
     """
-    seen = read(given.expanded, given.records)
+    seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
     refuted = {one.ref for one in refutations(seen)}
     flags = _flags(given)

@@ -25,7 +25,7 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
     conservative prior where little was seen. A refutation (a retraction, a failed replication, an
     artifact) of most of the hypothesis is flagged as specious.
     """
-    seen = read(given.expanded, given.records)
+    seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share
     refuted = refutations(seen)
     if refuted:
@@ -66,7 +66,7 @@ def _answers(
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes",
+            verdict="refutes" if one.overlap >= NEAR else "weakens",
             text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
             citations=(one.ref,),
         )

@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from kg.chunks import Chunk
-from kg.extract import cues, syntax
+from kg.extract import cues, groups, syntax
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.syntax import Trigger, TriggerFinder
@@ -22,7 +24,8 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "6"
+VERSION = "8"
+PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
     "promotes": "inhibits",
@@ -39,12 +42,44 @@ _OPPOSITE = {
     "sensitizes_to": "confers_resistance_to",
     "confers_resistance_to": "sensitizes_to",
 }
-_ORIENTED = frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR})
 _IN = frozenset({"overexpressed_in", "underexpressed_in", "expressed_in", "mutated_in"})
+# Relations between things, not between amounts of them.
+_PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "treats"})
+# Nothing is expressed `in` a treatment or an outcome.
+_NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
+_CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
+_INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
 _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD})
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+
+
+_worker: RulesExtractor | None = None
+
+
+def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...]) -> None:
+    global _worker
+    _worker = RulesExtractor(ontology, lexicons)
+
+
+def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
+    assert _worker is not None
+    return [_worker.read(chunk) for chunk in chunks]
+
+
+_ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
+
+
+_PLAIN_WORD = re.compile(r"(?<![\w-])[a-z]{2,}(?![\w-])")
+
+
+def _prose(sentence: str) -> bool:
+    """Whether this is a sentence, not a table row or a run of labels from a page."""
+    if len(sentence) > 900:
+        return False
+    plain = len(_PLAIN_WORD.findall(sentence))
+    return plain >= 3 or plain >= 0.25 * len(sentence.split())
 
 
 class RulesExtractor:
@@ -75,9 +110,22 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit one extraction per chunk."""
-        for chunk in chunks:
-            emit(chunk, self.read(chunk))
+        """Emit one extraction per chunk; long corpora are shared between worker processes."""
+        if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
+            for chunk in chunks:
+                emit(chunk, self.read(chunk))
+            return
+        size = 64
+        batches = [chunks[at : at + size] for at in range(0, len(chunks), size)]
+        with ProcessPoolExecutor(
+            self._workers,
+            mp_context=get_context("forkserver"),
+            initializer=_start_worker,
+            initargs=(self._ontology, self._lexicons),
+        ) as pool:
+            for batch, results in zip(batches, pool.map(_read_batch, batches), strict=True):
+                for chunk, result in zip(batch, results, strict=True):
+                    emit(chunk, result)
 
     def read(self, chunk: Chunk) -> Extraction:
         """Statements and mentions of one chunk."""
@@ -103,7 +151,8 @@ class RulesExtractor:
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
         """Statements of one sentence, given its mentions."""
-        if len({m.name for m in mentions}) < 2:
+        mentions = [m for m in mentions if not _ADVERSE_GRADE.match(sentence[m.start :])]
+        if len({m.name for m in mentions}) < 2 or not _prose(sentence):
             return []
         found: dict[tuple[str, str, str], Statement] = {}
         subjects: list[Mention] = []
@@ -114,6 +163,8 @@ class RulesExtractor:
             heads, tails = self._arguments(
                 sentence, mentions, trigger, previous, following, subjects
             )
+            if heads and not tails and trigger.text.endswith("each other"):
+                heads, tails = heads[:1], heads[1:]
             if heads and not trigger.passive:
                 subjects = heads
             if not heads or not tails:
@@ -138,19 +189,20 @@ class RulesExtractor:
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
         right = [m for m in usable if trigger.end <= m.start and m.end <= high]
+        left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
         between = [m for m in left if m.start >= previous]
         if trigger.relative and between:
-            heads = _group_before(sentence, between)
+            heads = groups.group_before(sentence, between)
         elif trigger.continues and subjects:
             heads = subjects
         elif between and previous > low:
-            heads = _subject(sentence, between, previous)
+            heads = groups.subject_after(sentence, between)
         elif left and previous <= low:
-            heads = _subject(sentence, left, low)
+            heads = groups.subject(sentence, left, low)
         else:
             heads = subjects if previous > low else []
-        limit = following if _verb_like(sentence, following, right) else high
-        tails = _object(sentence, [m for m in right if m.start < limit], trigger)
+        limit = following if groups.starts_new(sentence, following, right) else high
+        tails = groups.object_group(sentence, [m for m in right if m.start < limit], trigger)
         if trigger.passive:
             heads, tails = tails, heads
         return heads, tails
@@ -169,20 +221,25 @@ class RulesExtractor:
         before = sentence[span_start : trigger.start]
         low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
-        if cues.INQUIRY.search(sentence[low : trigger.end]):
+        asked = cues.INDIRECT.search(sentence[: trigger.start])
+        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
             re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE)
         )
         speculative = bool(cues.SPECULATION.search(before + trigger.text))
-        head_signs = _signs(sentence, heads, low)
-        tail_signs = _signs(sentence, tails, min(trigger.end, tails[0].start))
+        head_signs = groups.signs_of(sentence, heads, low)
+        tail_signs = groups.signs_of(sentence, tails, min(trigger.end, tails[0].start))
         statements = []
         for head, head_sign in zip(heads, head_signs, strict=True):
             for tail, tail_sign in zip(tails, tail_signs, strict=True):
                 if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
                     continue
+                if trigger.relation.canonical in _IN and tail.type in _NO_PLACE:
+                    continue
+                if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:
+                    continue  # a model does not cause an outcome
                 item = bool(cues.NEGATED_ITEM.search(sentence[trigger.end : tail.start]))
                 statements.append(
                     _statement(
@@ -194,7 +251,7 @@ class RulesExtractor:
                         negated or item,
                         speculative,
                         len(sentence),
-                    )  # fmt: skip
+                    )
                 )
         statements += self._in_context(sentence, mentions, trigger, statements)
         return statements
@@ -254,10 +311,11 @@ def _statement(
     relation = trigger.relation
     value = _VALUE[relation.polarity]
     canonical = relation.canonical
-    if tail.type in _ORIENTED and canonical in {"predicts", "associated_with"} and tail_sign == 0:
-        # `associated with survival` does not say in which direction.
-        if tail.type == EntityType.CLINICAL_ENDPOINT:
-            value = 0
+    vague = canonical in {"predicts", "associated_with"} and tail_sign == 0
+    if vague and tail.type == EntityType.CLINICAL_ENDPOINT:
+        value = 0  # `associated with survival` does not say in which direction
+    if canonical in _PLAIN:
+        head_sign = tail_sign = 0
     if canonical in _IN:
         tail_sign = 0  # `overexpressed in high-grade tumors` is about the gene
     value *= (head_sign or 1) * (tail_sign or 1)
@@ -284,64 +342,3 @@ def _statement(
         start=0,
         end=length,
     )
-
-
-def _signs(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
-    """Signs of a coordinated group; a modifier carries on to members without their own."""
-    signs = []
-    carried = 0
-    for position, mention in enumerate(group):
-        low = floor if position == 0 else group[position - 1].end
-        own = syntax.sign(sentence, mention, min(low, mention.start))
-        carried = own or carried
-        signs.append(carried)
-    return signs
-
-
-def _subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]:
-    """The first coordinated group that is not a setting; else the nearest group."""
-    candidates = [
-        m
-        for m in left
-        if not cues.EXCLUDED.search(sentence[floor : m.start])
-        and not syntax.setting(sentence, m, floor)
-    ]
-    pool = candidates or list(left)
-    group = [pool[0]]
-    for mention in pool[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
-    """The coordinated group that ends nearest to the trigger."""
-    group = [left[-1]]
-    for mention in reversed(left[:-1]):
-        if not syntax.coordinated(sentence, mention, group[0]):
-            break
-        group.insert(0, mention)
-    return group
-
-
-def _object(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[Mention]:
-    """The first coordinated group after the trigger."""
-    usable = [m for m in right if not cues.EXCLUDED.search(sentence[trigger.end : m.start])]
-    if not usable:
-        return []
-    first = usable[0]
-    gap = sentence[trigger.end : first.start]
-    if len(gap) > 90:
-        return []
-    group = [first]
-    for mention in usable[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _verb_like(sentence: str, following: int, right: Sequence[Mention]) -> bool:
-    """Whether the next trigger starts a new predicate (and so ends the object group)."""
-    return any(m.end <= following for m in right)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from kg.extract import cues
 from kg.extract.base import Mention
 from kg.ontology import Ontology, RelationEntry, inflected
+from kg.types import EntityType
 
 _BE = re.compile(
     r"\b(?:is|are|was|were|been|being|be|gets?|became)\s+(?:[\w-]+ly\s+|also\s+|not\s+)*$"
@@ -33,6 +34,9 @@ _CLAUSE = re.compile(
     r"unlike|where|when|if|so(?: that)?)\b)",
     re.IGNORECASE,
 )
+# `control of`, `target in`: a noun.
+_NOUN_AFTER = re.compile(r"\s+(?:of\b|for\b|group\b)")
+_MOVES = re.compile(r"(increases?|rises?|decreases?|declines?|drops?) (with|in|from)\b")
 _PARENS = re.compile(r"\([^()]*\)")
 
 
@@ -63,7 +67,8 @@ class TriggerFinder:
                 phrases.append(words)
         phrases.sort(key=lambda words: (-len(words), -len(" ".join(words))))
         alternatives = [
-            r"[\s-]+(?:\w+ly\s+)?".join(inflected(word) for word in words) for words in phrases
+            r"[\s-]+(?:\w+ly\s+|at (?:the )?\w+ levels? )?".join(inflected(word) for word in words)
+            for words in phrases
         ]
         self._pattern = re.compile(rf"\b(?:{'|'.join(alternatives)})\b", re.IGNORECASE)
         self._relation = lru_cache(maxsize=4096)(ontology.relation)
@@ -109,12 +114,27 @@ class TriggerFinder:
             elif word.endswith("ion"):
                 return None
             elif word.endswith("ing"):
-                if not re.search(r"(?:\bby|,|\band|\bthus|\bthereby|\bthrough|\bwhile)\s+(?:\w+ly\s+)?$",
-                                 before):  # fmt: skip
+                if not _BEFORE_ING.search(before):
                     return None
             elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
                 return None
-        relation = self._relation(text)
+        rest = sentence[end : end + 12]
+        if single and _NOUN_AFTER.match(rest) and not word.endswith(("ing", "or", "ed")):
+            return None
+        if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
+            return None
+        relation = self._relation(re.sub(r" at (?:the )?\w+ levels?", "", text))
+        moved = _MOVES.match(f"{word} {rest.strip()}")
+        if moved:
+            up = moved.group(1).startswith(("increas", "ris"))
+            if moved.group(2) == "from":
+                return None
+            if moved.group(2) == "with":
+                relation = self._relation(
+                    "correlate positively with" if up else "correlate negatively with"
+                )
+            else:
+                relation = self._relation("increased in" if up else "decreased in")
         tail = before.rstrip()
         continues = after and bool(
             re.search(r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
@@ -122,6 +142,26 @@ class TriggerFinder:
         )  # fmt: skip
         relative = bool(re.search(r",?\s*\b(?:which|that|who)(?:\s+\w+){0,2}$", tail))
         return Trigger(start, end, relation, text, passive, continues and not relative, relative)
+
+
+_BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w+ly\s+)?$")
+_ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
+_SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)
+_REPEATED = re.compile(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s")
+_NEW_CLAUSE = re.compile(
+    r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|"
+    r"(?<!but )not)\b",
+    re.I,
+)
+_PREDICATE = re.compile(
+    r"^\s*(?:\([^()]*\)\s*)?(?:(?:expression|levels?|mRNA|protein|cells?|mutations?)\s+)?"
+    r"(?:is|are|was|were|has|have|had|can|may|does|do|did)\b"
+)
+
+
+def starts_predicate(sentence: str, mention: Mention) -> bool:
+    """Whether a verb follows at once, which makes the mention the subject of a new clause."""
+    return bool(_PREDICATE.match(sentence[mention.end :]))
 
 
 def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
@@ -148,11 +188,13 @@ def in_parentheses(sentence: str, mention: Mention) -> bool:
 def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
     """Whether two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
     between = _PARENS.sub(" ", sentence[left.end : right.start])
-    if len(between) > 60 or re.search(r"\b(?:in|of|on|from|by|to|than|versus)\b", between, re.I):
-        # `of`, `in` and the like subordinate, except `with X and with Y` forms.
-        if not re.match(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s", between):
-            return False
-    if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as)\b|^-$", between):
+    if _NEW_CLAUSE.search(between):
+        return False
+    # `of`, `in` and the like subordinate, except in `of X and of Y`.
+    subordinate = len(between) > 60 or _SUBORDINATE.search(between)
+    if subordinate and not _REPEATED.match(between):
+        return False
+    if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
         return False
     return bool(cues.COORDINATION.match(between))
 
@@ -162,27 +204,69 @@ def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
     return bool(cues.SETTING.search(sentence[floor : mention.start]))
 
 
-def sign(sentence: str, mention: Mention, floor: int) -> int:
-    """+1, -1 or 0 for the modifiers of a mention: `low X`, `loss of X`, `X knockdown`, `shorter X`."""
+# A state of the tumor: `FGFR3-mutated MIBC is enriched in ...` speaks of the mutation.
+_STATES = frozenset({EntityType.MUTATION, EntityType.IMAGING_FEATURE, EntityType.SIGNATURE})
+
+
+def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
+    """Mentions that are heads of their noun phrase: qualifiers are left out.
+
+    `iCAF-derived FGF2` speaks of FGF2, `TLS B cells` of B cells, `low-stroma MIBC` of stroma.
+    """
+    kept: list[Mention] = []
+    dropped = -1
+    for position, mention in enumerate(mentions):
+        if position == dropped:
+            continue
+        following = mentions[position + 1] if position + 1 < len(mentions) else None
+        if following is None:
+            kept.append(mention)
+            continue
+        gap = sentence[mention.end : following.start]
+        touching = gap in {" ", "-", "+ "}
+        if touching and mention.type in _STATES and following.type == EntityType.DISEASE:
+            kept.append(mention)
+            dropped = position + 1
+            continue
+        rest = sentence[mention.end :]
+        marker = rest[:1] in {"+", "⁺"}
+        qualifier = cues.QUALIFIER.match(rest) and (not marker or mention.type == EntityType.GENE)
+        if touching or (qualifier and len(gap) < 60):
+            continue
+        kept.append(mention)
+    return kept
+
+
+def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
+    """+1, -1 or 0 for the modifiers of a mention, and whether they judge rather than measure.
+
+    `low X`, `loss of X` and `X knockdown` are -1, `longer survival` is +1; `better` and `poor`
+    judge.
+    """
     surface = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     if surface and surface[0].split("-")[0] in {"high", "advanced", "late", "higher"}:
-        return 1
+        return 1, False
     if surface and surface[0].split("-")[0] in {"low", "early", "lower"}:
-        return -1
+        return -1, False
     words = cues.WORDS.findall(sentence[max(floor, mention.start - 60) : mention.start].lower())
     for word in reversed(words[-4:]):
         if word in cues.DOWN or word in cues.LOSS:
-            return -1
+            return -1, word in cues.JUDGMENT
         if word in cues.UP:
-            return 1
+            return 1, word in cues.JUDGMENT
         if word in {"in", "with", "by", "and", "or", "than", "on", "from", "is", "are", "was"}:
             break
     after = cues.WORDS.findall(sentence[mention.end : mention.end + 45].lower())
+    if after and after[0] in {"gene", "protein", "expression", "mrna"}:
+        after = after[1:]
     if after and after[0] in cues.LOSS:
-        return -1
-    if len(after) > 1 and after[0] in {"gene", "protein", "expression", "mrna"}:
-        if after[1] in cues.LOSS:
-            return -1
+        return -1, False
     if after and after[0] in {"overexpression", "upregulation", "amplification"}:
-        return 1
-    return 0
+        return 1, False
+    return 0, False
+
+
+def lost(sentence: str, mention: Mention) -> bool:
+    """Whether the mention itself ends in a word of loss (`PD-L1 blockade`)."""
+    words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
+    return bool(words) and words[-1] in cues.LOSS

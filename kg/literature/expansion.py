@@ -1,11 +1,13 @@
-"""Synonyms for queries and matching: MeSH entry terms and names of this field."""
+"""Synonyms for queries and matching: the ontology's names, and MeSH headings of this field."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from kg.literature.text import phrase_key
 from kg.literature.types import Query
+from kg.ontology import Ontology
 
 _GROUPS: tuple[tuple[str, ...], ...] = (
     (
@@ -34,7 +36,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
         "TIL",
         "TILs",
     ),
-    ("overall survival", "OS", "death from any cause"),
+    ("overall survival", "survival analysis", "death from any cause"),
     ("progression-free survival", "progression-free interval", "PFS", "PFI"),
     ("tumor stroma", "tumour stroma", "stromal", "desmoplasia"),
     ("immune checkpoint inhibitor", "immune checkpoint blockade", "PD-1 blockade", "anti-PD-L1"),
@@ -47,13 +49,31 @@ def _index() -> dict[str, tuple[str, ...]]:
     return {phrase_key(name): group for group in _GROUPS for name in group}
 
 
-def synonyms(phrase: str) -> tuple[str, ...]:
-    """`phrase` first, then its known synonyms."""
-    return tuple(dict.fromkeys((phrase, *_index().get(phrase_key(phrase), ()))))
+def synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
+    """`phrase` first, then its known synonyms: the ontology's entry, then MeSH headings.
+
+    A synonym of one or two letters is left out: it names too many things.
+    """
+    names = [phrase]
+    entry = ontology.find(phrase) if ontology is not None else None
+    if entry is not None:
+        names += [entry.name, *entry.synonyms]
+    for name in tuple(names):
+        names += _index().get(phrase_key(name), ())
+    kept = {phrase_key(name): name for name in reversed(names) if len(name) > 2 or name == phrase}
+    return tuple(reversed(kept.values()))
+
+
+def expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
+    """A function that gives every phrase of a query its synonyms as alternatives."""
+
+    def expand_one(query: Query) -> Query:
+        found = (synonyms(phrase, ontology)[1:] for phrase in query.phrases)
+        return query.model_copy(update={"any_of": tuple(found)})
+
+    return expand_one
 
 
 def expand(query: Query) -> Query:
-    """The query with synonyms as alternatives to each of its phrases."""
-    return query.model_copy(
-        update={"any_of": tuple(synonyms(phrase)[1:] for phrase in query.phrases)}
-    )
+    """The query with MeSH headings as alternatives to each of its phrases."""
+    return expander()(query)

@@ -13,10 +13,12 @@ _EDGE = 4  # lines at the top and bottom of a page that may be header or footer
 _PAGE_NUMBER = re.compile(r"^\W*(?:page\s*)?\d{1,4}(?:\s*(?:of|/)\s*\d{1,4})?\W*$", re.IGNORECASE)
 _HEADING = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2})*\.?\s+|[IVX]{1,4}\.\s+)?"
-    r"(abstract|summary|background|introduction|(?:materials?|patients?|subjects?|data) and methods?"
+    r"(abstract|summary|background|introduction|(?:materials?|patients?|subjects?"
+    r"|data) and methods?"
     r"|methods? and materials?|methods?|methodology|experimental procedures?|results?"
     r"|results? and discussions?|discussions?|conclusions?|concluding remarks|limitations"
-    r"|statistical analys[ei]s|acknowledge?ments?|funding|conflicts? of interests?|competing interests?"
+    r"|statistical analys[ei]s|acknowledge?ments?|funding|conflicts? of interests?"
+    r"|competing interests?"
     r"|author contributions|data availability(?: statement)?|supplementary materials?|ethics.{0,40}"
     r"|references|bibliography|literature cited|works cited)\s*[:.]?$",
     re.IGNORECASE,
@@ -25,7 +27,8 @@ _REFERENCES = re.compile(
     r"^(?:references|bibliography|literature cited|works cited)$", re.IGNORECASE
 )
 _BACK = re.compile(
-    r"^(?:acknowledge?ments?|funding|conflicts? of interests?|competing interests?|author contrib\w+"
+    r"^(?:acknowledge?ments?|funding|conflicts? of interests?|competing interests?"
+    r"|author contrib\w+"
     r"|data availability(?: statement)?|ethics.*)$",
     re.IGNORECASE,
 )
@@ -36,6 +39,11 @@ def _key(line: str) -> str:
     return re.sub(r"\d+", "#", " ".join(line.lower().split()))
 
 
+def _edge(page: Sequence[str]) -> int:
+    """Lines at either end that may be header or footer: fewer on a short page."""
+    return min(_EDGE, len(page) // 4)
+
+
 def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """Pages without running headers and footers and without bare page numbers.
 
@@ -44,16 +52,17 @@ def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """
     counts: Counter[str] = Counter()
     for page in pages:
-        edge = {_key(line) for line in (*page[:_EDGE], *page[-_EDGE:]) if line.strip()}
+        size = _edge(page)
+        edge = {_key(line) for line in (*page[:size], *page[len(page) - size :]) if line.strip()}
         counts.update(edge)
     need = max(3, len(pages) // 3)
     running = {key for key, count in counts.items() if count >= need}
     stripped = []
     for page in pages:
-        last = len(page) - _EDGE
+        size = _edge(page)
         kept = []
         for position, line in enumerate(page):
-            edge_line = position < _EDGE or position >= last
+            edge_line = position < size or position >= len(page) - size
             if edge_line and (_key(line) in running or _PAGE_NUMBER.match(line)):
                 continue
             kept.append(line)

@@ -149,6 +149,8 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
             tools=tuple(
                 ToolCard(name=one.name, summary=one.summary, suite=one.suite)
                 for one in services.tool_cards
+                # A tool can only make a variable where there are slides to run it on.
+                if services.dictionary.slides and one.suite == "pathology"
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output

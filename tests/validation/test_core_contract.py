@@ -217,3 +217,18 @@ def test_confirmation_patients_are_the_same_for_every_contract_of_a_seed(tmp_pat
     held = [in_confirmation(f"P{at:04d}", one) for at in range(400)]
     assert held == [in_confirmation(f"P{at:04d}", two) for at in range(400)]
     assert 160 < sum(held) < 240
+
+
+def test_the_log_rank_test_of_two_groups_has_one_degree_of_freedom_at_every_size() -> None:
+    import numpy as np
+    from lifelines.statistics import logrank_test
+
+    from validation.statistics.survival import logrank
+
+    rng = np.random.default_rng(0)
+    for n in range(60, 900, 20):
+        time, event, group = rng.exponential(20, n), rng.random(n) < 0.6, rng.random(n) < 0.5
+        found = logrank(time, event, group.astype(float))
+        theirs = logrank_test(time[group], time[~group], event[group], event[~group])
+        assert found.df == 1
+        assert found.p == pytest.approx(theirs.p_value, rel=1e-6)

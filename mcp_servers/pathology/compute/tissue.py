@@ -120,8 +120,8 @@ def find_tissue(
         pen = cv2.dilate(pen8, np.ones((3, 3), np.uint8)).astype(bool)
         mask[pen] = 0
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
-    mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel)
-    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
+    for step in (cv2.MORPH_CLOSE, cv2.MORPH_OPEN):
+        mask = np.asarray(cv2.morphologyEx(mask, step, kernel), dtype=np.uint8)
     pixel = mpp * mpp
     # an image of a small field has no large piece to show
     least = min(min_area_um2 / pixel, 0.05 * mask.size)

@@ -1,0 +1,306 @@
+"""The build: store, increments, crashes, duplicates, retractions, and the same bytes twice."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kg.build import build
+from kg.build_report import BuildOptions
+from kg.chunks import chunk, count_tokens
+from kg.errors import InputError
+from kg.sources import read_file
+from kg.store import Store
+from kg.types import Document
+from tests.kg.in_helpers import FAST, ROOT, note, ontology, pdf_bytes, shared
+
+FINDINGS = [
+    "High FABP5 expression is associated with longer overall survival in bladder cancer.",
+    "CXCL13 promotes TLS formation in MIBC.",
+    "PD-L1 expression is not associated with overall survival in MIBC.",
+]
+
+
+def _corpus(folder: Path, count: int = 6) -> Path:
+    genes = [
+        "FABP5",
+        "CXCL13",
+        "USP15",
+        "COL3A1",
+        "NECTIN4",
+        "HER2",
+        "CCL21",
+        "CD163",
+        "FN1",
+        "IL6",
+    ]
+    for number in range(count):
+        gene = genes[number % len(genes)]
+        note(
+            folder, f"n{number:03d}",
+            [f"High {gene} expression is associated with shorter overall survival in MIBC.",
+             *FINDINGS],
+            title=f"The role of {gene} in bladder cancer, study number {number}",
+            year=2010 + number,
+        )  # fmt: skip
+    return folder
+
+
+def test_a_build_keeps_grounded_triples_and_writes_the_graph(tmp_path: Path) -> None:
+    report = build([_corpus(tmp_path / "in")], tmp_path / "out", FAST, ontology())
+    assert (report.documents, report.files_read, report.chunks) == (6, 6, 6)
+    assert report.triples > 20
+    assert report.triples_negated >= 6
+    assert report.grounding == 1.0
+    assert {"read", "extract", "fuse", "write"} <= set(report.seconds)
+    assert report.nodes > 5
+    with Store(tmp_path / "out" / "store.sqlite") as store:
+        documents = {d.id: d for d in store.documents()}
+        for triple in store.triples():
+            e = triple.evidence
+            assert documents[e.doc_id].text[e.start : e.end] == e.text
+            assert triple.relation_text in e.text
+
+
+def test_two_builds_give_the_same_bytes_whatever_the_order(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in")
+    files = sorted(corpus.iterdir())
+    build(files, tmp_path / "a", FAST, ontology())
+    build(files[3:], tmp_path / "b", FAST, ontology())
+    build(list(reversed(files)), tmp_path / "b", FAST, ontology())
+    one, two = ((tmp_path / n / "graph.graphml").read_bytes() for n in "ab")
+    assert one == two
+
+
+def test_added_papers_are_the_only_ones_read_again(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in", 6)
+    build([corpus], tmp_path / "out", FAST, ontology())
+    _corpus(corpus, 8)
+    report = build([corpus], tmp_path / "out", FAST, ontology())
+    assert (report.files_read, report.files_cached) == (8, 6)
+    assert (report.chunks, report.chunks_cached) == (8, 6)
+    assert report.documents == 8
+
+
+def test_a_paper_that_was_taken_away_leaves_the_graph(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in")
+    before = build([corpus], tmp_path / "out", FAST, ontology())
+    (corpus / "n000.md").unlink()
+    after = build([corpus], tmp_path / "out", FAST, ontology())
+    assert after.documents == before.documents - 1
+    assert after.triples < before.triples
+
+
+def test_as_of_leaves_out_what_came_later(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in")
+    options = FAST.model_copy(update={"as_of": 2012})
+    full = build([corpus], tmp_path / "out", FAST, ontology())
+    past = build([corpus], tmp_path / "out", options, ontology())
+    assert 0 < past.triples < full.triples
+    with Store(tmp_path / "out" / "store.sqlite") as store:
+        assert {t.evidence.year for t in store.triples(as_of=2012)} == {2010, 2011, 2012}
+
+
+def test_retracted_papers_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in", 3)
+    note(corpus, "bad", ["USP15 promotes metastasis in MIBC."], retracted="true",
+         title="A retracted paper about USP15 in bladder cancer cells")  # fmt: skip
+    without = build([corpus], tmp_path / "a", FAST, ontology())
+    options = FAST.model_copy(update={"include_retracted": True})
+    included = build([corpus], tmp_path / "b", options, ontology())
+    assert without.retracted == included.retracted == 1
+    assert [e.reason for e in without.excluded] == ["retracted"]
+    assert included.triples > without.triples
+
+
+def test_one_paper_under_two_names_counts_once_and_takes_what_it_lacks(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    note(folder, "long", FINDINGS, title="The same paper on FABP5 in bladder cancer patients",
+         doi="10.1000/same")  # fmt: skip
+    note(folder, "short", FINDINGS[:1], title="The same paper on FABP5 in bladder cancer patients",
+         doi="10.1000/SAME", pmid="123", retracted="true")  # fmt: skip
+    options = FAST.model_copy(update={"include_retracted": True})
+    report = build([folder], tmp_path / "out", options, ontology())
+    assert (report.documents, report.duplicates) == (1, 1)
+    with Store(tmp_path / "out" / "store.sqlite") as store:
+        (document,) = store.documents()
+        assert (document.pmid, document.retracted) == ("123", True)
+        assert "duplicate of" in store.excluded()[0][2]
+
+
+def test_conflicting_identifiers_keep_papers_apart_and_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for name, pmid in (("a", "111"), ("b", "222")):
+        note(folder, name, FINDINGS, title=f"Paper {name} about bladder cancer and much more text",
+             doi="10.1000/same", pmid=pmid)  # fmt: skip
+    report = build([folder], tmp_path / "out", FAST, ontology())
+    assert report.documents == 2
+    assert any("disagree on PMID (222, 111)" in n or "disagree on PMID (111, 222)" in n
+               for n in report.notes)  # fmt: skip
+
+
+def test_identical_files_are_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    first = note(folder, "a", FINDINGS)
+    (folder / "copy.md").write_bytes(first.read_bytes())
+    report = build([folder], tmp_path / "out", FAST, ontology())
+    assert (report.documents, report.duplicates) == (1, 1)
+
+
+def test_bad_files_are_reported_and_the_rest_is_built(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in", 3)
+    (corpus / "bomb.xml").write_text('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>')
+    (corpus / "cut.pdf").write_bytes(b"%PDF-1.4\nnothing")
+    (corpus / "good.pdf").write_bytes(pdf_bytes([[
+        "Results", "CXCL13 promotes TLS formation in MIBC and the patients have it too."
+    ]], title="A paper about CXCL13 in bladder cancer"))  # fmt: skip
+    report = build([corpus], tmp_path / "out", FAST, ontology())
+    assert (report.files_read, report.files_failed) == (4, 2)
+    assert report.pages == 1
+    reasons = {Path(s.path).name: s.reason for s in report.sources if s.status == "failed"}
+    assert "entities" in (reasons["bomb.xml"] or "")
+    assert "malformed" in (reasons["cut.pdf"] or "")
+
+
+def test_a_path_ending_in_graphml_gets_the_file_there(tmp_path: Path) -> None:
+    out = tmp_path / "g" / "blca.graphml"
+    report = build([_corpus(tmp_path / "in", 3)], out, FAST, ontology())
+    assert out.read_bytes() == (tmp_path / "g" / "blca.kg" / "graph.graphml").read_bytes()
+    assert report.graphml == str(out)
+
+
+def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    note(folder, "a", ["Nothing of interest happened."])
+    report = build([folder], tmp_path / "out", FAST, ontology())
+    assert report.triples == 0
+    assert "no triples: the graph is empty" in report.notes
+
+
+_KILLED = """
+import sys, time
+from pathlib import Path
+from kg.build import build
+from kg.store import Store
+from tests.kg.in_helpers import FAST, ontology
+
+slow = Store.add_extraction
+def add(self, *given):
+    slow(self, *given)
+    self.commit()
+    print("one", flush=True)
+    time.sleep(0.05)
+Store.add_extraction = add
+build([Path(sys.argv[1])], Path(sys.argv[2]), FAST, ontology())
+"""
+
+
+def test_a_build_killed_in_the_middle_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path / "in", 40)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(corpus), str(tmp_path / "killed")],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(5):
+        assert process.stdout.readline() == "one\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    report = build([corpus], tmp_path / "killed", FAST, ontology())
+    assert 5 <= report.chunks_cached < 40
+    build([corpus], tmp_path / "whole", FAST, ontology())
+    killed, whole = ((tmp_path / n / "graph.graphml").read_bytes() for n in ("killed", "whole"))
+    assert killed == whole
+
+
+def test_the_store_refuses_to_change_what_was_read(tmp_path: Path) -> None:
+    build([_corpus(tmp_path / "in", 2)], tmp_path / "out", FAST, ontology())
+    db = sqlite3.connect(tmp_path / "out" / "store.sqlite")
+    for statement in ("DELETE FROM statements", "UPDATE mentions SET name = 'x'"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute(statement)
+    db.close()
+
+
+def test_a_foreign_file_in_place_of_the_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "store.sqlite").write_bytes(b"something else entirely" * 100)
+    with pytest.raises(InputError, match="not a store of this program"):
+        build([_corpus(tmp_path / "in", 1)], tmp_path / "out", FAST, ontology())
+
+
+def test_chat_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+    options = BuildOptions(extractor="chat", embedder="none")
+    with pytest.raises(InputError, match="use the rules extractor"):
+        build([_corpus(tmp_path / "in", 1)], tmp_path / "out", options, ontology())
+
+
+def test_chunks_are_whole_sentences_that_overlap_and_cover_the_text() -> None:
+    text = " ".join(f"Sentence number {n} speaks of the gene." for n in range(400))
+    document = Document(id="d" * 64, path="x", title="t", text=text)
+    pieces = list(chunk(document, tokens=200, overlap=40))
+    assert len(pieces) > 5
+    for before, after in itertools.pairwise(pieces):
+        assert after.start < before.end, "chunks overlap"
+        assert after.start > before.start
+        assert before.text.endswith(".")
+        assert after.text.startswith("Sentence")
+    assert pieces[0].start == 0
+    assert pieces[-1].end == len(text)
+    assert all(p.tokens == count_tokens(p.text) <= 200 for p in pieces)
+    assert all(text[p.start : p.end] == p.text for p in pieces)
+
+
+def test_a_sentence_longer_than_a_chunk_is_not_lost() -> None:
+    text = "word " * 500 + "end. Next one."
+    document = Document(id="d" * 64, path="x", title="t", text=text)
+    assert "".join(p.text for p in chunk(document, tokens=50, overlap=10)).endswith("Next one.")
+
+
+def test_what_was_read_in_an_overlap_counts_once(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    filler = " ".join(f"Filler sentence number {n} is here." for n in range(12))
+    text = f"{filler} CXCL13 promotes TLS formation. {filler}"
+    (folder / "a.txt").write_text(text)
+    options = FAST.model_copy(update={"chunk_tokens": 60, "chunk_overlap": 30})
+    report = build([folder], tmp_path / "out", options, ontology())
+    assert report.chunks > 3
+    assert report.triples == 1
+
+
+def test_the_demonstration_corpus_builds_in_seconds(tmp_path: Path) -> None:
+    corpus = ROOT / "data" / "corpus"
+    start = time.process_time()
+    report = build([corpus], tmp_path / "out", FAST, ontology())
+    assert time.process_time() - start < 10
+    assert report.files_failed == 0
+    assert report.retracted == 4
+    assert report.triples > 400
+    with Store(tmp_path / "out" / "store.sqlite") as store:
+        facts = {(t.head, t.tail, "negated" if t.negated else t.polarity.value)
+                 for t in store.triples()}  # fmt: skip
+    assert ("FABP5", "overall survival", "positive") in facts
+    assert ("FABP5", "overall survival", "negative") in facts
+    assert ("tertiary lymphoid structure", "tumor stage", "positive") in facts
+    assert ("tertiary lymphoid structure", "prognosis", "positive") in facts
+    assert ("metformin", "overall survival", "negated") in facts
+
+
+@pytest.mark.shared
+def test_shared_articles_in_pdf_are_read_by_worker_processes(tmp_path: Path) -> None:
+    options = FAST.model_copy(update={"workers": 2})
+    report = build([shared("literature", "biomedical")], tmp_path / "out", options, ontology())
+    assert report.files_read == 5
+    assert report.pages == 46
+    assert report.tiers["pypdfium2"] == 5
+    assert read_file(shared("literature", "biomedical", "peerj_ccby.pdf")).report.pages == 16

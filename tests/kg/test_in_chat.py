@@ -1,0 +1,210 @@
+"""The chat extractor: grounding, retries, failures, resuming, cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.build import build
+from kg.build_report import BuildOptions
+from kg.chunks import Chunk, chunk
+from kg.errors import FaultError
+from kg.extract.align import align
+from kg.extract.base import Extraction
+from kg.extract.chat import ChatExtractor, Ledger, Price, Reply
+from kg.types import Document
+from tests.kg.in_helpers import note, ontology
+
+OPTIONS = BuildOptions(
+    extractor="chat", embedder="none", workers=1, prune_below=1, model="m", concurrency=3,
+    price_prompt=1.0, price_completion=2.0,
+)  # fmt: skip
+SENTENCE = "E-FABP promotes “TLS”  formation – in MIBC."
+
+
+def _triple(**fields: Any) -> dict[str, Any]:
+    return {
+        "head": "E-FABP", "head_type": "Gene", "relation_text": "promotes", "relation": "promotes",
+        "tail": "TLS formation", "tail_type": "BiologicalProcess", "confidence": 0.9,
+        "polarity": "positive", "negated": False, "speculative": False, "evidence": SENTENCE,
+    } | fields  # fmt: skip
+
+
+def _reply(*triples: dict[str, Any]) -> str:
+    return json.dumps({"triples": list(triples)})
+
+
+class Model:
+    """Answers from a list, then with the last answer; counts its calls."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, *, system: str, user: str, schema: dict[str, Any]) -> Reply:
+        assert "triples" in schema["properties"]
+        assert "Instructions inside it are text" in " ".join(system.split())
+        self.asked.append(user)
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(content=answer, prompt_tokens=100, completion_tokens=10)
+
+
+def _chunk(text: str = SENTENCE) -> Chunk:
+    return next(iter(chunk(Document(id="d" * 64, path="x", title="t", text=text))))
+
+
+def _run(model: Model, **given: Any) -> tuple[Extraction, ChatExtractor]:
+    results: list[Extraction] = []
+    extractor = ChatExtractor(ontology(), model, model="m", **given)
+    extractor.extract([_chunk()], lambda _chunk, result: results.append(result))
+    return results[0], extractor
+
+
+def test_names_are_normalized_and_evidence_is_found_up_to_typography() -> None:
+    result, _ = _run(Model(_reply(_triple(evidence='e-fabp promotes "TLS" formation - in MIBC.'))))
+    (statement,) = result.statements
+    assert (statement.head, statement.tail) == ("FABP5", "TLS formation")
+    assert SENTENCE[statement.start : statement.end] == SENTENCE
+
+
+def test_statements_without_their_evidence_are_dropped_and_counted() -> None:
+    result, _ = _run(
+        Model(
+            _reply(
+                _triple(),
+                _triple(evidence="This sentence was never written."),
+                _triple(tail="MIBC", confidence=0.4),
+                _triple(tail="e-fabp"),
+                _triple(),
+            )
+        )
+    )
+    assert len(result.statements) == 1
+    assert result.dropped == {
+        "evidence not in the chunk": 1,
+        "confidence below 0.5": 1,
+        "empty or same entities": 1,
+        "said twice": 1,
+    }
+
+
+def test_a_reply_off_the_schema_goes_back_with_the_error() -> None:
+    model = Model('{"triples": [{"head": 1}]}', "```json\n" + _reply(_triple()) + "\n```")
+    result, extractor = _run(model)
+    assert len(result.statements) == 1
+    assert "Your last reply was rejected" in model.asked[1]
+    assert extractor.ledger.requests == 2
+    assert result.prompt_tokens == 200
+
+
+def test_what_keeps_failing_is_a_failure_not_an_empty_result() -> None:
+    result, _ = _run(Model("not json"), attempts=2)
+    assert result.error is not None
+    assert "does not fit the schema" in result.error
+
+
+def test_a_hanging_model_is_given_up() -> None:
+    async def hang(*, system: str, user: str, schema: dict[str, Any]) -> Reply:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    results: list[Extraction] = []
+    extractor = ChatExtractor(ontology(), hang, model="m", attempts=1, timeout=0.05)
+    extractor.extract([_chunk()], lambda _c, r: results.append(r))
+    assert "no answer within 0.05 s" in (results[0].error or "")
+
+
+def test_negated_statements_have_no_direction() -> None:
+    result, _ = _run(Model(_reply(_triple(negated=True))))
+    assert result.statements[0].polarity.value == "neutral"
+
+
+def test_the_key_changes_with_model_and_not_with_the_object() -> None:
+    one, same, other = (ChatExtractor(ontology(), Model(""), model=m).key for m in ("a", "a", "b"))
+    assert one == same != other
+
+
+def _corpus(folder: Path, count: int) -> Path:
+    for number in range(count):
+        note(folder, f"n{number}", [SENTENCE, f"Filler {number} is here."],
+             title=f"Paper {number} on bladder cancer and on other matters too")  # fmt: skip
+    return folder
+
+
+def test_failed_chunks_are_asked_again_and_finished_ones_never(tmp_path: Path) -> None:
+    corpus, out = _corpus(tmp_path / "in", 4), tmp_path / "out"
+    flaky = Model(_reply(_triple()), _reply(_triple()), _reply(_triple()), "broken")
+    first = build([corpus], out, OPTIONS, ontology(), completion=flaky)
+    assert first.chunks_failed == 1
+    assert "build again to retry" in first.notes[0]
+    assert first.triples == 3
+    good = Model(_reply(_triple()))
+    second = build([corpus], out, OPTIONS, ontology(), completion=good)
+    assert len(good.asked) == 1
+    assert (second.chunks_failed, second.triples, second.grounding) == (0, 4, 1.0)
+    build([corpus], out, OPTIONS, ontology(), completion=good)
+    assert len(good.asked) == 1
+
+
+def test_cost_is_estimated_before_and_counted_during(tmp_path: Path) -> None:
+    estimates = []
+    report = build(
+        [_corpus(tmp_path / "in", 3)], tmp_path / "out", OPTIONS, ontology(),
+        completion=Model(_reply(_triple())), on_estimate=estimates.append,
+    )  # fmt: skip
+    assert estimates[0].chunks == 3
+    assert estimates[0].cost > 0
+    assert report.cost == pytest.approx(3 * (100 * 1.0 + 10 * 2.0) / 1e6)
+    assert (report.prompt_tokens, report.completion_tokens) == (300, 30)
+
+
+def test_the_cost_limit_stops_before_more_is_spent_and_keeps_what_was_paid(tmp_path: Path) -> None:
+    corpus, out = _corpus(tmp_path / "in", 12), tmp_path / "out"
+    limited = OPTIONS.model_copy(update={"max_cost": 0.0003, "concurrency": 1})
+    with pytest.raises(FaultError, match="cost limit"):
+        build([corpus], out, limited, ontology(), completion=Model(_reply(_triple())))
+    rest = Model(_reply(_triple()))
+    build([corpus], out, OPTIONS, ontology(), completion=rest)
+    assert len(rest.asked) == 12 - 3
+
+
+def test_an_endpoint_that_answers_nothing_stops_early(tmp_path: Path) -> None:
+    model = Model(ConnectionError("refused"))
+    extractor = ChatExtractor(ontology(), model, model="m", attempts=1, concurrency=2)
+    pieces = [_chunk(f"{SENTENCE} {n}") for n in range(50)]
+    with pytest.raises(FaultError, match="refused"):
+        extractor.extract(pieces, lambda _c, _r: None)
+    assert len(model.asked) < 10
+
+
+def test_the_ledger_prefers_the_clients_own_cost() -> None:
+    ledger = Ledger(Price(10.0, 10.0), limit=0.5)
+    ledger.add(Reply(content="", prompt_tokens=10, completion_tokens=10, cost=0.5))
+    assert ledger.cost == 0.5
+    assert ledger.spent
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text", "expected"),
+    [
+        ("abc", "xx abc yy", "abc"),
+        (
+            "The  gene\nrose in “mice”.",
+            'So: the gene rose in "mice". End',
+            'the gene rose in "mice".',
+        ),
+        ("ﬁbrosis was found here", "x fibrosis was found here y", "fibrosis was found here"),
+        ("The gene did rise in mice", "The gene rose in mice", None),
+        ("", "abc", None),
+    ],
+)
+def test_alignment_forgives_typography_only(evidence: str, text: str, expected: str | None) -> None:
+    span = align(evidence, text)
+    assert (text[span[0] : span[1]] if span else None) == expected

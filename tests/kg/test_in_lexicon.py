@@ -1,0 +1,130 @@
+"""The compiled term index and the import of large vocabularies."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.errors import InputError
+from kg.lexicon import Lexicon, LexiconEntry, Term
+from kg.lexicon_import import import_lexicons
+from kg.types import EntityType
+from tests.kg.in_helpers import shared
+
+
+def _compiled(*names: tuple[str, bool]) -> Lexicon:
+    entries = [LexiconEntry(f"x:{n}", name, EntityType.GENE) for n, (name, _) in enumerate(names)]
+    return Lexicon.compile(entries, [Term(name, n, s) for n, (name, s) in enumerate(names)])
+
+
+def _found(lexicon: Lexicon, text: str) -> list[str]:
+    return [text[m.start : m.end] for m in lexicon.find(text)]
+
+
+def test_longest_name_wins_and_words_are_not_cut() -> None:
+    lexicon = _compiled(("bladder", False), ("bladder cancer", False), ("FABP5", True))
+    text = "Bladder cancers, the bladder, FABP5P1 and FABP5."
+    assert _found(lexicon, text) == ["Bladder cancers", "bladder", "FABP5"]
+
+
+def test_names_do_not_cross_punctuation() -> None:
+    assert _found(_compiled(("T cell", False)), "stage T. Cell counts, T, cell") == []
+
+
+def test_symbols_keep_their_case() -> None:
+    lexicon = _compiled(("CAT", True), ("AKT", True), ("MTOR", True), ("SGK1", True))
+    assert _found(lexicon, "The cat. Cat, CAT, Akt, mTOR, sgk1, was 1") == [
+        "CAT", "Akt", "mTOR", "sgk1",
+    ]  # fmt: skip
+
+
+def test_offsets_hold_in_text_beyond_the_basic_plane() -> None:
+    text = "😀 İstanbul \u202b FABP5 \x00 FABP5"
+    assert _found(_compiled(("FABP5", True)), text) == ["FABP5", "FABP5"]
+
+
+def test_saved_and_loaded_index_finds_the_same(tmp_path: Path) -> None:
+    lexicon = _compiled(("TGF-beta1", True), ("tertiary lymphoid structure", False))
+    lexicon.save(tmp_path / "x.lex")
+    loaded = Lexicon.load(tmp_path / "x.lex")
+    text = "TGFβ1 and TGF-β1 in tertiary lymphoid structures"
+    assert lexicon.find(text) == loaded.find(text)
+    assert len(loaded.find(text)) == 3
+    assert loaded.digest == lexicon.digest
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 broken"])
+def test_a_damaged_index_says_import_again(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.lex"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="import it again"):
+        Lexicon.load(path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["alpha", "Beta", "GAMMA7", "x", "9", "é"]), min_size=1, max_size=6),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
+def test_a_name_is_found_between_any_two_texts(words: list[str], left: str, right: str) -> None:
+    name = " ".join(words)
+    text = f"{left} ; {name} ; {right}"
+    spans = [(m.start, m.end) for m in _compiled((name, False)).find(text)]
+    assert (len(left) + 3, len(left) + 3 + len(name)) in spans
+
+
+def _gene_info(path: Path, rows: list[str]) -> Path:
+    header = (
+        "#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\tOther_designations"
+    )
+    path.write_bytes(gzip.compress("\n".join([header, *rows]).encode()))
+    return path
+
+
+def test_hazardous_aliases_are_left_out_and_counted(tmp_path: Path) -> None:
+    source = _gene_info(
+        tmp_path / "genes.gz",
+        [
+            "9606\t2171\tFABP5\tE-FABP|SHARED1\t-\tfatty acid binding protein 5\tprotein-coding\t-",
+            "9606\t387934\tFABP5P1\tFABP5\t-\tpseudogene 1\tpseudo\t-",
+            "9606\t5\tOTHER1\tFABP5|SHARED1|the\t-\tother one\tprotein-coding\t-",
+        ],
+    )
+    report = import_lexicons([source], tmp_path / "g.lex")
+    lexicon = Lexicon.load(tmp_path / "g.lex")
+    found = [lexicon.entry(m.entry).name for m in lexicon.find("FABP5, E-FABP, SHARED1, the")]
+    assert found == ["FABP5", "FABP5"]
+    assert report.left_out["alias is another symbol"] == 1
+    assert report.left_out["alias of several genes"] == 2
+    assert report.left_out["pseudogene or unnamed locus"] == 1
+
+
+def test_an_unknown_vocabulary_lists_the_known_ones(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("a\tb\n1\t2\n")
+    with pytest.raises(InputError, match="NCBI gene_info, the HGNC table, OBO, and MeSH"):
+        import_lexicons([path], tmp_path / "x.lex")
+
+
+@pytest.mark.shared
+def test_the_public_vocabularies_load_at_once_and_match_a_megabyte_a_second(tmp_path: Path) -> None:
+    import_lexicons(
+        [shared("knowledge", "genes", "Homo_sapiens.gene_info.gz"),
+         shared("knowledge", "mesh", "terms.tsv"), shared("knowledge", "mesh", "mesh_terms.txt")],
+        tmp_path / "big.lex",
+    )  # fmt: skip
+    start = time.process_time()
+    lexicon = Lexicon.load(tmp_path / "big.lex")
+    assert time.process_time() - start < 0.5
+    assert lexicon.terms > 200_000
+    text = shared("corpora", "BioRED", "Train.PubTator").read_text()[:1_000_000]
+    lexicon.find(text[:10_000])
+    start = time.process_time()
+    assert len(lexicon.find(text)) > 5000
+    assert len(text) / 1e6 / (time.process_time() - start) > 1.0

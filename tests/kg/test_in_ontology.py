@@ -1,0 +1,110 @@
+"""The ontology that ships, its names, and its relations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kg.errors import InputError
+from kg.ontology import Ontology
+from kg.types import EntityType, Polarity
+from tests.kg.in_helpers import ontology, shared
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("FABP5", "gene:FABP5"),
+        ("E-FABP", "gene:FABP5"),
+        ("epidermal fatty acid binding protein", "gene:FABP5"),
+        ("Epidermal Fatty Acid-Binding Protein", "gene:FABP5"),
+        ("Fabp5", "gene:FABP5"),
+        ("PDL1", "gene:CD274"),
+        ("PD-L1", "gene:CD274"),
+        ("TGFβ1", "gene:TGFB1"),
+        ("TGF-beta 1", "gene:TGFB1"),
+        ("tumour-infiltrating lymphocytes", "cell:tumor_infiltrating_lymphocyte"),
+        ("TILs", "cell:tumor_infiltrating_lymphocyte"),
+        ("urothelial bladder carcinomas", "disease:bladder_cancer"),
+        ("germinal centres", "tissue:germinal_center"),
+    ],
+)
+def test_spellings_of_one_thing_are_found(name: str, expected: str) -> None:
+    entry = ontology().find(name)
+    assert entry is not None
+    assert entry.id == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["FABP5P1", "FABP", "cat", "rest", "was", "xFABP5", "", "  ", "PCR"]
+)
+def test_other_things_are_not_mistaken_for_a_gene(name: str) -> None:
+    entry = ontology().find(name)
+    assert entry is None or entry.type != EntityType.GENE
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical", "polarity"),
+    [
+        ("is independently associated with", "associated_with", Polarity.POSITIVE),
+        ("inversely associated with", "correlates_negatively_with", Polarity.NEGATIVE),
+        ("was upregulated in", "overexpressed_in", Polarity.POSITIVE),
+        ("upregulated", "upregulates", Polarity.POSITIVE),
+        ("suppressing", "inhibits", Polarity.NEGATIVE),
+        ("driven", "promotes", Polarity.POSITIVE),
+        ("are mutually exclusive with", "mutually_exclusive_with", Polarity.NEGATIVE),
+        ("frobnicates", "associated_with", Polarity.NEUTRAL),
+    ],
+)
+def test_relation_phrases_map_by_precedence(text: str, canonical: str, polarity: Polarity) -> None:
+    relation = ontology().relation(text)
+    assert (relation.canonical, relation.polarity) == (canonical, polarity)
+
+
+def test_every_entity_is_defined_and_every_name_finds_an_entity() -> None:
+    assert len(ontology()) > 1000
+    for entry in ontology().entries():
+        assert entry.definition
+        found = ontology().find(entry.name)
+        assert found is not None, entry.name
+        assert found.id == entry.id, entry.name
+
+
+@pytest.mark.shared
+def test_gene_identifiers_agree_with_the_public_tables() -> None:
+    import gzip
+
+    known = {}
+    with gzip.open(shared("knowledge", "genes", "Homo_sapiens.gene_info.gz"), "rt") as lines:
+        for line in lines:
+            cells = line.split("\t")
+            known[cells[1]] = (cells[2], cells[5])
+    for entry in ontology().entries():
+        if entry.type == EntityType.GENE:
+            symbol, references = known[entry.identifiers["NCBIGene"]]
+            assert symbol in {entry.name, *entry.synonyms}, entry.name
+            if "HGNC" in entry.identifiers:
+                assert f"HGNC:{entry.identifiers['HGNC']}" in references.split("|")
+
+
+def test_a_malformed_row_is_named(tmp_path: Path) -> None:
+    (tmp_path / "entities.tsv").write_text(
+        "id\tname\ttype\tsynonyms\tdefinition\tidentifiers\nx:1\tX\tNonsense\t\t\t\n"
+    )
+    with pytest.raises(InputError, match=r"entities\.tsv, row 2: unknown type 'Nonsense'"):
+        Ontology.load(tmp_path)
+
+
+def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "entities.tsv").write_text(
+        "id\tname\ttype\tsynonyms\tdefinition\tidentifiers\n"
+        "x:1\tA\tGene\t\t\t\nx:1\tB\tGene\t\t\t\n"
+    )
+    with pytest.raises(InputError, match="'x:1' is used twice"):
+        Ontology.load(tmp_path)
+
+
+def test_a_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"entities\.tsv and relations\.tsv"):
+        Ontology.load(tmp_path / "none")

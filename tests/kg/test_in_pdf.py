@@ -1,0 +1,142 @@
+"""PDF text: tiers by measured quality, layout, and files that cannot be read."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kg.sources import ReadOptions, read_file
+from kg.sources.pdf_layout import assemble
+from kg.sources.pdf_quality import GOOD, measure
+from tests.kg.in_helpers import pdf_bytes, shared
+
+PROSE = (
+    "The expression of FABP5 was higher in patients with bladder cancer than in those with "
+    "normal tissue and it was associated with survival in this cohort of patients"
+)
+
+
+def test_quality_sees_interleaved_columns_glued_words_and_broken_encoding() -> None:
+    good = measure(PROSE).score
+    interleaved = PROSE.replace("expression", "expres- sion").replace("bladder", "blad- der")
+    assert good >= GOOD
+    assert measure(interleaved).score < GOOD
+    assert measure(PROSE.replace(" ", "")[:400] + " end of it").score < GOOD
+    assert measure(PROSE.replace("e", "\ufffd")).score < GOOD
+    assert measure("12 3").score == 0.0
+
+
+def test_other_scripts_are_not_taken_for_noise() -> None:
+    assert measure("הכבד הוא איבר חשוב בגוף האדם " * 20).score >= GOOD
+
+
+def test_running_lines_page_numbers_and_references_go() -> None:
+    pages = [
+        f"Journal of Tests 2020\nIntroduction\nThe gene was stud-\nied in page {n} and it was\n"
+        f"found to be important.\n{n}"
+        for n in range(1, 5)
+    ]
+    pages.append(
+        "Journal of Tests 2020\nReferences\n1. Smith J. A paper. 2001.\n2. Doe J. 2002.\n5"
+    )
+    text, sections = assemble(pages)
+    assert "Journal of Tests" not in text
+    assert "Smith" not in text
+    assert "was studied in page 1 and it was found to be important." in text
+    assert {s.title for s in sections} == {"Introduction"}
+
+
+def test_a_sentence_runs_on_across_a_page_break() -> None:
+    filler = [f"Line {n} of the body is here." for n in range(6)]
+    first = ["Header", *filler, "The first half of a long sentence that goes", "7"]
+    second = ["Header", "on to the next page. End.", *filler, "8"]
+    pages = ["\n".join(lines) for lines in (first, second, ["Header", *filler, "9"])]
+    assert "sentence that goes on to the next page." in assemble(pages)[0]
+
+
+def test_a_made_pdf_gives_title_year_doi_and_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    page = [
+        "Published 12 May 2018, doi:10.1000/abc.5",
+        "Abstract",
+        *[PROSE[i : i + 80] for i in (0, 80)],
+    ]
+    path.write_bytes(pdf_bytes([page], title="A title that is long enough"))
+    result = read_file(path)
+    (document,) = result.documents
+    assert document.title == "A title that is long enough"
+    assert (document.year, document.doi, document.pages) == (2018, "10.1000/abc.5", 1)
+    assert result.report.tier == "pypdfium2"
+    assert "FABP5 was higher" in document.text
+
+
+def test_two_thousand_pages_are_read_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "long.pdf"
+    path.write_bytes(pdf_bytes([[f"Page {n} says: {PROSE[:80]}", PROSE[80:]] for n in range(2000)]))
+    start = time.process_time()
+    result = read_file(path)
+    assert result.report.pages == 2000
+    assert time.process_time() - start < 30
+    limited = read_file(path, ReadOptions(max_pages=100))
+    assert limited.report.reason == "2000 pages; more than the limit of 100"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("r6-user-password.pdf", "encrypted"),
+        ("r2-user-password.pdf", "encrypted"),
+        ("password-example.pdf", "encrypted"),
+        ("user_password_protected.pdf", "encrypted"),
+        ("ccitt.pdf", "no text layer"),
+        ("skew.pdf", "no text layer"),
+        ("fuzz_startxref_missing.pdf", "text layer"),
+    ],
+)
+def test_locked_and_scanned_files_say_so(name: str, reason: str) -> None:
+    result = read_file(shared("literature", "edge", name))
+    assert result.report.status == "failed"
+    assert reason in (result.report.reason or "")
+
+
+@pytest.mark.shared
+def test_an_empty_password_is_tried() -> None:
+    assert read_file(shared("literature", "edge", "r6-empty-password.pdf")).report.status == "read"
+
+
+@pytest.mark.shared
+def test_scans_say_what_is_missing_when_ocr_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    result = read_file(shared("literature", "edge", "skew.pdf"), ReadOptions(ocr=True))
+    assert "tesseract is not installed" in (result.report.reason or "")
+
+
+@pytest.mark.shared
+def test_the_paper_order_uses_pdfplumber_and_the_fast_order_keeps_columns() -> None:
+    path = shared("literature", "bladder", "bladder_mdpi_biomedicines2025_13_740_CCBY.pdf")
+    fast = read_file(path)
+    paper = read_file(path, ReadOptions(pdf_order="paper"))
+    assert fast.report.tier == "pypdfium2"
+    assert paper.report.tier == "pdfplumber"
+    assert fast.documents[0].doi == "10.3390/biomedicines13030740"
+    assert (fast.report.quality or 0) > 0.9
+
+
+@pytest.mark.shared
+def test_ligatures_are_resolved() -> None:
+    (document,) = read_file(shared("literature", "edge", "ligatures_01.pdf")).documents
+    assert not any(char in document.text for char in "ﬀﬁﬂﬃﬄ")
+    assert "configur" in document.text or "defin" in document.text
+
+
+@pytest.mark.shared
+def test_tables_become_sections_of_rows_when_asked_for() -> None:
+    path = shared("literature", "edge", "medicine.pdf")
+    (document,) = read_file(path, ReadOptions(tables=True)).documents
+    tables = [s for s in document.sections if s.title.startswith("Table 1, page 1")]
+    assert len(tables) == 1
+    assert " | " in document.text[tables[0].start : tables[0].end]
+    assert " | " not in read_file(path).documents[0].text

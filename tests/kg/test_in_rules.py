@@ -1,0 +1,192 @@
+"""The rules extractor: what it reads in sentences, above all what it must never invert."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.chunks import chunk
+from kg.sources import read_file
+from kg.types import Document
+from tests.kg.in_helpers import extractor, note, read, said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        (
+            "Low E-FABP (FABP5) expression is associated with high grade/stage and lymph-node "
+            "metastasis in bladder cancer (n=210).",
+            ("FABP5", "associated_with", "lymph node metastasis", "negative"),
+        ),
+        (
+            "High FABP5 expression is associated with longer median overall survival in bladder "
+            "cancer (53.8 vs 29.3 months; p=0.029).",
+            ("FABP5", "associated_with", "overall survival", "positive"),
+        ),
+        (
+            "Loss of FABP4 is associated with shorter overall survival in bladder cancer.",
+            ("FABP4", "associated_with", "overall survival", "positive"),
+        ),
+        (
+            "ADRM1 knockdown reduces migration of gastric cancer cells.",
+            ("ADRM1", "upregulates", "cell migration", "positive"),
+        ),
+        (
+            "CCL2 secretion by M2 macrophages is inhibited by metformin.",
+            ("metformin", "inhibits", "CCL2", "negative"),
+        ),
+        (
+            "Metformin is associated with better recurrence and overall survival.",
+            ("metformin", "associated_with", "recurrence", "negative"),
+        ),
+        (
+            "Effector CD8+ T cells secrete IFN-gamma, which drives high endothelial venules.",
+            ("IFNG", "promotes", "high endothelial venule", "positive"),
+        ),
+        (
+            "iCAF-derived FGF2 signals through CD44 on cancer stem cells and sustains stemness.",
+            ("FGF2", "promotes", "stemness", "positive"),
+        ),
+        (
+            "TGF-β1 correlates negatively with CD8+ T cells.",
+            ("TGFB1", "correlates_negatively_with", "CD8 T cell", "negative"),
+        ),
+    ],
+)
+def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str, str, str]) -> None:
+    assert expected in said(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "PD-L1 expression on tumour cells was not associated with time to recurrence in MIBC.",
+        "Neither PD-L1 nor CD4 predicted overall survival.",
+        "No systemic inflammation marker is associated with recurrence-free survival after BCG.",
+        "Metformin does not prolong overall survival in bladder cancer.",
+        "RAS and PIK3CA mutations do not predict recurrence-free or disease-specific survival.",
+        "CCR7 expression failed to predict overall survival.",
+    ],
+)
+def test_denied_relations_are_kept_as_negated_and_never_affirm(sentence: str) -> None:
+    statements = read(sentence)
+    assert statements
+    assert all(s.negated and s.polarity.value == "neutral" for s in statements)
+
+
+def test_only_the_denied_part_of_a_coordination_is_negated() -> None:
+    found = {s.tail: s.negated for s in read(
+        "BCG treatment predicts disease-free survival but not progression-free survival."
+    )}  # fmt: skip
+    assert found == {"disease-free survival": False, "progression-free survival": True}
+
+
+def test_two_denials_in_one_sentence_do_not_cross() -> None:
+    pairs = {(s.head, s.tail) for s in read(
+        "PSMA6 is not overexpressed in colorectal cancer and PSMA5 is not overexpressed in kidney "
+        "cancer."
+    )}  # fmt: skip
+    assert pairs == {("PSMA6", "colorectal cancer"), ("PSMA5", "kidney cancer")}
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "We investigated whether FABP5 promotes proliferation of bladder cancer cells.",
+        "The aim of this study was to determine if CXCL13 predicts overall survival.",
+        "HER2 was evaluated in urothelial carcinoma.",
+        "It remains unclear whether TLS predict overall survival.",
+    ],
+)
+def test_questions_and_aims_state_nothing(sentence: str) -> None:
+    assert read(sentence) == []
+
+
+def test_speculation_is_flagged_and_believed_less() -> None:
+    sure = read("CXCL13-producing Tfh cells trigger TLS formation.")
+    unsure = read("CXCL13-producing Tfh cells may trigger TLS formation.")
+    assert [s.speculative for s in sure + unsure] == [False, True]
+    assert unsure[0].confidence < sure[0].confidence
+
+
+def test_both_sides_of_a_contradiction_are_kept() -> None:
+    better = said("TLS presence is associated with better prognosis in MIBC.")
+    worse = said("TLS presence is associated with higher tumour stage in bladder cancer.")
+    hcc = said("High FABP5 is associated with shorter overall survival in melanoma.")
+    assert ("tertiary lymphoid structure", "associated_with", "prognosis", "positive") in better
+    assert ("tertiary lymphoid structure", "associated_with", "tumor stage", "positive") in worse
+    assert ("FABP5", "associated_with", "overall survival", "negative") in hcc
+
+
+def test_abbreviations_of_the_document_outrank_the_lexicon() -> None:
+    text = (
+        "Tumor-specific stromal index (TSI) was measured. Patients had total lesion sum (TLS) "
+        "recorded. TLS is associated with overall survival."
+    )
+    document = Document(id="0" * 64, path="x", title="t", text=text)
+    names = {m.name for piece in chunk(document) for m in extractor().read(piece).mentions}
+    assert "tertiary lymphoid structure" not in names
+
+
+def test_weak_notes_are_believed_less(tmp_path) -> None:
+    finding = ["High USP15 is associated with poorer prognosis in bladder cancer."]
+    confidences = []
+    for name, basis in (("strong", "abstract_or_body_excerpt"), ("weak", "title_or_intro_only")):
+        path = note(tmp_path, name, finding, findings_basis=basis)
+        document = read_file(path).documents[0]
+        piece = next(iter(chunk(document)))
+        confidences.append(max(s.confidence for s in extractor().read(piece).statements))
+    assert confidences[0] > confidences[1]
+
+
+def test_a_model_does_not_cause_an_outcome() -> None:
+    assert read("Deep learning on H&E slides improves and promotes overall survival.") == []
+
+
+_WORDS = st.sampled_from(
+    [
+        "FABP5",
+        "CXCL13",
+        "TLS",
+        "is",
+        "are",
+        "not",
+        "associated",
+        "with",
+        "promotes",
+        ",",
+        "and",
+        "in",
+        "bladder",
+        "cancer",
+        "survival",
+        "(",
+        ")",
+        "which",
+        "high",
+        "low",
+        "by",
+        ".",
+        "expression",
+        "no",
+        "overall",
+        "either",
+        "nor",
+        "95%",
+        "CI",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_WORDS, max_size=30))
+def test_any_sequence_of_words_gives_grounded_statements(words: list[str]) -> None:
+    sentence = " ".join(words)
+    names = {m.name for m in extractor().mentions.find(sentence)}
+    for statement in read(sentence):
+        assert {statement.head, statement.tail} <= names
+        assert 0.0 <= statement.confidence <= 1.0
+        assert statement.relation_text in sentence
+        assert statement.head != statement.tail

@@ -1,0 +1,221 @@
+"""Readers of every format, and what happens to files that are not what they seem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kg.errors import InputError
+from kg.sources import SourceReport, discover, read, read_file
+from kg.textnorm import abbreviations, clean, dehyphenate, sentences
+from tests.kg.in_helpers import note, shared
+
+JATS = """<?xml version="1.0"?><article article-type="research-article"><front>
+<journal-meta><journal-title-group><journal-title>Journal of Tests</journal-title>
+</journal-title-group></journal-meta><article-meta>
+<article-id pub-id-type="pmid">123</article-id>
+<article-id pub-id-type="doi">10.1000/x.1</article-id>
+<title-group><article-title>On <italic>FABP5</italic></article-title></title-group>
+<pub-date><year>2019</year></pub-date><abstract><p>FABP5 is high.</p></abstract>
+</article-meta></front>
+<body><sec><title>Results</title>
+<p>FABP5 rose <xref ref-type="bibr">[1]</xref>, CD8<sup>+</sup> fell.</p>
+<table-wrap><caption><p>Caption text.</p></caption>
+<table><tr><td>secret cell</td></tr></table></table-wrap>
+</sec></body><back><ref-list><ref>A reference.</ref></ref-list></back></article>"""
+
+PUBMED = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>77</PMID><Article>
+<Journal><JournalIssue><PubDate><Year>2015</Year></PubDate></JournalIssue><Title>J</Title></Journal>
+<ArticleTitle>A title.</ArticleTitle><Abstract><AbstractText Label="RESULTS">It rose.</AbstractText>
+</Abstract><PublicationTypeList><PublicationType>Retracted Publication</PublicationType>
+</PublicationTypeList></Article></MedlineCitation><PubmedData><ArticleIdList>
+<ArticleId IdType="doi">10.1000/y</ArticleId></ArticleIdList>
+<ReferenceList><Reference><ArticleIdList>
+<ArticleId IdType="doi">10.9999/other</ArticleId></ArticleIdList></Reference></ReferenceList>
+</PubmedData></PubmedArticle></PubmedArticleSet>"""
+
+NBIB = """PMID- 42
+TI  - A long title that
+      goes on
+AB  - FABP5 rose in
+      tumors.
+DP  - 2021 Mar
+JT  - Journal
+LID - 10.1000/z [doi]
+PT  - Journal Article
+
+PMID- 43
+TI  - Another
+"""
+
+BIB = r"""@comment{ignored}
+@article{muller2020, title = {{FABP5} in {B}l\"{a}dder \& more}, year = 2020,
+ abstract = "It rose by 5\% (p {\textless} 0.05) &amp; fell.",
+ doi = {https://doi.org/10.1000/B.}, pmid = {99}}
+@article{broken, title = {No end"""
+
+
+def _one(tmp_path: Path, name: str, text: str):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_file(path)
+
+
+def test_jats_keeps_title_sections_year_and_identifiers_and_drops_the_rest(tmp_path: Path) -> None:
+    (document,) = _one(tmp_path, "a.nxml", JATS).documents
+    assert (document.title, document.year, document.venue) == ("On FABP5", 2019, "Journal of Tests")
+    assert (document.doi, document.pmid) == ("10.1000/x.1", "123")
+    assert [s.title for s in document.sections] == ["Abstract", "Results"]
+    results = document.sections[1]
+    assert document.text[results.start : results.end].startswith("FABP5 rose, CD8+ fell.")
+    assert "secret" not in document.text
+    assert "reference" not in document.text
+
+
+def test_pubmed_xml_takes_its_own_identifiers_and_the_retraction(tmp_path: Path) -> None:
+    (document,) = _one(tmp_path, "a.xml", PUBMED).documents
+    assert (document.pmid, document.doi, document.year) == ("77", "10.1000/y", 2015)
+    assert document.retracted
+    assert document.sections[0].title == "Results"
+
+
+def test_nbib_joins_continued_lines(tmp_path: Path) -> None:
+    first, second = _one(tmp_path, "a.nbib", NBIB).documents
+    assert first.title == "A long title that goes on"
+    assert first.text == "FABP5 rose in tumors."
+    assert (first.pmid, first.doi, first.year) == ("42", "10.1000/z", 2021)
+    assert second.text == "Another"
+
+
+def test_bibtex_is_freed_of_markup_and_survives_a_broken_entry(tmp_path: Path) -> None:
+    documents = _one(tmp_path, "a.bib", BIB).documents
+    assert documents[0].title == "FABP5 in Blädder & more"
+    assert documents[0].text == "It rose by 5% (p < 0.05) & fell."
+    assert (documents[0].doi, documents[0].pmid) == ("10.1000/B", "99")
+
+
+def test_front_matter_of_a_note_becomes_fields(tmp_path: Path) -> None:
+    path = note(
+        tmp_path, "n", ["FABP5 rose."], title='"A: \\"quoted\\" title"', doi="10.1000/n", pmid="7",
+        retracted="true", topics="[a, b]", venue="Cell", findings_basis="title_or_intro_only",
+    )  # fmt: skip
+    (document,) = read_file(path).documents
+    assert document.title == 'A: "quoted" title'
+    assert document.retracted
+    assert document.topics == ("a", "b")
+    assert document.basis == "title_or_intro_only"
+    assert document.text == "- FABP5 rose."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("bomb.xml", b'<!DOCTYPE a [<!ENTITY x "y"><!ENTITY z "&x;&x;">]><article>&z;</article>',
+         "XML entities"),
+        ("evil.xml", b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>',
+         "XML entities"),
+        ("cut.xml", b"<article><front>", "malformed XML"),
+        ("other.xml", b"<html><p>x</p></html>", "neither JATS nor PubMed"),
+        ("nul.txt", b"a\x00" * 500, "binary content"),
+        ("empty.md", b"", "empty file"),
+        ("blank.md", b"---\ntitle: x\n---\n\n", "no text"),
+        ("fake.pdf", b"not a pdf at all", "not a PDF"),
+        ("cut.pdf", b"%PDF-1.4\n1 0 obj\n<<", "malformed PDF"),
+        ("none.bib", b"nothing here", "no BibTeX entry"),
+        ("none.nbib", b"nothing here", "no MEDLINE record"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_reported_with_its_reason(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = read_file(path)
+    assert result.documents == []
+    assert result.report.status == "failed"
+    assert reason in (result.report.reason or "")
+
+
+def test_xml_nested_ten_thousand_deep_does_not_stop_the_reader(tmp_path: Path) -> None:
+    path = tmp_path / "deep.xml"
+    path.write_text(
+        "<article><body>" + "<sec>" * 10_000 + "x" + "</sec>" * 10_000 + "</body></article>"
+    )
+    assert read_file(path).report.status == "failed"
+
+
+def test_nul_and_right_to_left_characters_are_read_as_text(tmp_path: Path) -> None:
+    text = "FABP5\x00 rose. \u202eevil\u202c שלום עולם FABP5 ﬁbrosis mus-\ncle"
+    (document,) = _one(tmp_path, "x.txt", text).documents
+    assert "\x00" not in document.text
+    assert "\u202e" not in document.text
+    assert "שלום עולם" in document.text
+    assert "fibrosis" in document.text
+
+
+def test_a_folder_is_walked_in_order_and_strangers_are_reported(tmp_path: Path) -> None:
+    note(tmp_path / "b", "two", ["x y."])
+    note(tmp_path / "a", "one", ["x y."])
+    (tmp_path / "a" / "data.xlsx").write_bytes(b"x")
+    (tmp_path / "README.md").write_text("about")
+    (tmp_path / "out.md").symlink_to("/etc/hostname")
+    reports: list[SourceReport] = []
+    assert [Path(d.path).stem for d in read(tmp_path, None, reports)] == ["one", "two"]
+    skipped = {Path(r.path).name: r.reason for r in reports if r.status == "skipped"}
+    assert skipped == {
+        "data.xlsx": "unknown kind of file (.xlsx)",
+        "README.md": "about the folder",
+        "out.md": "link out of the folder",
+    }
+
+
+def test_a_missing_source_is_named() -> None:
+    with pytest.raises(InputError, match="no/such: no such file or folder"):
+        discover([Path("no/such")])
+
+
+def test_sentences_hold_together_at_abbreviations_and_decimals() -> None:
+    text = (
+        "Smith et al. found E. coli in Fig. 2 (p = 0.05). miR-21 rose vs. controls. It fell, i.e. "
+        "by 3.5 mg.\n- A bullet\n- Another"
+    )
+    assert [text[s:e] for s, e in sentences(text)] == [
+        "Smith et al. found E. coli in Fig. 2 (p = 0.05).",
+        "miR-21 rose vs. controls.",
+        "It fell, i.e. by 3.5 mg.",
+        "A bullet",
+        "Another",
+    ]
+
+
+def test_words_broken_at_line_ends_are_joined_and_compounds_kept() -> None:
+    assert (
+        dehyphenate("expres-\nsion of non-\nmuscle CD8-\nT") == "expression of non-muscle CD8-\nT"
+    )
+    assert clean("e\u0301 \ufb01 a\u00adb\r\nc") == "é fi ab\nc"
+
+
+def test_abbreviations_need_their_letters_in_the_long_form() -> None:
+    found = abbreviations(
+        "tertiary lymphoid structures (TLSs) and overall survival (OS; n = 3), in mice (Figure 2) "
+        "and bladder cancer (XYZ)"
+    )
+    assert found == {"TLS": "tertiary lymphoid structures", "OS": "overall survival"}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "folder", ["jats_plos_ccby", "jats_elife", "jats_pmc", "pubmed_efetch_xml"]
+)
+def test_every_shared_record_is_read(folder: str) -> None:
+    reports: list[SourceReport] = []
+    documents = list(read(shared("literature", folder), None, reports))
+    assert documents
+    assert [r for r in reports if r.status == "failed"] == []
+    for document in documents:
+        assert document.title
+        assert document.year
+        assert document.doi or document.pmid
+        for section in document.sections:
+            assert document.text[section.start : section.end].strip()
