@@ -111,14 +111,21 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
-    from agents.feasibility import FEASIBILITY, gather
+    from agents.coding.loop import LIMITS
+    from agents.feasibility import FEASIBILITY, Machine, gather
     from agents.feasibility.types import FeasibilityInput
 
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("feasibility", name):
+        # What the analysis will get is the sandbox's share, not the whole machine.
+        machine = Machine(cores=int(LIMITS.cpus), memory_mb=LIMITS.memory_mb)
         evidence = gather(
-            expanded, services.dictionary, services.tool_cards, services.evidence_clients
+            expanded,
+            services.dictionary,
+            services.tool_cards,
+            services.evidence_clients,
+            machine=machine,
         )
         given = FeasibilityInput(
             expanded=expanded,
