@@ -353,6 +353,9 @@ def _known_positive(
 
 def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
     exposed = " and ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+    if hypothesis.comparison is Comparison.INTERACTION:
+        joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+        return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
         return f"{exposed} (per standard deviation)", "one standard deviation lower"
     if hypothesis.comparison is Comparison.EXTREMES:

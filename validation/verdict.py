@@ -67,10 +67,16 @@ def judge(evidence: Evidence) -> Verdict:
     if blocked is not None:
         return _verdict("inconclusive", "control", [blocked], limits)
     expected = _expected(contract, primary.effect)
+    again = _replication(evidence)
     q = evidence.q if evidence.q is not None else primary.p
     if q < contract.rules.alpha and expected:
         return _if_significant(evidence, primary, q, limits)
-    return _if_not(evidence, primary, q, expected, limits)
+    found = _if_not(evidence, primary, q, expected, limits)
+    if again is None:
+        return found
+    # Without a claim in the first cohort there is nothing to replicate; the second is reported.
+    beside = Reason(rule="replication", outcome="limits", text=again.text)
+    return found.model_copy(update={"reasons": (*found.reasons, beside)})
 
 
 def _if_significant(

@@ -14,8 +14,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run with two hypotheses."""
     place = tmp_path_factory.mktemp("finished")
     run = place / "run"
-    ended = sage(
-        "run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(run), cwd=place
-    )
+    ended = sage("run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(run), cwd=place)
     assert ended.code == 0, ended.err
     return run

@@ -71,10 +71,15 @@ def test_killed_in_every_node_a_run_still_ends_as_an_unbroken_one(tmp_path: Path
         assert _dying("start", node, *args, cwd=tmp_path) == -signal.SIGKILL, node
     assert sage("resume", str(broken), cwd=tmp_path).code == 0
     assert sage(*begin, str(whole), cwd=tmp_path).code == 0
-    ended = Counter(one["node"] for one in events(broken) if one["event"] == "end")
-    assert ended == dict.fromkeys(NODES, 1)
+    assert _ended(broken) == _ended(whole)
+    assert set(_ended(whole)) == set(NODES)
     name = "hypotheses/h1/results/results.json"
     assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def _ended(run: Path) -> Counter[str]:
+    """How often each node ran to its end; a revision runs some of them twice by design."""
+    return Counter(one["node"] for one in events(run) if one["event"] == "end")
 
 
 def test_killed_right_after_a_node_it_does_not_lose_the_run(tmp_path: Path) -> None:

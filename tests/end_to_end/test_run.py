@@ -62,9 +62,7 @@ def test_replay_rebuilds_the_same_report_without_cohort_or_graph(
 
 def test_the_contract_was_frozen_before_the_analysis_began(finished: Path) -> None:
     order = [
-        (one["event"], one.get("node"))
-        for one in events(finished)
-        if one.get("hypothesis") == "h1"
+        (one["event"], one.get("node")) for one in events(finished) if one.get("hypothesis") == "h1"
     ]
     assert order.index(("frozen", None)) < order.index(("start", "coding"))
 

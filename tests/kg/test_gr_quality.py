@@ -15,7 +15,7 @@ from kg.errors import InputError
 from kg.fusion import FusionOptions
 from kg.score_fusion import KnownNames, cluster_names, mixed_clusters, read_identity, score_fusion
 from kg.types import EntityType
-from tests.kg.gr_helpers import EMBEDDER, D, G, graph, triple
+from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
 
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))
 
@@ -119,31 +119,6 @@ def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone() -> None:
     assert mixed_clusters(clusters, genes) == []
     paper = cluster_names(names, FusionOptions.paper(), embed.default())
     assert len(mixed_clusters(paper, genes)) > 20  # the bare rule does what it is known for
-
-
-def timed(rng: np.random.Generator, planted: bool) -> list:  # type: ignore[type-arg]
-    """A past graph, and a future in which pairs with many common neighbors get linked."""
-    n = 60
-    out, neighbors = [], {a: set() for a in range(n)}
-
-    def link(a: int, b: int, year: int) -> None:
-        neighbors[a].add(b)
-        neighbors[b].add(a)
-        kinds = [G if x % 2 else D for x in (a, b)]
-        out.append(
-            triple(f"item {a}x", f"item {b}x", types=tuple(kinds), doc=f"{a}-{b}", year=year)
-        )  # type: ignore[arg-type]
-
-    for a in range(n):
-        for b in rng.choice(n, 3, replace=False).tolist():
-            if a != b and b not in neighbors[a]:
-                link(a, b, 2010)
-    candidates = [(a, b) for a in range(n) for b in range(a) if b not in neighbors[a]]
-    weight = {p: len(neighbors[p[0]] & neighbors[p[1]]) if planted else 0 for p in candidates}
-    rng.shuffle(candidates)
-    for a, b in sorted(candidates, key=lambda p: -weight[tuple(p)])[:60]:
-        link(a, b, 2020)
-    return out
 
 
 def test_a_backtest_reports_areas_intervals_and_weights() -> None:

@@ -54,7 +54,7 @@ def test_no_effect_with_few_events_is_inconclusive_for_lack_of_power(tmp_path: P
 
 
 def test_no_effect_with_enough_events_is_not_supported(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(1500))
+    found = run_once(tmp_path, patients(800))
     assert found.verdict.verdict == "not_supported"
 
 
@@ -564,6 +564,9 @@ def test_concordance_auc_and_the_interval_of_the_gain_are_reported(tmp_path: Pat
     found = run_once(tmp_path, patients(400, log_hr=STRONG))
     numbers = {key: one.value for key, one in found.numbers.items()}
     assert numbers["concordance.with.harrell"] > numbers["concordance.without.harrell"]
+    assert numbers["concordance.gain"] == pytest.approx(
+        numbers["concordance.with.harrell"] - numbers["concordance.without.harrell"], abs=1e-6
+    )
     assert numbers["concordance.gain_lower"] < numbers["concordance.gain"]
     assert numbers["concordance.gain"] < numbers["concordance.gain_upper"]
     assert 0.5 < numbers["concordance.with.auc"] < 1

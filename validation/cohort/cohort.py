@@ -22,7 +22,7 @@ from validation.cohort.model import (
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
 from validation.derive import Signature, mean_z, ssgsea, z_scores
 from validation.derive import signatures as shipped_signatures
-from validation.dictionary import DataDictionary, JoinReport
+from validation.dictionary import DataDictionary, JoinReport, Modality
 from validation.errors import InputError
 from validation.types import Finding, canonical_json, sha256_file, sha256_text
 
@@ -41,12 +41,20 @@ class Cohort:
     identifiers and the data, so that they cannot be turned back without the files.
     """
 
-    def __init__(self, spec: CohortSpec, root: Path, *, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: CohortSpec,
+        root: Path,
+        *,
+        cache: Path | None = None,
+        elsewhere: dict[str, Path] | None = None,
+    ) -> None:
         self.spec = spec
         self.root = root.resolve()
         self.cache = cache
+        self._elsewhere = elsewhere or {}
         self.tables: dict[str, Loaded] = {
-            name: load_table(name, table, self.root, spec.patient.ids)
+            name: load_table(name, table, self._elsewhere.get(name, self.root), spec.patient.ids)
             for name, table in spec.tables.items()
         }
         base = self.tables[spec.patient.table]
@@ -66,6 +74,42 @@ class Cohort:
                 if hasattr(endpoint, field):
                     table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
         self._outcomes: dict[str, pd.DataFrame] = {}
+
+    def with_features(
+        self,
+        path: Path,
+        *,
+        key: str = "patient",
+        modality: Modality = "imaging",
+        source: str = "",
+    ) -> Cohort:
+        """This cohort with the numbers of another table, such as a tool computed on its slides.
+
+        Parameters
+        ----------
+        path : one row per slide or patient; columns `patient`, perhaps `slide` and `status` (rows
+            whose status is not "ok" are left out), and numbers. Several slides of a patient are
+            averaged. Each column becomes `MODALITY:FILE_COLUMN`.
+
+        Raises
+        ------
+        InputError
+            If the table has no such key, no numbers, or hardly any of the cohort's patients.
+        """
+        from validation.cohort.features import feature_table
+
+        name, table, variables = feature_table(path, key, modality, source, self.spec)
+        spec = self.spec.model_copy(
+            update={
+                "tables": {**self.spec.tables, name: table},
+                "variables": {**self.spec.variables, **variables},
+            }
+        )
+        elsewhere = {**self._elsewhere, name: path.resolve().parent}
+        found = Cohort(spec, self.root, cache=self.cache, elsewhere=elsewhere)
+        if not set(found.tables[name].patient) & set(self.patients):
+            raise InputError(f'{path}: none of its patients is in cohort "{self.id}"')
+        return found
 
     @property
     def id(self) -> str:
@@ -116,11 +160,17 @@ class Cohort:
 
     @cached_property
     def _hashes(self) -> dict[str, str]:
-        found = {path.relative_to(self.root).as_posix(): sha256_file(path) for path in self.files()}
+        found = {self._name_of(path): sha256_file(path) for path in self.files()}
         found["cohort.toml"] = sha256_text(
             canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes"}))
         )
         return dict(sorted(found.items()))
+
+    def _name_of(self, path: Path) -> str:
+        """A file's name in the hashes: relative to the root, or as a feature table."""
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        return f"features/{path.name}"
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every data file and of the cohort's description."""
@@ -214,6 +264,10 @@ class Cohort:
 
     def dictionary(self) -> DataDictionary:
         """What may be known before results exist: no rows, and no level under `min_level`."""
+        return self._dictionary
+
+    @cached_property
+    def _dictionary(self) -> DataDictionary:
         variables = [variable_of(self, key) for key in self.keys()]
         matrix = self.expression
         spec = self.spec.expression

@@ -159,7 +159,7 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
     separated = np.zeros(p, dtype=bool)
     # No step moves the extreme patients' log hazard ratio by more than ten: a feature that a few
     # patients carry would be thrown past its maximum.
-    reach = np.minimum(1.5, 10.0 / span)
+    reach = np.minimum(1.5, 10.0 / np.maximum(span, 1e-9))
     for iteration in range(_MOST_STEPS):
         whole = len(active) == p
         score, information = _step(

@@ -30,6 +30,7 @@ from validation.statistics.concordance import harrell
 from validation.statistics.errors import (
     BadTimesError,
     CollinearError,
+    ConstantFeatureError,
     ConvergenceError,
     SeparationError,
     TooManyCovariatesError,
@@ -222,11 +223,11 @@ def cox(
         return likelihood(sets, z, beta, firth=firth)
 
     null = evaluate(np.zeros(k))
-    if firth and not np.isfinite(null.value):
-        raise CollinearError(f"covariates {', '.join(labels)} do not vary among patients at risk")
+    _refuse_unidentified(null.information, labels)
     spans = np.ptp(z, axis=0)
     best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool), spans=None if firth else spans)
     _refuse_divergence(best, spans, labels, firth)
+    _refuse_unidentified(best.at.information, labels)
     covariance_z = np.linalg.inv(best.at.information)
     se_z = np.sqrt(np.diag(covariance_z))
     _refuse_flat(best, se_z, labels, firth)
@@ -267,6 +268,22 @@ def cox(
         level=level,
         iterations=best.iterations,
     )
+
+
+def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
+    """Refuse covariates that do not vary, or vary together, among those at risk at event times."""
+    own = np.diag(information)
+    if (own < 1e-9).any():
+        raise ConstantFeatureError(
+            f'covariate "{names[int(np.argmin(own))]}" does not vary among the patients at risk'
+            " when events happen (within strata): it cannot be related to the outcome"
+        )
+    scaled = information / np.sqrt(np.outer(own, own))
+    if float(np.linalg.eigvalsh(scaled)[0]) < 1e-9:
+        raise CollinearError(
+            f"covariates {', '.join(names)} cannot be told apart among the patients at risk when"
+            " events happen: leave one out"
+        )
 
 
 def _refuse_divergence(
