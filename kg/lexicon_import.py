@@ -199,7 +199,7 @@ def _obo(text: str) -> Iterator[Row]:
             continue
         identity = re.search(r"^id: (\S+)", stanza, re.MULTILINE)
         name = re.search(r"^name: (.+)$", stanza, re.MULTILINE)
-        if not identity or not name or "\nis_obsolete: true" in stanza:
+        if not identity or not name or "\nis_obsolete: true" in stanza or "_" in name.group(1):
             continue
         kind = _PREFIX_TYPES.get(identity.group(1).split(":")[0])
         namespace = re.search(r"^namespace: (\S+)", stanza, re.MULTILINE)
