@@ -30,6 +30,7 @@ _GROUPS = (
     frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR}),
     frozenset({EntityType.TISSUE_REGION, EntityType.IMAGING_FEATURE}),
 )
+_CHEMICAL = frozenset({EntityType.CHEMICAL, EntityType.TREATMENT})
 _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN, EntityType.MUTATION})
 
 #: Words that turn a name into its opposite or its sibling. Names must agree on them.
@@ -78,36 +79,80 @@ def compatible(one: EntityType, other: EntityType) -> bool:
     return any(one in group and other in group for group in _GROUPS)
 
 
+_BRITISH = (
+    ("tumour", "tumor"), ("leukaem", "leukem"), ("anaem", "anem"), ("haem", "hem"),
+    ("oedema", "edema"), ("oesoph", "esoph"), ("oestr", "estr"), ("paed", "ped"),
+    ("sulph", "sulf"), ("aluminium", "aluminum"), ("caesium", "cesium"), ("colour", "color"),
+    ("fibre", "fiber"), ("grey", "gray"), ("ischaem", "ischem"), ("faec", "fec"),
+    ("signalling", "signaling"), ("labelling", "labeling"),
+)  # fmt: skip
+_ORDINAL = re.compile(r"\b(type|stage|grade|class|group)\s+(i{1,3}|iv|v|vi{0,3}|ix|x)\b", re.I)
+_NUMERALS = {
+    "i": "1", "ii": "2", "iii": "3", "iv": "4", "v": "5", "vi": "6", "vii": "7", "viii": "8",
+    "ix": "9", "x": "10",
+}  # fmt: skip
+#: Suffixes that say what kind of thing a chemical is, not which.
+_KIND_WORDS = {"drug": "agent", "atom": ""}
+
+
 @lru_cache(maxsize=400_000)
 def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
-    """The name without case, punctuation, Greek script, plural and inversion.
+    """The name without case, punctuation, Greek script, plural, inversion and British spelling.
 
     Digits that a separator kept apart stay apart ("1,2-" is not "12-"), and a trailing plus or
-    minus stays ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" is "basal cell carcinoma".
+    minus stays ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" is "basal cell carcinoma"; "grade
+    III" is "grade 3"; for chemicals, "L-arginine" is "arginine" and "-ine" is "-in".
     """
     text = unicodedata.normalize("NFKC", name).translate(_DASHES)
-    if type_ not in _SYMBOLIC and text.count(", ") == 1 and "(" not in text:
-        last, first = text.split(", ")
-        if not any(c.isdigit() for c in first) or " " in first:
-            text = f"{first} {last}"
+    symbolic = type_ in _SYMBOLIC
+    if not symbolic:
+        text = _ORDINAL.sub(lambda m: f"{m[1]} {_NUMERALS[m[2].casefold()]}", text)
+        text = _uninverted(text)
+        if type_ == EntityType.DISEASE:
+            text = re.sub(r"\btype (?=\d)", "", text, flags=re.IGNORECASE)
+    if type_ in _CHEMICAL:
+        text = re.sub(r"(?<![A-Za-z])L-(?=[A-Za-z]{4})", "", text)
     text = re.sub(r"\(([+-]|\+/-)\)", lambda m: _sign(m[1]), text)
     text = re.sub(r"(?<=\w)(\+/-|[+-])(?=\s|$|,|\))", lambda m: _sign(m[1]), text)
-    words = re.findall(r"[^\W_]+", text)
-    plural = type_ not in _SYMBOLIC
     tokens: list[str] = []
-    for word in words:
+    for word in re.findall(r"[^\W_]+", text):
         lowered = word.casefold().translate(_GREEK_TABLE)
         for part in lowered.split():
-            tokens.append(_singular(part) if plural and not _is_code(word) else part)
-    if type_ in _SYMBOLIC and len(tokens) > 1 and tokens[-1] in ("gene", "protein"):
+            token = part if symbolic or _is_code(word) else _american(_singular(part))
+            tokens.append(token)
+    if symbolic and len(tokens) > 1 and tokens[-1] in ("gene", "protein"):
         tokens.pop()
-    tokens = [t for t in tokens if t not in ("the",)] or tokens
+    if type_ in _CHEMICAL and tokens:
+        last = tokens[-1]
+        if len(tokens) > 1:
+            last = _KIND_WORDS.get(last, last)
+        if last.endswith("ine") and len(last) > 6:
+            last = last[:-1]
+        tokens[-1:] = [last] if last else []
+    tokens = [t for t in tokens if t != "the"] or tokens
     key = ""
     for token in tokens:
         if key and key[-1].isdigit() and token[0].isdigit():
             key += "."
         key += token
     return key
+
+
+def _uninverted(text: str) -> str:
+    """ "Carcinoma, Basal Cell" turned round; "Ataxia, Type 2" is no inversion."""
+    if text.count(", ") != 1 or "(" in text:
+        return text
+    head, qualifier = text.split(", ")
+    if any(c.isdigit() for c in qualifier) or qualifier.casefold().endswith(" type"):
+        return text
+    return f"{qualifier} {head}"
+
+
+def _american(word: str) -> str:
+    for british, american in _BRITISH:
+        if british in word:
+            word = word.replace(british, american)
+    return word
 
 
 def _sign(mark: str) -> str:
@@ -173,7 +218,6 @@ def guard_signature(name: str) -> Signature:
     return (tuple(digits), *(tuple(sorted(p)) for p in (greek, singles, polarity, codes)))
 
 
-_CHEMICAL = frozenset({EntityType.CHEMICAL, EntityType.TREATMENT})
 #: Words that may be in one name and not in the other without naming something narrower.
 _NEUTRAL_WORDS = """
 the a an of and in on for to by with syndrome disease disorder condition human process structure

@@ -53,11 +53,26 @@ class Table:
         ("Carcinoma, Transitional Cell", "transitional cell carcinoma"),
         ("CD8⁺ T cells", "CD8+ T cell"),
         ("metastases", "Metastases"),
+        ("tumour necrosis", "tumor necrosis"),
+        ("grade III", "grade 3"),
+        ("Episodic Ataxia, Type 2", "episodic ataxia type 2"),
         ("biopsies", "biopsy"),
     ],
 )
 def test_spellings_of_one_name_share_a_key(one: str, other: str) -> None:
     assert lexical_key(one) == lexical_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("L-arginine", "arginine"),
+        ("eupatoriopicrine", "Eupatoriopicrin"),
+        ("Antiprotozoal Agents", "antiprotozoal drug"),
+    ],
+)
+def test_spellings_of_one_chemical_share_a_key(one: str, other: str) -> None:
+    assert lexical_key(one, EntityType.CHEMICAL) == lexical_key(other, EntityType.CHEMICAL)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +85,8 @@ def test_spellings_of_one_name_share_a_key(one: str, other: str) -> None:
         ("KRAS", "KRA"),
         ("FABP5", "FABP5P1"),
         ("PD-1", "PD-L1"),
+        ("grade II", "grade III"),
+        ("D-serine", "L-serine"),
     ],
 )
 def test_different_things_have_different_keys(one: str, other: str) -> None:
