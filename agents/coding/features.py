@@ -11,13 +11,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from agents.base import View
-from agents.coding.data import DataPlan, Extraction, ToolOffer
+from agents.base import Reasoner, View
+from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
 from agents.errors import InputError
 from mcp_servers.errors import FaultError as ToolFault
 from mcp_servers.errors import InputError as ToolRefusal
@@ -97,6 +97,33 @@ def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
         if who is not None and who in known and inside and path.is_file():
             found.setdefault(who, []).append(path)
     return found
+
+
+def resolve_cohort(
+    cohort: Cohort,
+    wanted: Sequence[str],
+    reasoner: Reasoner,
+    registry: Registry,
+    run_tool: RunTool,
+    folder: Path,
+    *,
+    on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
+) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
+    """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
+
+    To be called before a contract is frozen. The plan's `missing` variables cannot be had.
+    """
+    dictionary = cohort.dictionary()
+    given = DataInput(
+        cohort=cohort.id,
+        wanted=tuple(dict.fromkeys(wanted)),
+        present=tuple(key for key in dict.fromkeys(wanted) if dictionary.has(key)),
+        slides=sum(len(paths) for paths in slides_of(cohort).values()),
+        tools=offers(registry),
+    )
+    plan = reasoner.ask(DATA_AGENT, given).output
+    extended, told = extract_features(cohort, plan, registry, run_tool, folder, on_event=on_event)
+    return extended, plan, told
 
 
 def extract_features(

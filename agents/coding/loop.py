@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agents.base import Reasoner
 from agents.coding.accept import feedback, objections, refused
 from agents.coding.brief import brief
+from agents.coding.data import DATA_AGENT, DataInput
 from agents.coding.store import PROGRAM, Store, sha256
 from agents.coding.task import TASK_AGENT, TaskInput
 from agents.coding.types import (
@@ -161,6 +162,7 @@ class _Carrying:
         self.brief: ContractBrief = brief(self.frozen)
         self.compiled = code(self.frozen)
         self.plan = self._plan()
+        self._resolve_data()
         self.attempts = self.store.attempts()
         split = self.frozen.contract.split.policy != "none"
         first: Part = "discovery" if split else "all"
@@ -186,6 +188,24 @@ class _Carrying:
         self.require_same(plan.contract_sha256)
         self.tell("plan", {"steps": len(plan.steps)})
         return plan
+
+    def _resolve_data(self) -> None:
+        """Let the data agent account for every variable; a frozen contract lacks none."""
+        if self.store.data() is None:
+            wanted = tuple(dict.fromkeys(one.key for one in self.brief.columns))
+            dictionary = self.cohort.dictionary()
+            given = DataInput(
+                cohort=self.cohort.id,
+                wanted=wanted,
+                present=tuple(key for key in wanted if dictionary.has(key)),
+            )
+            self.store.keep_data(self.reasoner.ask(DATA_AGENT, given).output)
+        found = self.store.data()
+        if found is not None and found.missing:
+            raise InputError(
+                f'cohort "{self.cohort.id}" lacks {", ".join(found.missing)}; extract the features '
+                "first, then freeze a new contract"
+            )
 
     def _first_part(self, part: Part) -> Attempt | None:
         """Rounds of program and feedback until one is accepted; None when none was."""

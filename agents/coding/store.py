@@ -1,6 +1,7 @@
 """The coding agent's work folder: every round kept, so that a killed or mended run goes on.
 
 plan.json                 the task agent's plan
+data.json                 the data agent's account of every variable
 inputs/PART/              analysis-ready tables, mounted read-only
 attempt-N/analysis.py     the program of round N; a person may mend the last one
 attempt-N/attempt.json    how it ended; absent while it has not
@@ -21,6 +22,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from agents.errors import InputError
 from sandbox.types import SandboxResult
@@ -43,6 +45,14 @@ class Store:
     def keep_plan(self, plan: ExecutionPlan) -> None:
         """Write the plan."""
         self._write("plan.json", plan)
+
+    def data(self) -> DataPlan | None:
+        """The data agent's answer, if it was asked."""
+        return self._read("data.json", DataPlan)
+
+    def keep_data(self, plan: DataPlan) -> None:
+        """Write the data agent's answer."""
+        self._write("data.json", plan)
 
     def outcome(self) -> CodingOutcome | None:
         """The end, if it was reached."""

@@ -55,6 +55,12 @@ class Nearest:
     parts: tuple[str, ...]
     sentence: str = ""
 
+    def short(self) -> str:
+        """The record in a few words, for prose."""
+        title = self.record.title
+        cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
+        return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -12,7 +12,8 @@ from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.tissue import Tissue
-    from mcp_servers.slides.slide import Slide, View
+    from mcp_servers.slides.slide import Slide
+    from mcp_servers.slides.view import View
 
 WORKING_MPP = 8.0
 

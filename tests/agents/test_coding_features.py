@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
-from agents.coding.features import extract_features, offers, slides_of
+from agents.coding.features import extract_features, offers, resolve_cohort
 from agents.errors import InputError
 from agents.reasoners.rules import RulesReasoner
 from kg.ontology import Ontology
@@ -91,19 +91,13 @@ def runner(registry: Registry, cohort: Cohort, folder: Path):  # type: ignore[no
 def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     cohort: Cohort, registry: Registry, tmp_path: Path
 ) -> None:
-    asked = DataInput(
-        cohort=cohort.id,
-        wanted=("imaging:dots_density",),
-        present=(),
-        slides=len(slides_of(cohort)),
-        tools=offers(registry),
-    )
-    plan = RulesReasoner(Resources(Ontology((), ()))).ask(DATA_AGENT, asked).output
     before = sorted(cohort.root.rglob("*"))
     heard: list[int] = []
 
-    extended, told = extract_features(
-        cohort, plan, registry, runner(registry, cohort, tmp_path / "o"), tmp_path / "features",
+    extended, plan, told = resolve_cohort(
+        cohort, ["imaging:dots_density", "imaging:collagen"],
+        RulesReasoner(Resources(Ontology((), ()))), registry,
+        runner(registry, cohort, tmp_path / "o"), tmp_path / "features",
         on_event=lambda _, what: heard.append(what["done"]),
     )  # fmt: skip
 
@@ -112,6 +106,7 @@ def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     assert "features/dots_density.csv" in extended.hashes()
     assert sorted(cohort.root.rglob("*")) == before, "the given cohort was written to"
     assert heard[-1] == 12
+    assert plan.missing == ("imaging:collagen",)
     said = told[0]
     assert (said.tool, said.version, said.field) == ("dots", "2.1.0", "per_mm2")
     assert (said.patients, said.slides, said.failed, said.without_value) == (10, 12, 1, 2)

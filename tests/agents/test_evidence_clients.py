@@ -74,10 +74,10 @@ def all_answering(services: FakeServices) -> None:
         ),
         "/hf/api/papers/search": as_json(
             [
-                {"paper": {"id": "2202.12139", "title": "No code"}},
+                {"paper": {"id": "0000.00001", "title": "No code"}},
                 {
                     "paper": {
-                        "id": "2202.12140",
+                        "id": "0000.00002",
                         "title": "Code",
                         "githubRepo": "https://github.com/a/b",
                         "githubStars": 5,
