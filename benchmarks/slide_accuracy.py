@@ -80,13 +80,15 @@ def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
         got = np.array([[a["x"], a["y"], a["area_um2"]] for a in result["aggregates"]])
         got = got.reshape(-1, 3)
         for one in truth.aggregates:
+            if np.pi * (one.radius * mpp) ** 2 < 10_000:  # below the tool's least area
+                continue
+            tls[2] += 1
             away = np.hypot(got[:, 0] - one.x, got[:, 1] - one.y)
             if len(away) and away.min() < one.radius:
                 tls[0] += 1
                 planted = np.pi * (one.radius * mpp) ** 2
                 areas.append(got[away.argmin(), 2] / planted - 1)
         tls[1] += len(got)
-        tls[2] += len(truth.aggregates)
         result = run(context, "tumor", slide=path.name)
         mask = np.asarray(Image.open(folder / "out" / result["mask"])) > 0
 

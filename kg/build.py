@@ -102,7 +102,7 @@ def build(
 
         embedder = embed.by_name(options.embedder, folder / "vectors.sqlite")
     with Store(folder / STORE) as store:
-        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr)
+        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr, tables=options.tables)
         with _timed(report, "read"):
             order = _read(store, sources, reading, options, report, tell)
         with _timed(report, "screen"):
@@ -136,9 +136,17 @@ def _extractor(
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor
+    from kg.extract.chat import ChatExtractor, Ledger, Price
 
-    return ChatExtractor(ontology, completion, model=options.model, concurrency=options.concurrency)
+    return ChatExtractor(
+        ontology,
+        completion,
+        model=options.model,
+        concurrency=options.concurrency,
+        ledger=Ledger(
+            Price(options.price_prompt, options.price_completion), limit=options.max_cost
+        ),
+    )
 
 
 def _read(

@@ -55,17 +55,18 @@ CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
 }
 _CLASS_KEYS = {lexical_key(words): types for words, types in CLASS_WORDS.items()}
 _STOP_WORDS = """
-a an the and or of in on for to by with without from into between among across via through is are
-was were be been being do does did how what which who whom whose when where why can could may might
-should would will shall must that this these those it its their there than as at if not no nor but
-so such any all both each other some more most very also about role roles effect effects impact
-influence influences relates regulate regulates drive drives modulate modulates determine
-determines shape shapes underlie underlies behind toward towards link links linked relate related relation relationship relationships association
-associations associated associate associates connection connections connect connected affect
-affects involved involving interaction interactions contribute contributes predict predicts
-predicting predictive explain explains find identify study studies investigate explore hypothesis
-hypotheses novel new potential possible using use used based patient patients we i you me my our
-give show tell propose generate suggest please expression level levels change changes
+a an the and or of in on for to by with without from into between among across via through is
+are was were be been being do does did how what which who whom whose when where why can could
+may might should would will shall must that this these those it its their there than as at if
+not no nor but so such any all both each other some more most very also about role roles effect
+effects impact influence influences relates regulate regulates drive drives modulate modulates
+determine determines shape shapes underlie underlies behind toward towards link links linked
+relate related relation relationship relationships association associations associated associate
+associates connection connections connect connected affect affects involved involving
+interaction interactions contribute contributes predict predicts predicting predictive explain
+explains find identify study studies investigate explore hypothesis hypotheses novel new
+potential possible using use used based patient patients we i you me my our give show tell
+propose generate suggest please expression level levels change changes
 """
 _STOP = frozenset(_STOP_WORDS.split())
 _SETTING = frozenset({"in", "within", "among"})

@@ -49,9 +49,7 @@ def ingest(
             continue  # the same bytes under another name are read once
         queued.add(digest)
         unique.append(path)
-    done = 0
-    for path, result in _read_all(unique, options, workers):
-        done += 1
+    for done, (path, result) in enumerate(_read_all(unique, options, workers), 1):
         progress("read", done, len(unique))
         if result.sha256:
             store.add_file(result.sha256, reader, result.report.model_dump(), result.documents)

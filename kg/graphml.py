@@ -166,36 +166,65 @@ def read(path: str | Path) -> Graph:
 
 
 def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
-    from xml.etree.ElementTree import ParseError
-
-    from defusedxml.common import DefusedXmlException
-    from defusedxml.ElementTree import iterparse
+    from lxml import etree
 
     reader = _Reader(path)
     try:
-        depth: list[Any] = []
-        for event, element in iterparse(str(path), events=("start", "end"), forbid_dtd=True):
-            if event == "start":
-                reader.start(element)
-                depth.append(element)
-            else:
-                depth.pop()
-                if reader.end(element):
-                    element.clear()
-                    if depth:
-                        depth[-1].remove(element)
-    except DefusedXmlException as error:
-        raise InputError(
-            f"{path}: declares a DTD or entities, which GraphML does not need and which can be an "
-            "attack. Remove the DOCTYPE and read it again."
-        ) from error
-    except ParseError as error:
+        _check_prolog(path)
+        context = etree.iterparse(
+            str(path),
+            events=("end",),
+            tag=("{*}key", "{*}node", "{*}edge", "{*}graph"),
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+            huge_tree=False,
+        )
+        for _, element in context:
+            if reader.take(element):
+                parent = element.getparent()
+                if parent is not None:
+                    parent.remove(element)
+    except etree.XMLSyntaxError as error:
         raise InputError(f"{path}: is not well-formed XML ({error}).") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}).") from error
     except UnicodeError as error:
         raise InputError(f"{path}: is not valid text ({error}).") from error
     return reader.finish()
+
+
+class _RootSeenError(Exception):
+    """The prolog is over."""
+
+
+def _check_prolog(path: Path) -> None:
+    """Refuse a DTD before any parser could act on it, and a root that is not GraphML's."""
+    from xml.parsers import expat
+
+    def doctype(*_: Any) -> None:
+        raise InputError(
+            f"{path}: declares a DTD or entities, which GraphML does not need and which can be an "
+            "attack. Remove the DOCTYPE and read it again."
+        )
+
+    def root(tag: str, _: Any) -> None:
+        if tag.rpartition(":")[2] != "graphml":
+            raise InputError(f"{path}: is XML but not GraphML (its root is <{tag}>).")
+        raise _RootSeenError
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = root
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(1 << 16):
+                parser.Parse(chunk, False)
+        parser.Parse(b"", True)
+    except _RootSeenError:
+        return
+    except expat.ExpatError as error:
+        raise InputError(f"{path}: is not well-formed XML ({error}).") from error
 
 
 class _Reader:
@@ -209,21 +238,14 @@ class _Reader:
         self.merges: list[Merge] = []
         self.meta: dict[str, Any] = {}
         self.foreign: dict[str, int] = {}
-        self.seen_root = False
 
-    def start(self, element: Any) -> None:
+    def take(self, element: Any) -> bool:
+        """Take in a finished element; True if its memory can go."""
         tag = _local(element.tag)
-        if not self.seen_root:
-            if tag != "graphml":
-                raise InputError(f"{self.path}: is XML but not GraphML (its root is <{tag}>).")
-            self.seen_root = True
         if tag == "key":
             name = element.get("attr.name") or element.get("yfiles.type") or element.get("id")
             self.keys[element.get("id", "")] = name or ""
-
-    def end(self, element: Any) -> bool:
-        """Take in a finished element; True if its memory can go."""
-        tag = _local(element.tag)
+            return False
         if tag == "node":
             self._node(element)
         elif tag == "edge":
@@ -233,16 +255,15 @@ class _Reader:
             text = self._data(element).get("sage")
             meta = self._json(text, dict, "graph attribute sage") if text else {}
             self.meta = {k: meta[k] for k in ("options", "dropped", "as_of") if k in meta}
-        else:
-            return False
         return True
 
     def _data(self, element: Any) -> dict[str, str]:
         out: dict[str, str] = {}
         for child in element:
-            if _local(child.tag) == "data":
+            if isinstance(child.tag, str) and _local(child.tag) == "data":
                 key = child.get("key", "")
-                out[self.keys.get(key, key)] = "".join(child.itertext())
+                text = (child.text or "") if not len(child) else "".join(child.itertext("*"))
+                out[self.keys.get(key, key)] = text
         return out
 
     def _json(self, text: str, kind: type, where: str) -> Any:
@@ -300,8 +321,6 @@ class _Reader:
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
         """The graph, and what edges without evidence say of themselves."""
-        if not self.seen_root:
-            raise InputError(f"{self.path}: is empty.")
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],

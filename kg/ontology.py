@@ -17,6 +17,7 @@ from pathlib import Path
 from kg.errors import InputError
 from kg.lexicon import Lexicon, LexiconEntry, Match, Term
 from kg.types import EntityType, Polarity
+from kg.wordlist import words
 
 ENTITY_COLUMNS = ("id", "name", "type", "synonyms", "definition", "identifiers")
 RELATION_COLUMNS = ("canonical", "patterns", "polarity", "precedence", "symmetric")
@@ -219,7 +220,12 @@ _IRREGULAR = {
     "identify": "identif(?:y|ies|ied|ying)",
     "amplify": "amplif(?:y|ies|ied|ying)",
 }
-_INVARIANT = frozenset(["in", "of", "with", "to", "for", "by", "on", "at", "out", "from", "against", "each", "other", "more", "often", "do", "not", "does", "did", "no", "together", "through"])  # fmt: skip
+_INVARIANT = words(
+    """
+    in of with to for by on at out from against each other more often do not does did no
+    together through
+    """
+)
 
 
 def inflected(word: str) -> str:

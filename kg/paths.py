@@ -78,10 +78,19 @@ class _Leg(BaseModel):
     through: bool
 
 
-def between(graph: Graph, a: str, b: str, options: PathOptions, embedder: Embedder) -> PathSearch:
-    """Paths between two nodes given by id, name or alias."""
+def between(
+    graph: Graph,
+    a: str,
+    b: str,
+    options: PathOptions,
+    embedder: Embedder,
+    *,
+    domain: str | None = None,
+) -> PathSearch:
+    """Paths between two nodes given by id, name or alias, direct links included."""
     options = options.model_copy(update={"min_hops": 1})
-    return generate(graph, f"{a} and {b}", options, embedder, sources=[a], targets=[b])
+    prompt = f"{a} and {b}"
+    return generate(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])
 
 
 def generate(

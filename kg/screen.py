@@ -71,7 +71,7 @@ class ScreenOptions(BaseModel):
             "semantic": 0.3,
             "venue": 0.1,
             "substance": 0.1,
-        }  # fmt: skip
+        }
     )
 
 

@@ -65,7 +65,9 @@ CREATE TABLE IF NOT EXISTS corpus (
     doc_id TEXT PRIMARY KEY, path TEXT NOT NULL, included INTEGER NOT NULL, reason TEXT,
     score REAL, parts TEXT, overrides TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS stamps (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, sha256 TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS stamps (
+    path TEXT PRIMARY KEY, stamp TEXT NOT NULL, sha256 TEXT NOT NULL
+);
 """
 _APPEND_ONLY = ("documents", "extractions", "statements", "mentions", "failures")
 

@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from kg.wordlist import words
+
 LIGATURES = {
     "ﬀ": "ff",
     "ﬁ": "fi",
@@ -46,38 +48,11 @@ _HYPHEN_BREAK = re.compile(r"(\w*[a-z])-\n[ \t]*([a-z]+)")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n[ \t\n]*")
 _SPACES = re.compile(r"[ \t]+")
 # Prefixes whose hyphen belongs to the word even at the end of a line.
-_KEEP_HYPHEN = frozenset(
-    [
-        "non",
-        "anti",
-        "pro",
-        "self",
-        "well",
-        "high",
-        "low",
-        "long",
-        "short",
-        "single",
-        "double",
-        "multi",
-        "cross",
-        "co",
-        "re",
-        "post",
-        "pre",
-        "meta",
-        "inter",
-        "intra",
-        "tumor",
-        "tumour",
-        "immune",
-        "cell",
-        "age",
-        "dose",
-        "time",
-        "risk",
-        "gene",
-    ]
+_KEEP_HYPHEN = words(
+    """
+    non anti pro self well high low long short single double multi cross co re post pre meta
+    inter intra tumor tumour immune cell age dose time risk gene
+    """
 )
 
 
@@ -126,10 +101,9 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
             if not (_NEXT_START.match(rest) or _LOWER_SYMBOL.match(rest)):
                 continue
             word = text[max(start, match.start() - 12) : match.start() + 1]
-            if _ABBREVIATION.search(word) and not word.endswith(("cells.", "I.")):
-                # A digit before the period ends a sentence unless a digit follows at once.
-                if not word[-2:-1].isdigit():
-                    continue
+            # A digit before the period ends a sentence; an abbreviation does not.
+            if _ABBREVIATION.search(word) and not word[-2:-1].isdigit():
+                continue
         else:
             end = match.start()
         yield from _trimmed(text, start, end)

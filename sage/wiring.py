@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_servers.registry import ToolSpec
     from sage.machine.services import Services
     from sandbox.types import Sandbox
-    from validation.cohort import Cohort
+    from validation.cohort.cohort import Cohort
 
 
 def make_reasoner(services: Services) -> Reasoner:

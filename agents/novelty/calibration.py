@@ -19,7 +19,7 @@ from agents.novelty.types import CRITICS, DebateOutcome
 from agents.types import ExpandedHypothesis
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
-from kg.literature.rank import rank
+from kg.literature.rank import Embed, rank
 from kg.literature.types import Query, Record, SearchAnswer, title_key
 from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
@@ -105,8 +105,10 @@ def over(papers: Sequence[Record], k: int) -> Retriever:
     return retrieve
 
 
-def local_retriever(index: LocalIndex, k: int, as_of: date) -> Retriever:
-    """A retriever over a local index, bounded in time."""
+def local_retriever(
+    index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
+) -> Retriever:
+    """A retriever over a local index, bounded in time; `embed` joins in the ranking."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         answers = {}
@@ -114,7 +116,7 @@ def local_retriever(index: LocalIndex, k: int, as_of: date) -> Retriever:
             pool = merge(one for query in queries for one in index.search(query, k, as_of))
             known = [one.as_known(as_of) for one in pool]
             answers[name] = SearchAnswer(
-                records=tuple(rank(known, queries, k)), served_by=(NAME,), as_of=as_of
+                records=tuple(rank(known, queries, k, embed)), served_by=(NAME,), as_of=as_of
             )
         return answers
 

@@ -190,14 +190,21 @@ class _Debate:
         self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
 
     def _wanted(self) -> dict[str, list[Query]]:
-        """What prover and verifier asked to have searched in their last positions."""
-        wanted: dict[str, list[Query]] = {}
-        for turn in self.transcript:
-            if isinstance(turn.position, ProverPosition | VerifierPosition):
-                wanted[turn.critic] = [
-                    Query(text=text) for text in turn.position.queries if text.strip()
-                ]
-        return wanted
+        """What verifier and prover asked to have searched in their last positions.
+
+        The verifier comes first: a source that takes one query gets the one that may refute.
+        """
+        last = {
+            turn.critic: turn.position.queries
+            for turn in self.transcript
+            if isinstance(turn.position, ProverPosition | VerifierPosition)
+        }
+        order: tuple[Critic, ...] = ("verifier", "prover")
+        return {
+            critic: [Query(text=text) for text in last[critic] if text.strip()]
+            for critic in order
+            if critic in last
+        }
 
     def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
         agent = _AGENTS[critic]
@@ -292,14 +299,14 @@ def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
 
 
 def _contradictions(transcript: Sequence[Turn]) -> int:
-    """Distinct retrieved records that the verifier holds to refute the hypothesis."""
+    """Distinct retrieved records that the verifier holds against the hypothesis or a part of it."""
     return len(
         {
             ref
             for turn in transcript
             if isinstance(turn.position, VerifierPosition)
             for answer in turn.position.answers
-            if answer.verdict == "refutes"
+            if answer.verdict in ("refutes", "weakens")
             for ref in answer.citations
         }
     )

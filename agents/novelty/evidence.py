@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from agents.novelty.direction import Opposition
 from agents.novelty.types import CitedRecord
 from agents.types import ExpandedHypothesis
 from kg.literature.expansion import synonyms
@@ -25,7 +26,7 @@ _DENIAL = re.compile(
     r"differ\w*|improve\w*|reproduc\w*|replicat\w*|confirm\w*|support\w*|detect\w*)|"
     r"(does|do|did|could|can) not|fail(s|ed|ure)? to|refut\w+|contradict\w*|irreproducib\w*|"
     r"retract\w*|fabricat\w*|falsif\w*|misconduct|debunk\w*|disprov\w*|negative finding|"
-    r"artifact\w*|contaminat\w*|unfounded|independent of|without (any )?(association|effect))\b",
+    r"artifact\w*|contaminat\w*|unfounded|without (any )?(association|effect))\b",
     re.IGNORECASE,
 )
 _REFUTATION = re.compile(
@@ -53,6 +54,12 @@ class Nearest:
     overlap: float
     parts: tuple[str, ...]
     sentence: str = ""
+
+    def short(self) -> str:
+        """The record in a few words, for prose."""
+        title = self.record.title
+        cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
+        return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,7 @@ def read(
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
     claimed = _claimed_words(expanded.hypothesis.statement, vocabulary)
 
+    opposes = Opposition(expanded.hypothesis, ontology)
     near: list[Nearest] = []
     denials: list[Nearest] = []
     refutations: list[Nearest] = []
@@ -126,7 +134,7 @@ def read(
         overlap = (share + _contained(claimed, held)) / 2.0
         covered = tuple(part for part, hit in zip(parts, row, strict=True) if hit)
         near.append(Nearest(cited.ref, cited.record, overlap, covered))
-        denial = _denial(cited, names, weights, parts)
+        denial = _denial(cited, names, weights, parts, opposes)
         if denial is not None:
             denials.append(denial)
             if _REFUTATION.search(denial.sentence):
@@ -156,13 +164,14 @@ def _denial(
     names: Sequence[tuple[str, ...]],
     weights: Sequence[float],
     parts: Sequence[str],
+    opposes: Opposition,
 ) -> Nearest | None:
-    """The record's denying sentence that covers most of the hypothesis, if it covers enough."""
+    """The record's denying or opposing sentence that covers most of the hypothesis."""
     best: Nearest | None = None
     record = cited.record
     for text in (record.title, *record.snippets, record.abstract):
         for sentence in _SENTENCE.split(text):
-            if not _DENIAL.search(sentence):
+            if not (_DENIAL.search(sentence) or opposes(sentence)):
                 continue
             key = phrase_key(sentence)
             row = [mentions(key, name) for name in names]

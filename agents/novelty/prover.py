@@ -68,7 +68,7 @@ def _summary(seen: Reading, objected: bool) -> str:
     unseen = len(seen.unseen_pairs())
     text = (
         f"{unseen} of {len(seen.pairs)} pairs of parts are in no retrieved record; the nearest "
-        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})."
+        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})."
     )
     return text + (" The verifier's objections are partly conceded." if objected else "")
 

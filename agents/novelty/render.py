@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.novelty.types import DebateOutcome, Turn
+from agents.novelty.types import CRITICS, DebateOutcome, Turn
 
 
 def to_markdown(outcome: DebateOutcome, title: str = "Novelty debate") -> str:
@@ -13,7 +13,8 @@ def to_markdown(outcome: DebateOutcome, title: str = "Novelty debate") -> str:
     """
     lines = [f"# {title}", "", _verdict(outcome), ""]
     for one in outcome.rounds:
-        scores = ", ".join(f"{critic} {score:.1f}" for critic, score in one.scores.items())
+        given = [(critic, one.scores[critic]) for critic in CRITICS if critic in one.scores]
+        scores = ", ".join(f"{critic} {score:.1f}" for critic, score in given)
         name = "Opening" if one.number == 0 else f"Round {one.number}"
         lines += [f"## {name}", "", f"Scores: {scores}; sigma {one.sigma:.2f}.", ""]
         for turn in outcome.transcript:

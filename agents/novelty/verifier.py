@@ -66,7 +66,7 @@ def _answers(
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes",
+            verdict="refutes" if one.overlap >= NEAR else "weakens",
             text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
             citations=(one.ref,),
         )
@@ -113,10 +113,10 @@ def _reason(one: Nearest) -> str:
 
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
     if refuted:
-        return f"{len(refuted)} retrieved records refute the claim ({refuted[0].ref} first)."
+        return f"{len(refuted)} retrieved records refute the claim (first {refuted[0].short()})."
     if not seen.nearest:
         return "Nothing retrieved; novelty is unproven."
-    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})"
+    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})"
     if seen.denials:
         text += f"; {len(seen.denials)} records speak against parts of it"
     return text + "."

@@ -4,164 +4,40 @@ from __future__ import annotations
 
 import re
 
-UP = frozenset(
-    [
-        "high",
-        "higher",
-        "highest",
-        "elevated",
-        "increased",
-        "increasing",
-        "raised",
-        "strong",
-        "stronger",
-        "overexpressed",
-        "upregulated",
-        "abundant",
-        "positive",
-        "enriched",
-        "better",
-        "best",
-        "longer",
-        "improved",
-        "favorable",
-        "favourable",
-        "prolonged",
-        "superior",
-        "greater",
-        "more",
-        "rich",
-        "advanced",
-        "late",
-        "later",
-        "enhanced",
-        "good",
-        "active",
-        "overexpression",
-        "upregulation",
-        "larger",
-        "favored",
-        "increase",
-        "rise",
-        "gain",
-        "amplification",
-        "amplified",
-        "presence",
-        "rising",
-        "upregulating",
-        "hyperactivated",
-        "activated",
-        "dense",
-        "extended",
-        "exogenous",
-        "recombinant",
-    ]
+from kg.wordlist import words
+
+UP = words(
+    """
+    high higher highest elevated increased increasing raised strong stronger overexpressed
+    upregulated abundant positive enriched better best longer improved favorable favourable
+    prolonged superior greater more rich advanced late later enhanced good active overexpression
+    upregulation larger favored increase rise gain amplification amplified presence rising
+    upregulating hyperactivated activated dense extended exogenous recombinant
+    """
 )
-DOWN = frozenset(
-    [
-        "low",
-        "lower",
-        "lowest",
-        "reduced",
-        "decreased",
-        "decreasing",
-        "loss",
-        "lost",
-        "absent",
-        "weak",
-        "weaker",
-        "worse",
-        "poor",
-        "poorer",
-        "shorter",
-        "unfavorable",
-        "unfavourable",
-        "adverse",
-        "inferior",
-        "dismal",
-        "downregulated",
-        "deficient",
-        "lack",
-        "lacking",
-        "less",
-        "fewer",
-        "decline",
-        "diminished",
-        "impaired",
-        "absence",
-        "early",
-        "earlier",
-        "downregulation",
-        "underexpression",
-        "depleted",
-        "bad",
-        "worst",
-        "shortened",
-        "suppressed",
-        "negative",
-        "declining",
-        "limited",
-        "defective",
-        "dysfunctional",
-    ]
+DOWN = words(
+    """
+    low lower lowest reduced decreased decreasing loss lost absent weak weaker worse poor poorer
+    shorter unfavorable unfavourable adverse inferior dismal downregulated deficient lack
+    lacking less fewer decline diminished impaired absence early earlier downregulation
+    underexpression depleted bad worst shortened suppressed negative declining limited defective
+    dysfunctional
+    """
 )
 # A perturbation of the head: what follows tells what the entity does when present.
-LOSS = frozenset(
-    [
-        "knockdown",
-        "knockout",
-        "depletion",
-        "deletion",
-        "silencing",
-        "inhibition",
-        "inhibitor",
-        "inhibitors",
-        "blockade",
-        "deficiency",
-        "ablation",
-        "withdrawal",
-        "loss",
-        "antagonist",
-        "neutralization",
-        "antibody",
-        "sirna",
-        "shrna",
-        "suppression",
-        "deficient",
-        "knock-down",
-        "knock-out",
-        "knocking",
-        "downregulation",
-        "lowering",
-    ]
+LOSS = words(
+    """
+    knockdown knockout depletion deletion silencing inhibition inhibitor inhibitors blockade
+    deficiency ablation withdrawal loss antagonist neutralization antibody sirna shrna
+    suppression deficient knock-down knock-out knocking downregulation lowering
+    """
 )
-GAIN = frozenset(
-    [
-        "overexpression",
-        "upregulation",
-        "activation",
-        "treatment",
-        "exposure",
-        "stimulation",
-        "expression",
-        "level",
-        "levels",
-        "amplification",
-        "induction",
-        "agonist",
-        "transfection",
-        "secretion",
-        "supplementation",
-        "abundance",
-        "infiltration",
-        "density",
-        "presence",
-        "staining",
-        "positivity",
-        "mrna",
-        "protein",
-        "gene",
-    ]
+GAIN = words(
+    """
+    overexpression upregulation activation treatment exposure stimulation expression level
+    levels amplification induction agonist transfection secretion supplementation abundance
+    infiltration density presence staining positivity mrna protein gene
+    """
 )
 
 NEGATION = re.compile(
@@ -187,9 +63,15 @@ SPECULATION = re.compile(
 INQUIRY = re.compile(
     r"\b(?:whether|aim(?:s|ed)? (?:to|of|at|was)|objective|to (?:investigate|determine|evaluate|"
     r"assess|examine|explore|test|study|clarify|elucidate|analy[sz]e|compare)|we (?:investigated|"
-    r"examined|evaluated|assessed|explored|tested|studied|hypothesi[sz]ed|asked)|remains? (?:unclear|"
+    r"examined|evaluated|assessed|explored|tested|studied|hypothesi[sz]ed|asked)"
+    r"|remains? (?:unclear|"
     r"unknown|controversial|to be)|(?:is|are|was|were) (?:unknown|unclear|examined|investigated|"
     r"evaluated|assessed|studied|discussed)|inconsistent)\b",
+    re.IGNORECASE,
+)
+EXAMINED = re.compile(
+    r"\b(?:is|are|was|were|has been|have been) (?:then |also )?(?:examined|investigated|evaluated|"
+    r"assessed|studied|discussed|analy[sz]ed|tested|explored|unclear|unknown|controversial)\b",
     re.IGNORECASE,
 )
 INDIRECT = re.compile(
@@ -209,13 +91,15 @@ SETTING = re.compile(
 )
 EXCLUDED = re.compile(
     r"\b(?:independent(?:ly)? (?:of|from)|irrespective of|regardless of|adjust(?:ed|ing) for"
-    r"|unlike|other than|except(?: for)?|instead of|rather than|than|versus|vs\.?|compared (?:to|with)"
+    r"|unlike|other than|except(?: for)?|instead of|rather than|than|versus|vs\.?"
+    r"|compared (?:to|with)"
     r"|contrary to|contrasts with|contradicts|opposite to|correct(?:ed|ing) for|controlling for)"
     r"(?: \w+){0,3}\s*$",
     re.IGNORECASE,
 )
 COORDINATION = re.compile(
-    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|but not|and/or|but|with|with or without)\b)?"
+    r"^[\s,;/&+-]*(?:(?:and|or|plus|as well as|but also|but not|and/or|but|with"
+    r"|with or without)\b)?"
     r"[\s,]*(?:(?:the|a|an|of|both|by|with|its|their|to|also|most) )*"
     r"(?:[\w'+-]+ ){0,4}?(?:[\w'-]+-)?\s*$",
     re.IGNORECASE,
@@ -223,9 +107,11 @@ COORDINATION = re.compile(
 WORDS = re.compile(r"[A-Za-z][\w'+-]*")
 
 # Words of judgment: `better recurrence` means less of it.
-JUDGMENT = frozenset(
-    """better best improved favorable favourable superior good worse worst poor poorer unfavorable
-    unfavourable adverse inferior dismal bad""".split()
+JUDGMENT = words(
+    """
+    better best improved favorable favourable superior good worse worst poor poorer unfavorable
+    unfavourable adverse inferior dismal bad
+    """
 )
 # Outcomes and factors of which more is worse.
 HARMS = frozenset(

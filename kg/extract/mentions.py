@@ -9,6 +9,7 @@ from kg.extract.base import Mention
 from kg.lexicon import Lexicon
 from kg.ontology import Ontology
 from kg.types import EntityType
+from kg.wordlist import words
 
 _MICRORNA = re.compile(r"\b(?:hsa-)?mi[Rr](?:NA)?-?\d+[a-z]?(?:-[35]p)?(?:-\d)?\b|\blet-7[a-i]?\b")
 _VARIANT = re.compile(
@@ -20,7 +21,8 @@ _VARIANT = re.compile(
 # `overall (p=0.005) and progression-free survival`: the first shares the noun of the second.
 _SHARED_NOUN = re.compile(
     r"\b(overall|(?:disease|progression|recurrence|relapse|metastasis|event)-free|(?:cancer|disease|"
-    r"tumou?r)-specific)(?= ?(?:\([^()]*\))?,? ?(?:and|or|and/or|,)? ?(?:better |worse |longer |shorter )?"
+    r"tumou?r)-specific)(?= ?(?:\([^()]*\))?,? ?(?:and|or|and/or|,)? ?(?:better |worse "
+    r"|longer |shorter )?"
     r"(?:(?:overall|[a-z]+-free|[a-z]+-specific)\b ?(?:\([^()]*\))?,? ?(?:and|or|and/or)? ?){1,4}"
     r"survival\b)",
     re.IGNORECASE,
@@ -66,76 +68,21 @@ _DISEASE = re.compile(
     rf"\b(?:(?:{_MODIFIER})[ -]){{0,4}}(?:{_HEAD})\b(?: type (?:\d|I{{1,3}}V?)\b)?", re.IGNORECASE
 )
 _EPONYM = re.compile(
-    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma|tumor|anomaly)\b"
+    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
+    r"|tumor|anomaly)\b"
 )
 # Heads too general to be an entity by themselves.
-_BARE = frozenset(
-    [
-        "disease",
-        "diseases",
-        "disorder",
-        "disorders",
-        "syndrome",
-        "syndromes",
-        "failure",
-        "dysfunction",
-        "dysfunctions",
-        "damage",
-        "impairment",
-        "impairments",
-        "deficit",
-        "deficits",
-        "defect",
-        "defects",
-        "abnormality",
-        "abnormalities",
-        "malformation",
-        "malformations",
-        "anomaly",
-        "anomalies",
-        "lesion",
-        "lesions",
-        "injury",
-        "injuries",
-        "insufficiency",
-        "prolongation",
-        "dependence",
-        "diagnosis",
-        "prognosis",
-        "analysis",
-        "hypothesis",
-        "synthesis",
-        "basis",
-        "genesis",
-        "mitosis",
-        "meiosis",
-        "apoptosis",
-        "osmosis",
-        "metamorphosis",
-        "phagocytosis",
-        "endocytosis",
-        "exocytosis",
-        "autophagy",
-        "trophy",
-        "transcriptosis",
-        "hypnosis",
-        "gnosis",
-        "biosynthesis",
-        "pathogenesis",
-        "tumorigenesis",
-        "carcinogenesis",
-        "angiogenesis",
-        "ferroptosis",
-        "pyroptosis",
-        "necroptosis",
-        "homeostasis",
-        "metastasis",
-        "death",
-        "pathology",
-        "ploidy",
-        "degeneration",
-        "retardation",
-    ]
+_BARE = words(
+    """
+    disease diseases disorder disorders syndrome syndromes failure dysfunction dysfunctions
+    damage impairment impairments deficit deficits defect defects abnormality abnormalities
+    malformation malformations anomaly anomalies lesion lesions injury injuries insufficiency
+    prolongation dependence diagnosis prognosis analysis hypothesis synthesis basis genesis
+    mitosis meiosis apoptosis osmosis metamorphosis phagocytosis endocytosis exocytosis
+    autophagy trophy transcriptosis hypnosis gnosis biosynthesis pathogenesis tumorigenesis
+    carcinogenesis angiogenesis ferroptosis pyroptosis necroptosis homeostasis metastasis death
+    pathology ploidy degeneration retardation
+    """
 )
 # T24, H1299 and friends look like variants; a variant needs a reference and a new residue.
 _PATTERNS = (
@@ -204,11 +151,11 @@ class MentionFinder:
                      Mention(hit.start(), hit.end(), hit.group(), kind, None))
                 )  # fmt: skip
         for hit in _SHARED_NOUN.finditer(text):
-            entry = self._ontology.find(f"{hit.group(1).lower()} survival")
-            if entry is not None:
+            shared = self._ontology.find(f"{hit.group(1).lower()} survival")
+            if shared is not None:
                 candidates.append(
                     (hit.start() - hit.end() - 1, -1,
-                     Mention(hit.start(), hit.end(), entry.name, entry.type, entry.id))
+                     Mention(hit.start(), hit.end(), shared.name, shared.type, shared.id))
                 )  # fmt: skip
         if self._patterned:
             for start, end in disease_spans(text):

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from kg.chunks import Chunk
-from kg.extract import cues, syntax
+from kg.extract import cues, groups, syntax
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.syntax import Trigger, TriggerFinder
@@ -24,7 +24,7 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "8"
+VERSION = "10"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
@@ -42,7 +42,6 @@ _OPPOSITE = {
     "sensitizes_to": "confers_resistance_to",
     "confers_resistance_to": "sensitizes_to",
 }
-_ORIENTED = frozenset({EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR})
 _IN = frozenset({"overexpressed_in", "underexpressed_in", "expressed_in", "mutated_in"})
 # Relations between things, not between amounts of them.
 _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "treats"})
@@ -50,10 +49,18 @@ _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "tr
 _NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
 _CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
 _INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
+# What may `identify` or `mark` something in the sense of predicting it.
+_FINDERS = frozenset({EntityType.ALGORITHM, EntityType.SIGNATURE, EntityType.IMAGING_FEATURE})
+_FINDS = re.compile(r"(?:identif|detect|mark(?:s|ed|ing)?\b(?! of)|separat|discriminat)", re.I)
 _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD})
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+
+
+def _of_outcomes(trigger: Trigger) -> bool:
+    """Whether an outcome may be the head: it correlates, but causes and predicts nothing."""
+    return trigger.relation.canonical in {"correlates_with", "correlates_negatively_with"}
 
 
 _worker: RulesExtractor | None = None
@@ -193,17 +200,17 @@ class RulesExtractor:
         left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
         between = [m for m in left if m.start >= previous]
         if trigger.relative and between:
-            heads = _group_before(sentence, between)
+            heads = groups.group_before(sentence, between)
         elif trigger.continues and subjects:
             heads = subjects
         elif between and previous > low:
-            heads = _subject_after(sentence, between)
+            heads = groups.subject_after(sentence, between)
         elif left and previous <= low:
-            heads = _subject(sentence, left, low)
+            heads = groups.subject(sentence, left, low)
         else:
             heads = subjects if previous > low else []
-        limit = following if _verb_like(sentence, following, right) else high
-        tails = _object(sentence, [m for m in right if m.start < limit], trigger)
+        limit = following if groups.starts_new(sentence, following, right) else high
+        tails = groups.object_group(sentence, [m for m in right if m.start < limit], trigger)
         if trigger.passive:
             heads, tails = tails, heads
         return heads, tails
@@ -220,23 +227,28 @@ class RulesExtractor:
         first = min(m.end for m in (*heads, *tails))
         span_start = max(previous, min(first, trigger.start))
         before = sentence[span_start : trigger.start]
-        low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
+        low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
         asked = cues.INDIRECT.search(sentence[: trigger.start])
-        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
+        examined = cues.EXAMINED.search(sentence[trigger.end : high])
+        if asked or examined or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
             re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE)
         )
         speculative = bool(cues.SPECULATION.search(before + trigger.text))
-        head_signs = _signs(sentence, heads, low)
-        tail_signs = _signs(sentence, tails, min(trigger.end, tails[0].start))
+        head_signs = groups.signs_of(sentence, heads, low)
+        tail_signs = groups.signs_of(sentence, tails, min(trigger.end, tails[0].start))
         statements = []
         for head, head_sign in zip(heads, head_signs, strict=True):
             for tail, tail_sign in zip(tails, tail_signs, strict=True):
                 if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
                     continue
+                if head.type == EntityType.CLINICAL_ENDPOINT and not _of_outcomes(trigger):
+                    continue
+                if _FINDS.match(trigger.text) and head.type not in _FINDERS:
+                    continue  # `we identified`: a method, not a prediction
                 if trigger.relation.canonical in _IN and tail.type in _NO_PLACE:
                     continue
                 if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:
@@ -252,7 +264,7 @@ class RulesExtractor:
                         negated or item,
                         speculative,
                         len(sentence),
-                    )  # fmt: skip
+                    )
                 )
         statements += self._in_context(sentence, mentions, trigger, statements)
         return statements
@@ -312,10 +324,9 @@ def _statement(
     relation = trigger.relation
     value = _VALUE[relation.polarity]
     canonical = relation.canonical
-    if tail.type in _ORIENTED and canonical in {"predicts", "associated_with"} and tail_sign == 0:
-        # `associated with survival` does not say in which direction.
-        if tail.type == EntityType.CLINICAL_ENDPOINT:
-            value = 0
+    vague = canonical in {"predicts", "associated_with"} and tail_sign == 0
+    if vague and tail.type == EntityType.CLINICAL_ENDPOINT:
+        value = 0  # `associated with survival` does not say in which direction
     if canonical in _PLAIN:
         head_sign = tail_sign = 0
     if canonical in _IN:
@@ -344,80 +355,3 @@ def _statement(
         start=0,
         end=length,
     )
-
-
-def _signs(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
-    """Signs of a coordinated group; a modifier carries on to members without their own."""
-    signs = []
-    carried = (0, False)
-    for position, mention in enumerate(group):
-        low = floor if position == 0 else group[position - 1].end
-        own = syntax.sign(sentence, mention, min(low, mention.start))
-        carried = own if own[0] else carried
-        value, judgment = carried
-        harm = judgment and mention.name in cues.HARMS
-        signs.append(-value if harm else value)
-    if len(group) > 1 and syntax.lost(sentence, group[-1]):
-        # `TGF-beta and PD-L1 blockade`: the loss is shared.
-        signs = [sign or -1 for sign in signs[:-1]] + signs[-1:]
-    return signs
-
-
-def _subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]:
-    """The first coordinated group that is not a setting; else the nearest group."""
-    candidates = [
-        m
-        for m in left
-        if not cues.EXCLUDED.search(sentence[floor : m.start])
-        and not syntax.setting(sentence, m, floor)
-    ]
-    pool = candidates or list(left)
-    group = [pool[0]]
-    for mention in pool[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
-    """The subject of a later predicate: the nearest group of one type that is not a setting."""
-    candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
-    group = _group_before(sentence, candidates)
-    return [m for m in group if m.type == group[-1].type]
-
-
-def _group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
-    """The coordinated group that ends nearest to the trigger."""
-    group = [left[-1]]
-    for mention in reversed(left[:-1]):
-        if not syntax.coordinated(sentence, mention, group[0]):
-            break
-        group.insert(0, mention)
-    return group
-
-
-def _object(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[Mention]:
-    """The first coordinated group after the trigger."""
-    usable = [m for m in right if not cues.EXCLUDED.search(sentence[trigger.end : m.start])]
-    if trigger.relation.canonical == "predicts":
-        usable = [m for m in usable if not cues.CARRIER.match(sentence[m.end :])]
-    if not usable:
-        return []
-    first = usable[0]
-    gap = sentence[trigger.end : first.start]
-    if len(gap) > 90:
-        return []
-    group = [first]
-    for mention in usable[1:]:
-        if not syntax.coordinated(sentence, group[-1], mention):
-            break
-        if syntax.starts_predicate(sentence, mention):
-            break
-        group.append(mention)
-    return group
-
-
-def _verb_like(sentence: str, following: int, right: Sequence[Mention]) -> bool:
-    """Whether the next trigger starts a new predicate (and so ends the object group)."""
-    return any(m.end <= following for m in right)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 
 from kg.literature.text import phrase_key
 from kg.literature.types import Query
-from kg.ontology import Ontology
+from kg.ontology import Ontology, OntologyEntry
 
 _GROUPS: tuple[tuple[str, ...], ...] = (
     (
@@ -49,13 +50,31 @@ def _index() -> dict[str, tuple[str, ...]]:
     return {phrase_key(name): group for group in _GROUPS for name in group}
 
 
+_MEASURED = re.compile(
+    r"^(density|count|number|area|fraction|proportion|level|score|expression|amount) of "
+    r"|\b(expression|density|transcripts?|score|fraction)$| on H&E$",
+    re.IGNORECASE,
+)
+"""Phrases that name a measurement of a thing; papers name the thing."""
+
+
+def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
+    """The ontology's entry for a phrase, or for the first thing that it measures."""
+    found = ontology.find(phrase)
+    if found is None and _MEASURED.search(phrase):
+        inside = (phrase[match.start : match.end] for match in ontology.find_all(phrase))
+        found = next((one for name in inside if (one := ontology.find(name))), None)
+    return found
+
+
 def synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
     """`phrase` first, then its known synonyms: the ontology's entry, then MeSH headings.
 
-    A synonym of one or two letters is left out: it names too many things.
+    A measurement ("density of TLS on H&E") takes the names of what it measures. A synonym of one
+    or two letters is left out: it names too many things.
     """
     names = [phrase]
-    entry = ontology.find(phrase) if ontology is not None else None
+    entry = _entry(phrase, ontology) if ontology is not None else None
     if entry is not None:
         names += [entry.name, *entry.synonyms]
     for name in tuple(names):

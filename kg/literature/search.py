@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from kg.literature.local import LocalIndex
 from kg.literature.merge import merge
 from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
-from kg.literature.rank import Embed, rank
+from kg.literature.rank import Embed, rank, remembered
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
 from kg.services.cache import DiskCache
 from kg.services.client import Policy, ServiceClient, Usage, metered
@@ -141,9 +141,10 @@ class Literature:
         pool = [one.as_known(as_of) for one in merge(found) if one.known_by(as_of)]
         notes = self._notes(served, found, pool)
         answers = {}
+        embed = remembered(self._embed) if self._embed is not None else None
         for name, asked in named.items():
             answers[name] = SearchAnswer(
-                records=tuple(rank(pool, asked, k, self._embed)),
+                records=tuple(rank(pool, asked, k, embed)),
                 missing=tuple(missing),
                 served_by=tuple(served),
                 requests=usage.requests,

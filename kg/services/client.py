@@ -152,7 +152,7 @@ class ServiceClient:
                 stored = self.cache.get(key) if self.cache else None
                 if stored is not None and self.cache is not None:
                     try:
-                        value = _understood(request.service, stored, read)
+                        value = understood(request.service, stored, read)
                     except SourceChanged:
                         self.cache.drop(key)
                     else:
@@ -226,7 +226,7 @@ class ServiceClient:
             else:
                 if status == 200 or (status == 404 and request.missing_is_empty):
                     try:
-                        return body, _understood(request.service, body, read)
+                        return body, understood(request.service, body, read)
                     except SourceChanged as problem:
                         if attempt > 0 or not _may_be_transient(body):
                             raise
@@ -350,14 +350,22 @@ class ServiceClient:
             usage.cached += cached
 
 
-def _understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
+def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of `body`; whatever else goes wrong in it becomes `SourceChanged`."""
     try:
         return read(body)
     except SourceChanged:
         raise
     except KeyError as problem:
         raise SourceChanged(service, f"field {problem} is missing from its answer") from problem
-    except (ValueError, TypeError, AttributeError, IndexError) as problem:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as problem:
         raise SourceChanged(service, f"its answer is not as documented ({problem})") from problem
 
 

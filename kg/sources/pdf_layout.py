@@ -13,10 +13,12 @@ _EDGE = 4  # lines at the top and bottom of a page that may be header or footer
 _PAGE_NUMBER = re.compile(r"^\W*(?:page\s*)?\d{1,4}(?:\s*(?:of|/)\s*\d{1,4})?\W*$", re.IGNORECASE)
 _HEADING = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2})*\.?\s+|[IVX]{1,4}\.\s+)?"
-    r"(abstract|summary|background|introduction|(?:materials?|patients?|subjects?|data) and methods?"
+    r"(abstract|summary|background|introduction|(?:materials?|patients?|subjects?"
+    r"|data) and methods?"
     r"|methods? and materials?|methods?|methodology|experimental procedures?|results?"
     r"|results? and discussions?|discussions?|conclusions?|concluding remarks|limitations"
-    r"|statistical analys[ei]s|acknowledge?ments?|funding|conflicts? of interests?|competing interests?"
+    r"|statistical analys[ei]s|acknowledge?ments?|funding|conflicts? of interests?"
+    r"|competing interests?"
     r"|author contributions|data availability(?: statement)?|supplementary materials?|ethics.{0,40}"
     r"|references|bibliography|literature cited|works cited)\s*[:.]?$",
     re.IGNORECASE,
@@ -25,7 +27,8 @@ _REFERENCES = re.compile(
     r"^(?:references|bibliography|literature cited|works cited)$", re.IGNORECASE
 )
 _BACK = re.compile(
-    r"^(?:acknowledge?ments?|funding|conflicts? of interests?|competing interests?|author contrib\w+"
+    r"^(?:acknowledge?ments?|funding|conflicts? of interests?|competing interests?"
+    r"|author contrib\w+"
     r"|data availability(?: statement)?|ethics.*)$",
     re.IGNORECASE,
 )

@@ -57,6 +57,10 @@ class IhcResult(SlideResult):
             "pale counterstain loses negative nuclei, which raises the percentage",
             "melanin and hemosiderin pass for DAB; other chromogens are not separated",
         ),
+        accuracy=(
+            "two Ki67 fields against DeepLIIF's segmentation: positive 8.8% against 8.2% (bladder) "
+            "and 16.1% against 18.0% (lung); constants were chosen with these in view"
+        ),
     ),
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:

@@ -80,12 +80,14 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
     import json
 
     import numpy as np
+    import torch
     from safetensors.numpy import save_file
     from sklearn.model_selection import StratifiedGroupKFold
 
     from mcp_servers.pathology.compute import mil
     from mcp_servers.pathology.models import choose_device
 
+    torch.set_num_threads(max(1, context.threads))  # small matrices: more threads only wait
     data = _load(given.features, given.labels, context)
     classes = sorted(set(data.labels))
     if len(classes) < 2:

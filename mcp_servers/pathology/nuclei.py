@@ -66,6 +66,11 @@ NUCLEI_VALIDITY = Validity(
         "coarser than 0.6 µm per pixel only the larger nuclei keep their shape",
         "necrotic debris is counted",
     ),
+    accuracy=(
+        "painted slides, 5 seeds at 0.5 µm/px: precision 0.985, recall 0.881 within 4 µm; two "
+        "labelled Ki67 fields: F1 0.78 and 0.81 (constants were chosen with these in view); of 786 "
+        "lymphocytes another model marked on one H&E tile 0.86 found"
+    ),
 )
 
 

@@ -61,6 +61,19 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
     return schema
 
 
+def lean(schema: Any) -> Any:
+    """A schema without the titles that repeat each field's name: a third of what a model reads."""
+    if isinstance(schema, list):
+        return [lean(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: lean(one)
+        for key, one in schema.items()
+        if not (key == "title" and isinstance(one, str))
+    }
+
+
 def describe(spec: ToolSpec) -> types.Tool:
     """A tool as MCP clients see it."""
     lines = [spec.summary, _sentence(limits(spec)), *validity_lines(spec)]
@@ -69,8 +82,8 @@ def describe(spec: ToolSpec) -> types.Tool:
         name=spec.name,
         title=spec.name.replace("_", " ").capitalize(),
         description="\n".join(lines),
-        input_schema={"type": "object", "properties": {}, **spec.input_schema},
-        output_schema=envelope_schema(spec.output_schema),
+        input_schema={"type": "object", "properties": {}, **lean(spec.input_schema)},
+        output_schema=envelope_schema(lean(spec.output_schema)),
         annotations=types.ToolAnnotations(
             read_only_hint=not spec.source.endswith(("start_run", "review_run")),
             destructive_hint=False,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agents.base import Reasoner
     from agents.novelty.calibration import Scored
     from kg.literature.local import LocalIndex
+    from kg.literature.rank import Embed
     from kg.literature.search import Literature
     from sage.settings import Settings
 
@@ -32,6 +33,7 @@ def novelty(
     ),
     reasoner: Literal["rules", "chat"] = typer.Option("rules", help="Who the critics are."),
     online: bool = typer.Option(False, help="Search the six literature services."),
+    embed: bool = typer.Option(False, help="Rank by words and by embedding."),
     budget_usd: float | None = typer.Option(None, min=0, help="Stop a model at this cost."),
     limit: int | None = typer.Option(None, min=1, help="Only the first proposals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
@@ -47,7 +49,7 @@ def novelty(
 
     kind = dataset.suffix.lower()
     if kind == ".jsonl":
-        _proposals(dataset, literature, reasoner, online, budget_usd, limit, as_json)
+        _proposals(dataset, literature, reasoner, online, embed, budget_usd, limit, as_json)
     elif kind == ".csv":
         _ideas(dataset, reasoner, budget_usd, limit, as_json)
     elif kind == ".json":
@@ -63,6 +65,7 @@ def _proposals(
     literature: Path | None,
     kind: str,
     online: bool,
+    embed: bool,
     budget_usd: float | None,
     limit: int | None,
     as_json: bool,
@@ -82,7 +85,11 @@ def _proposals(
     critics = _reasoner(kind, settings, budget_usd)
     records = read_literature(literature or data_root() / "novelty" / "literature.jsonl")
     index = LocalIndex([*records, *LocalIndex.from_folder(data_root() / "corpus").records])
-    live = _online(settings, index) if online else None
+    encode = _embed(settings) if embed else None
+    live = _online(settings, index, encode) if online else None
+    if live is not None:
+        # Here completeness counts, not time: wait for every source's next slot.
+        debate = debate.model_copy(update={"patience_seconds": 10.0})
     rows = []
     with counting("proposals", quiet=as_json) as advance:
         for number, one in enumerate(proposals):
@@ -90,7 +97,7 @@ def _proposals(
             search = (
                 retriever(live, debate, one.as_of)
                 if live is not None
-                else local_retriever(index, debate.records_per_critic, one.as_of)
+                else local_retriever(index, debate.records_per_critic, one.as_of, encode)
             )
             outcome = hold(
                 as_expanded(one.id, one.statement, one.parts),
@@ -254,7 +261,14 @@ def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reason
     return ChatReasoner(chat, ReplyCache(folder / "replies"), meter)
 
 
-def _online(settings: Settings, index: LocalIndex) -> Literature:
+def _embed(settings: Settings) -> Embed:
+    from kg.literature.rank import remembered
+    from sage.wiring import make_embedder
+
+    return remembered(make_embedder(settings).embed)
+
+
+def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Literature:
     from agents.errors import InputError
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
@@ -269,5 +283,6 @@ def _online(settings: Settings, index: LocalIndex) -> Literature:
         settings.cache_dir.expanduser() / "literature",
         index,
         expand=expander(Ontology.load(data_root() / "ontology")),
+        embed=embed,
         retractions=retraction_source(email=settings.contact_email),
     )

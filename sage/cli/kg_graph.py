@@ -49,6 +49,10 @@ def paths(
     k: Annotated[int, typer.Option(min=1, help="How many paths.")] = 6,
     max_hops: Annotated[int, typer.Option(min=1, max=8, help="Longest path.")] = 4,
     as_of: Annotated[int | None, typer.Option(metavar="YEAR", help="The graph as it was.")] = None,
+    domain: Annotated[
+        str | None, typer.Option(help="What Relevance is measured against: a disease, say.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Order among equals.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Find and score paths between two concepts, or for a question.
@@ -75,14 +79,15 @@ def paths(
         relevance=weights.relevance,
         novelty=weights.novelty,
         surprise=weights.surprise,
+        seed=seed,
     )
     loaded = load_graph(graph, as_of)
     embedder = make_embedder(settings)
     with err.status("searching"):
         if len(concepts) == 2:
-            found = between(loaded, concepts[0], concepts[1], options, embedder)
+            found = between(loaded, concepts[0], concepts[1], options, embedder, domain=domain)
         else:
-            found = generate(loaded, concepts[0], options, embedder)
+            found = generate(loaded, concepts[0], options, embedder, domain=domain)
     if as_json:
         print_json(found)
         return
@@ -159,7 +164,11 @@ def show(
                     | {
                         "edges": [
                             edge.model_dump(mode="json")
-                            for edge in loaded.evidence(view.id, neighbor.node.id)
+                            for edge in (
+                                loaded.evidence(view.id, neighbor.node.id)
+                                if neighbor.forward
+                                else loaded.evidence(neighbor.node.id, view.id)
+                            )
                         ]
                     }
                     for neighbor in neighbors
@@ -180,7 +189,8 @@ def show(
         out.print(
             f"  {arrow} {relations} [bold]{neighbor.node.name}[/] belief {neighbor.belief:.2f}"
         )
-        for edge in loaded.evidence(view.id, neighbor.node.id):
+        ends = (view.id, neighbor.node.id) if neighbor.forward else (neighbor.node.id, view.id)
+        for edge in loaded.evidence(*ends):
             for support in edge.supports[:2]:
                 mark = "✗" if edge.negated else "·"
                 out.print(f"      {mark} “{support.evidence.text.strip()}”", style="dim")
@@ -213,6 +223,8 @@ def export(
 def merges(
     graph: GraphPath,
     about: Annotated[str | None, typer.Argument(help="Only merges of this node.")] = None,
+    tier: Annotated[str | None, typer.Option(help="Only merges of this kind.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most merges to print.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List which names were joined into one node, and why.
@@ -221,24 +233,25 @@ def merges(
 
     Example: sage kg merges "bladder cancer" --graph graph/
     """
+    from kg.merges import list_merges
     from sage.console import out, print_json
 
-    found = load_graph(graph).merges(about)
+    found = list_merges(load_graph(graph), about, tier, limit)
     if as_json:
-        print_json([merge.model_dump(mode="json") for merge in found])
+        print_json([merge.model_dump(mode="json") for merge in found.merges])
         return
-    for merge in found:
+    for merge in found.merges:
         score = f" {merge.score:.3f}" if merge.score is not None else ""
-        out.print(
-            f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{merge.tier.value}{score}: {merge.reason}[/]"
-        )
-    out.print(f"{len(found)} merges")
+        why = f"{merge.tier.value}{score}: {merge.reason}"
+        out.print(f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{why}[/]")
+    out.print(f"{len(found.merges)} of {found.total} merges")
 
 
 def backtest(
     graph: GraphPath,
     train: Annotated[int, typer.Option(help="Search paths in the graph up to this year.")],
     test: Annotated[int, typer.Option(help="Predict edges that appeared up to this year.")],
+    domain: Annotated[str | None, typer.Option(help="What Relevance is measured against.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure whether path scores predict edges that appeared later, and fit the four weights.
@@ -251,12 +264,22 @@ def backtest(
     from sage.wiring import make_embedder
 
     with err.status("scoring paths of the past"):
-        found = run(load_graph(graph), train, test, embedder=make_embedder(load()))
+        found = run(load_graph(graph), train, test, make_embedder(load()), domain=domain)
     if as_json:
         print_json(found)
         return
-    for name, value in found:
-        out.print(f"[bold]{name.replace('_', ' '):22}[/] {value}")
+    out.print(
+        f"{found.positives} pairs linked from {train + 1} to {test} and {found.negatives} that "
+        f"were not, by {found.paths} paths in the graph as of {train}"
+    )
+    out.print("area under the ROC curve (95% interval), on pairs that the fit did not see")
+    for name, area in found.auc.items():
+        out.print(f"  {name:26} {area.value:.3f} ({area.low:.3f} to {area.high:.3f})")
+    if found.fitted is not None:
+        fitted = ", ".join(f"{name} {value:.2f}" for name, value in found.fitted)
+        out.print(f"fitted weights: {fitted}")
+    for note in found.notes:
+        err.print(f"[yellow]note[/] {note}")
 
 
 def score_fusion(
@@ -317,5 +340,7 @@ def calibrate(
             f"tau {score.tau:.3f}  precision {score.precision:.3f}  recall {score.recall:.3f}"
         )
     out.print(
-        f"{found.embedder}: use tau = {found.tau}" if found.tau else "no threshold reaches it"
+        f"{found.embedder}: use tau = {found.tau}"
+        if found.tau is not None
+        else "no threshold reaches it"
     )

@@ -190,7 +190,7 @@ def ask(
     root: Annotated[list[Path] | None, typer.Option(help="Further folder to read.")] = None,
     server: Annotated[
         list[str] | None,
-        typer.Option(help="URL of an MCP server whose tools may be used too; repeatable."),
+        typer.Option(help="URL of an MCP server: its tools come before those here; repeatable."),
     ] = None,
     token: Annotated[
         str | None, typer.Option(envvar="SAGE_MCP_TOKEN", help="Bearer token of the servers.")
@@ -228,8 +228,10 @@ def ask(
     recipe = Recipe("all", folders, str(roots.output / ".cache"))
     with ExitStack() as stack:
         pool = stack.enter_context(open_workers(workers, recipe))
-        hosts: list[ToolHost] = [WorkersHost(pool, roots)]
-        hosts += [stack.enter_context(McpHost(url, url, token)) for url in server or []]
+        hosts: list[ToolHost] = [
+            stack.enter_context(McpHost(url, url, token)) for url in server or []
+        ]
+        hosts.append(WorkersHost(pool, roots))
         orchestrator = Orchestrator(hosts, completion())
         if plan_only:
             print_json(orchestrator.plan(request, inputs).model_dump(mode="json"))
@@ -260,9 +262,9 @@ def promote(
 
     Example: sage tools promote runs/last/hypotheses/h1 joint_groups --into my-tools
     """
-    import importlib
+    from agents.coding import promote as promote_function
 
-    written = importlib.import_module("agents.coding").promote(run_dir, function, into)
+    written = promote_function(run_dir, function, into)
     if as_json:
         print_json({"file": str(written)})
         return

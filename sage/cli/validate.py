@@ -47,6 +47,7 @@ Files = Annotated[
     list[Path], typer.Argument(metavar="HYPOTHESIS.json...", help="One or more hypotheses.")
 ]
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
+PREFIX = {"replication": "replicate.", "discovery": "discovery."}
 MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 
@@ -152,12 +153,13 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
     for limit in found.verdict.limits:
         out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
     for test in found.tests:
-        summary = found.numbers.get(f"{test.id}.summary")
-        number = found.numbers.get(f"{test.id}.p")
+        part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
+        summary = found.numbers.get(f"{part}{test.id}.summary")
+        number = found.numbers.get(f"{part}{test.id}.p")
         if test.status != "ok":
             out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
-            out.print(f"    {test.id} ({test.endpoint}): {summary.text}, p = {number.text}")
+            out.print(f"    {part}{test.id} ({test.endpoint}): {summary.text}, p = {number.text}")
     out.print(f"  results in {folder}")
 
 

@@ -21,7 +21,6 @@ from sage.machine.state import (
     ScientistIn,
 )
 
-
 QUERIES = 3
 
 

@@ -91,6 +91,7 @@ def test_without_slides_nothing_is_extracted() -> None:
     [
         (DataPlan(found=("imaging:tls_density",)), 'the cohort has no "imaging:tls_density"'),
         (DataPlan(missing=WANTED.wanted[:2]), '"imaging:mitotic_count" is not accounted for'),
+        (DataPlan(missing=WANTED.wanted), '"expression:FABP5" is not missing'),
         (DataPlan(missing=(*WANTED.wanted, "x:y")), '"x:y" was not asked for'),
         (DataPlan(extract=(Extraction(variable="imaging:tls_density", tool="no", field="x"),)),
          'tool "no" is not registered'),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.base import Resources
@@ -239,6 +239,7 @@ facts = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(facts)
 def test_a_verdict_is_always_consistent(evidence) -> None:
     verdict = judge(evidence, FeasibilitySettings())

@@ -201,6 +201,14 @@ def test_the_command_says_that_rules_are_a_proxy() -> None:
     assert "proxy" in done.stdout and "local index" in done.stdout
 
 
+@pytest.mark.slow
+def test_the_command_can_rank_by_embedding() -> None:
+    words = ("bench", "novelty", str(DATA / "proposals.jsonl"), "--limit", "1", "--json")
+    done = sage(*words, "--embed")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["proposals"]) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("set.txt", "give proposals as .jsonl"), ("none.jsonl", "no such file")],

@@ -203,6 +203,7 @@ def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None
     )
     hold(expanded(), reasoner, retrieve)
     assert set(asked[0]) == {"prover", "verifier"}
+    assert next(iter(asked[1])) == "verifier"
     assert [[one.text for one in asked[1][name]] for name in ("prover", "verifier")] == [
         ["alpha"],
         ["beta", "alpha"],
@@ -343,6 +344,14 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     assert seen.unseen_share == pytest.approx(5 / 6)
     assert seen.seen == pytest.approx(1 + 0.5 + 0.5)
     assert seen.nearest[0].ref == "R1"
+
+
+def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
+    outcome = hold(
+        expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
+    )
+    judged = outcome.transcript[2].position.summary
+    assert "Seen with no other part: tertiary lymphoid structure, overall survival." in judged
 
 
 def test_synonyms_count_as_mentions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.novelty.settings import DebateSettings
@@ -29,6 +29,7 @@ def test_three_critics_worked_by_hand() -> None:
     assert moved == pytest.approx([39 / 5.5, 27 / 5.5, 6.0])
 
 
+@settings(deadline=None)
 @given(panel, weight)
 def test_scores_stay_within_what_was_said_and_so_within_1_to_10(panel, k) -> None:
     scores, proposals, confidences = panel
@@ -38,6 +39,7 @@ def test_scores_stay_within_what_was_said_and_so_within_1_to_10(panel, k) -> Non
     assert ((moved >= 1) & (moved <= 10)).all()
 
 
+@settings(deadline=None)
 @given(panel, weight, st.randoms())
 def test_the_order_of_the_critics_does_not_matter(panel, k, random) -> None:
     columns = list(zip(*panel, strict=True))
@@ -47,18 +49,21 @@ def test_the_order_of_the_critics_does_not_matter(panel, k, random) -> None:
     assert update(*shuffled, k) == pytest.approx(update(*panel, k)[order], abs=1e-9)
 
 
+@settings(deadline=None)
 @given(score, st.lists(confidence, min_size=1, max_size=5), weight)
 def test_agreement_is_a_fixed_point(value, confidences, k) -> None:
     same = [value] * len(confidences)
     assert (update(same, same, confidences, k) == value).all()
 
 
+@settings(deadline=None)
 @given(score, score, confidence, weight)
 def test_equal_critics_end_equal(value, proposal, sure, k) -> None:
     moved = update([value] * 3, [proposal] * 3, [sure] * 3, k)
     assert moved[0] == moved[1] == moved[2]
 
 
+@settings(deadline=None)
 @given(st.lists(score, min_size=3, max_size=3), st.floats(0.1, 1.0))
 def test_sigma_halves_in_a_round_without_news(scores, sure) -> None:
     moved = update(scores, scores, [sure] * 3, DebateSettings().own_weight)

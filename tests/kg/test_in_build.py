@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sqlite3
@@ -248,7 +249,7 @@ def test_chunks_are_whole_sentences_that_overlap_and_cover_the_text() -> None:
     document = Document(id="d" * 64, path="x", title="t", text=text)
     pieces = list(chunk(document, tokens=200, overlap=40))
     assert len(pieces) > 5
-    for before, after in zip(pieces, pieces[1:], strict=False):
+    for before, after in itertools.pairwise(pieces):
         assert after.start < before.end, "chunks overlap"
         assert after.start > before.start
         assert before.text.endswith(".")

@@ -67,8 +67,11 @@ def test_a_damaged_index_says_import_again(tmp_path: Path, content: bytes) -> No
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(["alpha", "Beta", "GAMMA7", "x", "9", "é"]), min_size=1, max_size=6),
-       st.text(max_size=20), st.text(max_size=20))  # fmt: skip
+@given(
+    st.lists(st.sampled_from(["alpha", "Beta", "GAMMA7", "x", "9", "é"]), min_size=1, max_size=6),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
 def test_a_name_is_found_between_any_two_texts(words: list[str], left: str, right: str) -> None:
     name = " ".join(words)
     text = f"{left} ; {name} ; {right}"

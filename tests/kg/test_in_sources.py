@@ -14,11 +14,15 @@ from tests.kg.in_helpers import note, shared
 JATS = """<?xml version="1.0"?><article article-type="research-article"><front>
 <journal-meta><journal-title-group><journal-title>Journal of Tests</journal-title>
 </journal-title-group></journal-meta><article-meta>
-<article-id pub-id-type="pmid">123</article-id><article-id pub-id-type="doi">10.1000/x.1</article-id>
+<article-id pub-id-type="pmid">123</article-id>
+<article-id pub-id-type="doi">10.1000/x.1</article-id>
 <title-group><article-title>On <italic>FABP5</italic></article-title></title-group>
-<pub-date><year>2019</year></pub-date><abstract><p>FABP5 is high.</p></abstract></article-meta></front>
-<body><sec><title>Results</title><p>FABP5 rose <xref ref-type="bibr">[1]</xref>, CD8<sup>+</sup> fell.</p>
-<table-wrap><caption><p>Caption text.</p></caption><table><tr><td>secret cell</td></tr></table></table-wrap>
+<pub-date><year>2019</year></pub-date><abstract><p>FABP5 is high.</p></abstract>
+</article-meta></front>
+<body><sec><title>Results</title>
+<p>FABP5 rose <xref ref-type="bibr">[1]</xref>, CD8<sup>+</sup> fell.</p>
+<table-wrap><caption><p>Caption text.</p></caption>
+<table><tr><td>secret cell</td></tr></table></table-wrap>
 </sec></body><back><ref-list><ref>A reference.</ref></ref-list></back></article>"""
 
 PUBMED = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>77</PMID><Article>
@@ -26,7 +30,8 @@ PUBMED = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>77</PMID><Ar
 <ArticleTitle>A title.</ArticleTitle><Abstract><AbstractText Label="RESULTS">It rose.</AbstractText>
 </Abstract><PublicationTypeList><PublicationType>Retracted Publication</PublicationType>
 </PublicationTypeList></Article></MedlineCitation><PubmedData><ArticleIdList>
-<ArticleId IdType="doi">10.1000/y</ArticleId></ArticleIdList><ReferenceList><Reference><ArticleIdList>
+<ArticleId IdType="doi">10.1000/y</ArticleId></ArticleIdList>
+<ReferenceList><Reference><ArticleIdList>
 <ArticleId IdType="doi">10.9999/other</ArticleId></ArticleIdList></Reference></ReferenceList>
 </PubmedData></PubmedArticle></PubmedArticleSet>"""
 
@@ -46,7 +51,8 @@ TI  - Another
 
 BIB = r"""@comment{ignored}
 @article{muller2020, title = {{FABP5} in {B}l\"{a}dder \& more}, year = 2020,
- abstract = "It rose by 5\% (p {\textless} 0.05) &amp; fell.", doi = {https://doi.org/10.1000/B.}, pmid = {99}}
+ abstract = "It rose by 5\% (p {\textless} 0.05) &amp; fell.",
+ doi = {https://doi.org/10.1000/B.}, pmid = {99}}
 @article{broken, title = {No end"""
 
 

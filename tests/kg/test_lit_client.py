@@ -9,7 +9,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.services.cache import DiskCache
@@ -367,6 +367,7 @@ def test_a_breaker_lets_one_probe_through() -> None:
     assert breaker.refuses() == 10
 
 
+@settings(deadline=None)
 @given(
     requests=st.integers(1, 5),
     per=st.floats(0.1, 5.0),

@@ -30,7 +30,7 @@ def shared(*parts: str) -> Path:
 
 def context(folder: Path, *inputs: Path, **options: Any) -> ToolContext:
     """A context that reads `folder` and `inputs` and writes `folder/out`."""
-    return ToolContext(Roots.of([folder, *inputs], folder / "out"), threads=2, **options)
+    return ToolContext(Roots.of([folder, *inputs], folder / "out"), **options)
 
 
 def run(ctx: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:

@@ -295,6 +295,29 @@ def test_wrong_arguments_come_back_as_words_a_model_can_use(folder: Path) -> Non
     asyncio.run(main())
 
 
+def test_a_request_or_a_queue_beyond_its_bound_is_refused(folder: Path) -> None:
+    from mcp_servers.registry import load
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.options import Limits
+    from mcp_servers.servers.server import ToolServer
+    from mcp_servers.workers.inline import InlineWorkers
+
+    async def main() -> None:
+        roots = Roots.of([folder / "in"], folder / "out")
+        workers = InlineWorkers(load("oncology", tool_folders=[TOOLS]))
+        bounds = Limits(request=1000, jobs=1, wait=0.1)
+        async with Client(ToolServer("test", roots, workers, limits=bounds).build()) as client:
+            with pytest.raises(MCPError, match="more than 1000 bytes"):
+                await client.call_tool("preview", {"slide": "x" * 2000})
+            first = data(await client.call_tool("wait", {"seconds": 5}))
+            second = await client.call_tool("wait", {"seconds": 5})
+            assert second.is_error
+            assert "try again later" in second.content[0].text
+            await client.call_tool("job_cancel", {"job": first["job"]})
+
+    asyncio.run(main())
+
+
 def test_a_large_image_is_shown_smaller(tmp_path: Path) -> None:
     import io
     import random

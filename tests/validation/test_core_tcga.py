@@ -235,3 +235,38 @@ def test_results_are_written_for_the_reader(results: dict[str, Results], tmp_pat
     text = results["e5_fabp5_tls"].write(tmp_path / "r.json").read_text()
     assert "TCGA-BL" not in text
     assert "TCGA-XF" not in text
+
+
+def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path: Path) -> None:
+    from lifelines.statistics import logrank_test
+
+    folder = shared("cohorts") / "GSE13507"
+    second = cohorts.load(folder)
+    assert second.id == "gse13507-invasive"
+    hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "cxcl13_os_replicated.json")
+    frozen = freeze(draft(hypothesis, cohort.dictionary()), cohort)
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"), replicate=second)
+    clinical = pd.read_csv(folder / "BC_ClinData_233rows.csv").set_index("GSMid")
+    genes = pd.read_csv(folder / "BCinvasiveCibersortX.txt", sep="\t", index_col=0)
+    rows = clinical[clinical["PrimaryBladderCancerType"] == "Primary_BC_Invasive"]
+    rows = rows.join(genes.loc["CXCL13"].rename("gene"))
+    high = rows["gene"] > rows["gene"].median()
+    time, event = rows["survivalMonth"], rows["overall.survival"] == 2
+    test = logrank_test(time[high], time[~high], event[high], event[~high])
+    assert value(found, "replicate.primary.p") == pytest.approx(test.p_value, rel=1e-6)
+    assert value(found, "replicate.population.n") == 62
+    assert any(one.rule == "replication" for one in found.verdict.reasons)
+    codes = {one.code: one.severity for one in second.check()}
+    assert codes["one_two_coding"] == "info"
+
+
+def test_a_replication_cohort_without_the_endpoint_is_refused(
+    cohort: Cohort, tmp_path: Path
+) -> None:
+    from validation.errors import InputError
+
+    second = cohorts.load(shared("cohorts") / "GSE13507")
+    hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "table8_cxcl13.json")
+    frozen = freeze(draft(hypothesis, cohort.dictionary()), cohort)
+    with pytest.raises(InputError, match='has no endpoint "PFI"; it has: OS, CSS'):
+        run(frozen, cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"), replicate=second)

@@ -264,6 +264,10 @@ class Cohort:
 
     def dictionary(self) -> DataDictionary:
         """What may be known before results exist: no rows, and no level under `min_level`."""
+        return self._dictionary
+
+    @cached_property
+    def _dictionary(self) -> DataDictionary:
         variables = [variable_of(self, key) for key in self.keys()]
         matrix = self.expression
         spec = self.spec.expression

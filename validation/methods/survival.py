@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-BOOTSTRAPS = 200
+BOOTSTRAPS = 500
 
 
 def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -187,7 +187,6 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     import numpy as np
 
     from validation.statistics.auc import auc_at
-    from validation.statistics.bootstrap import bootstrap
     from validation.statistics.concordance import harrell, uno
 
     keep, X, names, notes = matrix(study, plan)
@@ -208,13 +207,44 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         book.put(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
         book.put(f"{plan.id}.{name}.auc", float(auc_at(t, e, risk, [horizon])[0]), "AUC")
 
-    def gain(time: Any, event: Any, one: Any, two: Any) -> float:
-        return harrell(time, event, two) - harrell(time, event, one)
-
-    found = bootstrap(gain, t, e, *risks, times=BOOTSTRAPS, seed=study.contract.seed)
+    value, lower, upper = _gain(t, e, risks[0], risks[1], study.contract.seed)
     book.put(f"{plan.id}.horizon", horizon, "months")
-    book.put(f"{plan.id}.gain", found.value, "concordance", f"{found.value:.3f}")
-    book.put(f"{plan.id}.gain_lower", found.lower, "concordance", f"{found.lower:.3f}")
-    book.put(f"{plan.id}.gain_upper", found.upper, "concordance", f"{found.upper:.3f}")
+    book.put(f"{plan.id}.gain", value, "concordance", f"{value:.3f}")
+    book.put(f"{plan.id}.gain_lower", lower, "concordance", f"{lower:.3f}")
+    book.put(f"{plan.id}.gain_upper", upper, "concordance", f"{upper:.3f}")
     notes.append("apparent values, on the patients that the models were fitted to")
     return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
+
+
+def _gain(
+    time: Floats, event: Floats, one: Floats, two: Floats, seed: int
+) -> tuple[float, float, float]:
+    """Gain in Harrell's concordance from risk `one` to `two`, with its bootstrap interval.
+
+    A resample is a vector of counts w; its concordance is w'Aw / w'Lw with A the concordant and L
+    the comparable pairs, so that all resamples are two matrix products.
+    """
+    import numpy as np
+
+    n = len(time)
+    cases = np.flatnonzero(event == 1)
+    at, flag = time[cases, None], event == 1
+    later = (time[None, :] > at) | ((time[None, :] == at) & ~flag[None, :])
+
+    def right(risk: Floats) -> Any:
+        mine = risk[cases, None]
+        return (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
+
+    gained = (later * (right(two) - right(one))).astype(np.float32)
+    pairs = later.astype(np.float32)
+    value = float(gained.sum(dtype=float) / pairs.sum(dtype=float))
+    rng = np.random.default_rng([seed, n])
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=BOOTSTRAPS).astype(np.float32)
+    mine = counts[:, cases]
+    above = (mine * (counts @ gained.T)).sum(axis=1, dtype=float)
+    below = (mine * (counts @ pairs.T)).sum(axis=1, dtype=float)
+    draws = above[below > 0] / below[below > 0]
+    if len(draws) < 0.95 * BOOTSTRAPS:
+        raise InputError("too few events for a bootstrap of the concordance")
+    lower, upper = np.quantile(draws, [0.025, 0.975])
+    return value, float(lower), float(upper)

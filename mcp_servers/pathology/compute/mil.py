@@ -21,7 +21,7 @@ class MilSettings:
     hidden: int = 128
     attention: int = 64
     epochs: int = 40
-    learning_rate: float = 2e-4
+    learning_rate: float = 5e-4
     weight_decay: float = 1e-3
     dropout: float = 0.25
     max_tiles: int = 2048

@@ -63,7 +63,8 @@ def concentrations(density: AnyArray, vectors: AnyArray) -> F32:
 def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Stains:
     """Stain vectors of an H&E image (Macenko et al. 2009).
 
-    Pixels with a density below `beta` are glass; the rest is projected on the plane of its two
+    Pixels with a density below `beta` (root mean square of the channels, so that pixels of
+    eosin alone stay) are glass; the rest is projected on the plane of its two
     largest eigenvectors, and the vectors at the `alpha` and 100 - `alpha` percentile of the angle
     are the dyes; the one that absorbs more red is hematoxylin.
 
@@ -77,7 +78,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
         If fewer than 200 pixels are stained, or they hold a single color.
     """
     pixels = np.asarray(density, dtype=np.float64).reshape(-1, 3)
-    pixels = pixels[(pixels > beta).all(axis=1)]
+    pixels = pixels[np.linalg.norm(pixels, axis=1) > beta * np.sqrt(3)]
     if len(pixels) < 200:
         raise InputError(
             f"only {len(pixels)} stained pixels: too few to estimate the stain vectors (200 needed)"

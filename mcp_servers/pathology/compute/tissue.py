@@ -56,12 +56,12 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
 
     Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
     (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
-    green and blue alike and hardly any red; black ink absorbs all alike and strongly.
+    green and blue nearly alike and little red; black ink absorbs all alike and strongly.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.2)
     blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.25)
-    red_ink = (blue > 0.8 * green) & (blue < 1.25 * green) & (red < 0.18 * green) & (green > 0.35)
+    red_ink = (blue > 0.7 * green) & (blue < 1.25 * green) & (red < 0.32 * green) & (green > 0.4)
     low = np.minimum(np.minimum(red, green), blue)
     high = np.maximum(np.maximum(red, green), blue)
     black = (low > 0.75) & (high < 1.2 * low)

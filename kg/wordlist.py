@@ -1,0 +1,8 @@
+"""Sets of words written as paragraphs, which read better than columns of literals."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    """The distinct words of `text`, separated by white space."""
+    return frozenset(text.split())

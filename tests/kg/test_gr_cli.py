@@ -1,0 +1,165 @@
+"""The graph commands of `sage kg` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kg.embed import HashingEmbedder
+from kg.errors import InputError
+from kg.fusion import FusionOptions, fuse
+from kg.graph import Graph
+from sage.cli.kg import app
+from tests.kg.gr_helpers import bladder, timed
+
+RUN = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No user configuration, a model without weights, and a cache of our own."""
+    for name in (
+        "SAGE_CONFIG",
+        "SAGE_BASE_URL",
+        "SAGE_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A graph folder as a build leaves it."""
+    fused = fuse(bladder(), FusionOptions(prune_below=1), HashingEmbedder())
+    Graph.from_fused(fused).save_sidecar(tmp_path / "graph.kg")
+    return tmp_path / "graph.kg"
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Path:
+    """Sixty pairs of spellings of one thing."""
+    rows = [
+        f"MESH\tM{n}\t{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4} growth\t"
+        f"DOID\tD{n}\tGrowth of {'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4}"
+        for n in range(60)
+    ]
+    path = tmp_path / "names.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def answer(*arguments: str) -> Any:
+    result = RUN.invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_question_gives_paths_with_what_was_understood(folder: Path) -> None:
+    got = answer("paths", "TLS and genes in bladder cancer", "-g", str(folder))
+    assert [c["name"] for c in got["concepts"]] == [
+        "tertiary lymphoid structures",
+        "bladder cancer",
+    ]
+    assert got["paths"][0]["edges"][0]["evidence"][0]["text"]
+
+
+def test_the_domain_changes_relevance_only(folder: Path) -> None:
+    pair = ("paths", "FABP5", "overall survival", "-g", str(folder))
+    one, other = answer(*pair, "--domain", "bladder cancer"), answer(*pair, "--domain", "B cells")
+    scores = [
+        {tuple(n["name"] for n in p["nodes"]): p["scores"] for p in x["paths"]}
+        for x in (one, other)
+    ]
+    both = set(scores[0]) & set(scores[1])
+    assert both
+    for path in both:
+        assert scores[0][path]["relevance_raw"] != scores[1][path]["relevance_raw"]
+        assert scores[0][path]["novelty_raw"] == scores[1][path]["novelty_raw"]
+
+
+def test_paths_of_the_past_know_only_the_past(folder: Path) -> None:
+    pair = ("paths", "TLS", "overall survival", "-g", str(folder))
+    years = {
+        e["year"]
+        for p in answer(*pair, "--as-of", "2016")["paths"]
+        for edge in p["edges"]
+        for e in edge["evidence"]
+    }
+    assert years
+    assert max(years) <= 2016
+
+
+def test_nothing_matched_ends_well_and_says_what_to_do(folder: Path) -> None:
+    result = RUN.invoke(app, ["paths", "quantum gravity", "-g", str(folder)])
+    assert result.exit_code == 0
+    assert "names no node" in result.output
+
+
+def test_show_prints_evidence_of_edges_that_point_to_the_node(folder: Path) -> None:
+    result = RUN.invoke(app, ["show", "lipid metabolism", "-g", str(folder)])
+    assert "← regulates FABP5" in result.stdout
+    assert "FABP5 regulates lipid metabolism." in result.stdout
+
+
+def test_merges_are_listed_with_reasons_and_filtered_by_tier(folder: Path) -> None:
+    text = RUN.invoke(app, ["merges", "-g", str(folder)]).stdout
+    assert "TLS → tertiary lymphoid structures" in text
+    assert "is defined as" in text
+    only = answer("merges", "-g", str(folder), "--tier", "lexical")
+    assert [m["joined"] for m in only] == ["B cell"]
+    with pytest.raises(InputError, match="merge tier"):
+        RUN.invoke(app, ["merges", "-g", str(folder), "--tier", "guess"], catch_exceptions=False)
+
+
+def test_a_graph_of_another_model_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_EMBEDDING_MODEL", "hashing-64")
+    with pytest.raises(InputError, match="64"):
+        RUN.invoke(app, ["paths", "FABP5", "TLS", "-g", str(folder)], catch_exceptions=False)
+
+
+def test_fusion_is_scored_on_known_names(names: Path) -> None:
+    guarded = answer("score-fusion", str(names), "--tau", "0.9")
+    paper = answer("score-fusion", str(names), "--mode", "paper", "--tau", "0.5")
+    assert guarded["precision"] > 0.9
+    assert paper["precision"] < guarded["precision"]
+    assert guarded["true_pairs"] == 60
+
+
+def test_calibration_prints_a_threshold(names: Path) -> None:
+    got = answer("calibrate", str(names), "--precision", "0.9")
+    assert got["tau"] is not None
+    assert "use tau" in RUN.invoke(app, ["calibrate", str(names)]).stdout
+
+
+def test_a_backtest_prints_areas_and_weights(tmp_path: Path) -> None:
+    fused = fuse(timed(np.random.default_rng(0), planted=True), FusionOptions(), HashingEmbedder())
+    folder = Graph.from_fused(fused).save_sidecar(tmp_path / "past.kg")
+    result = RUN.invoke(app, ["backtest", "-g", str(folder), "--train", "2015", "--test", "2021"])
+    assert result.exit_code == 0, result.output
+    assert "area under the ROC curve" in result.stdout
+    assert "total, weights given" in result.stdout
+
+
+def test_a_graphml_file_serves_as_graph(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.graphml"
+    RUN.invoke(app, ["export", "-g", str(folder), "--out", str(out)])
+    got = answer("stats", "-g", str(out))
+    assert got["nodes"] == 9
+    assert got["types"] == {
+        "Gene": 4,
+        "Pathway": 1,
+        "Disease": 1,
+        "CellType": 1,
+        "TissueRegion": 1,
+        "ClinicalEndpoint": 1,
+    }

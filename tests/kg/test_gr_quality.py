@@ -1,0 +1,169 @@
+"""Merges and backtest on data whose truth is known."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kg import embed
+from kg.backtest import auc, backtest, fit_weights
+from kg.calibrate import calibrate
+from kg.errors import InputError
+from kg.fusion import FusionOptions
+from kg.score_fusion import KnownNames, cluster_names, mixed_clusters, read_identity, score_fusion
+from kg.types import EntityType
+from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
+
+SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))
+
+
+def shared(path: str) -> Path:
+    found = SHARED / "data" / "knowledge" / path
+    if not found.exists():
+        pytest.skip(f"shared data are not here: {path}")
+    return found
+
+
+KNOWN = KnownNames(
+    names=tuple(
+        (n, D) for n in ("Bladder Cancer", "bladder cancers", "renal cyst", "cyst, renal", "gout")
+    ),
+    identity={
+        "Bladder Cancer": 0,
+        "bladder cancers": 0,
+        "renal cyst": 1,
+        "cyst, renal": 1,
+        "gout": 2,
+    },
+)
+
+
+def test_a_score_counts_pairs() -> None:
+    got = score_fusion(KNOWN, FusionOptions(similarity=False), None)
+    assert (got.true_pairs, got.merged_pairs, got.correct_pairs) == (2, 2, 2)
+    assert (got.precision, got.recall) == (1.0, 1.0)
+
+
+def test_wrong_merges_are_counted_and_shown() -> None:
+    known = KnownNames(KNOWN.names, {**KNOWN.identity, "bladder cancers": 9})
+    got = score_fusion(known, FusionOptions(similarity=False), None)
+    assert got.precision == 0.5
+    assert got.wrong == (("Bladder Cancer", "bladder cancers"),)
+
+
+def test_an_identity_table_links_names_by_shared_identifiers(tmp_path: Path) -> None:
+    path = tmp_path / "names.tsv"
+    path.write_text(
+        "MESH\tM1\tone\tDOID\tD1\tuno\nMESH\tM2\tein\tDOID\tD1\tuno\nMESH\tM3\ttwo\tHGNC\t7\tdos\n"
+    )
+    known = read_identity(path)
+    assert known.identity["one"] == known.identity["ein"] != known.identity["two"]
+    assert dict(known.names)["dos"] == EntityType.GENE
+
+
+def test_a_bad_identity_table_names_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "names.tsv"
+    path.write_text("MESH\tM1\tone\tDOID\tD1\tuno\nMESH\tM2\n")
+    with pytest.raises(InputError, match="row 2: 2 columns"):
+        read_identity(path)
+
+
+def test_calibration_takes_the_lowest_threshold_that_holds() -> None:
+    names, identity = [], {}
+    for n in range(60):
+        stem = f"{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4} growth of renal pelvis"
+        names += [(stem, D), (f"{stem.split()[0]} growing of renal pelves", D)]
+        identity |= {names[-2][0]: n, names[-1][0]: n}
+    known = KnownNames(tuple(names), identity)
+    got = calibrate(known, EMBEDDER, precision=0.9, taus=(0.3, 0.6, 0.75, 0.9))
+    assert got.tau is not None
+    below = [s for s in got.scores if s.tau < got.tau]
+    assert all(s.precision >= 0.9 for s in got.scores if s.tau >= got.tau)
+    assert not below or below[-1].precision < 0.9
+
+
+def test_calibration_refuses_too_few_names() -> None:
+    with pytest.raises(InputError, match="at least 50"):
+        calibrate(KNOWN, EMBEDDER)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_merges_of_names_with_known_identity_are_right_often_enough() -> None:
+    known = read_identity(shared("name_identity/mesh_to_other.tsv"))
+    # Every third pair of names: a third of the time, the same kinds of names.
+    keep = {n for n, i in known.identity.items() if i % 3 == 0}
+    part = KnownNames(tuple(x for x in known.names if x[0] in keep), known.identity)
+    got = score_fusion(part, FusionOptions(), embed.default())
+    assert got.precision >= 0.80
+    assert got.recall >= 0.19
+    assert got.merges_by_tier["cosine"] > 5
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone() -> None:
+    rows = [
+        line.split("\t")
+        for line in shared("hetionet/hetionet-v1.0-nodes.tsv").read_text().splitlines()[1:]
+    ]
+    genes = {name: [id_] for id_, name, kind in rows if kind == "Gene"}
+    options = FusionOptions(tau=0.9, lexical=False)
+    # A fifth of the genes and all pathways, in which gene names occur.
+    names = [(n, G) for n in sorted(genes)[::5]]
+    names += [(n, EntityType.PATHWAY) for _, n, kind in rows if kind == "Pathway"]
+    clusters = cluster_names(names, options, embed.default())
+    assert mixed_clusters(clusters, genes) == []
+    paper = cluster_names(names, FusionOptions.paper(), embed.default())
+    assert len(mixed_clusters(paper, genes)) > 20  # the bare rule does what it is known for
+
+
+def test_a_backtest_reports_areas_intervals_and_weights() -> None:
+    g = graph(timed(np.random.default_rng(0), planted=True))
+    got = backtest(g, 2015, 2021, EMBEDDER, domain="renal disease")
+    assert got.positives >= 10
+    assert set(got.auc) >= {"logic", "relevance", "novelty", "surprise", "total, weights given"}
+    assert all(0.0 <= a.low <= a.value <= a.high <= 1.0 for a in got.auc.values())
+    if got.fitted:
+        assert sum(dict(got.fitted).values()) == pytest.approx(1.0)
+
+
+def test_the_same_backtest_gives_the_same_figures() -> None:
+    g = graph(timed(np.random.default_rng(1), planted=False))
+    assert backtest(g, 2015, 2021, EMBEDDER) == backtest(g, 2015, 2021, EMBEDDER)
+
+
+def test_fitted_weights_find_the_score_that_predicts() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.random((400, 4))
+    label = x[:, 2] + 0.2 * rng.standard_normal(400) > 0.5
+    weights = fit_weights(x, label)
+    assert weights is not None
+    assert weights[2] > 0.8
+    assert weights.sum() == pytest.approx(1.0)
+
+
+def test_no_weights_are_fitted_where_nothing_predicts() -> None:
+    x = np.random.default_rng(3).random((100, 4))
+    assert fit_weights(x, x.sum(axis=1) < 2) is None
+
+
+def test_the_area_agrees_with_scikit_learn() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(4)
+    score, label = np.round(rng.random(200), 1), rng.random(200) < 0.3
+    assert auc(score, label) == pytest.approx(roc_auc_score(label, score))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [(2020, 2020, "before"), (1900, 2020, "no edge"), (2015, 2016, "newly linked")],
+)
+def test_a_backtest_that_cannot_be_done_says_why(train: int, test: int, message: str) -> None:
+    g = graph(timed(np.random.default_rng(5), planted=False))
+    with pytest.raises(InputError, match=message):
+        backtest(g, train, test, EMBEDDER)

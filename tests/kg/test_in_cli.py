@@ -1,0 +1,163 @@
+"""`sage kg` as a user calls it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kg.errors import InputError
+from sage.cli.kg import app
+from sage.errors import InputError as SageInputError
+from tests.kg.in_helpers import ROOT, note
+
+RUN = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No user configuration, a model without weights, and a cache of our own."""
+    for name in (
+        "SAGE_CONFIG",
+        "SAGE_BASE_URL",
+        "SAGE_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demonstration corpus as a graph."""
+    out = tmp_path_factory.mktemp("graph") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
+        result = RUN.invoke(app, ["build", str(ROOT / "data" / "corpus"), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "triples" in result.stdout
+    return out
+
+
+def _json(*arguments: str) -> object:
+    result = RUN.invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_build_prints_json_alone_and_a_second_build_reads_nothing(tmp_path: Path) -> None:
+    note(tmp_path / "in", "a", ["CXCL13 promotes TLS formation in MIBC."])
+    (tmp_path / "in" / "cut.pdf").write_bytes(b"%PDF-1.4")
+    out = str(tmp_path / "g.graphml")
+    first = _json("build", str(tmp_path / "in"), "--out", out)
+    second = _json("build", str(tmp_path / "in"), "--out", out)
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert (first["files_failed"], first["documents"]) == (1, 1)
+    assert second["files_cached"] == 2
+    assert (tmp_path / "g.graphml").is_file()
+
+
+def test_stats_show_and_merges_answer_from_the_graph(graph: Path) -> None:
+    stats = _json("stats", "--graph", str(graph))
+    assert isinstance(stats, dict)
+    assert stats["nodes"] > 100
+    shown = _json("show", "E-FABP", "--graph", str(graph))
+    assert isinstance(shown, dict)
+    assert shown["node"]["name"] == "FABP5"
+    assert shown["node"]["identifiers"]["HGNC"] == "HGNC:3560"
+    assert any("bladder cancer" in s["evidence"]["text"] for n in shown["neighbors"]
+               for e in n["edges"] for s in e["supports"])  # fmt: skip
+    assert isinstance(_json("merges", "--graph", str(graph)), list)
+
+
+def test_paths_join_two_concepts_with_evidence(graph: Path) -> None:
+    found = _json("paths", "FABP5", "tertiary lymphoid structure", "--graph", str(graph))
+    assert isinstance(found, dict)
+    assert found["paths"]
+    assert all(edge["evidence"] for path in found["paths"] for edge in path["edges"])
+
+
+@pytest.mark.parametrize("format", ["graphml", "json", "html"])
+def test_export_writes_each_format(graph: Path, tmp_path: Path, format: str) -> None:
+    target = tmp_path / f"x.{format}"
+    _json("export", "--graph", str(graph), "--format", format, "--out", str(target))
+    assert target.stat().st_size > 1000
+
+
+def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:
+    finding = (
+        "High FABP5 expression is associated with survival in bladder cancer histology and "
+        "immunotherapy response of the tumor microenvironment."
+    )
+    note(tmp_path, "on", [finding])
+    note(tmp_path, "off", ["Kelp forests suffer."], title="Marine heatwaves and kelp forests")
+    result = RUN.invoke(app, ["screen", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "dropped" in result.stdout
+    assert "Marine heatwaves" in result.stdout
+    assert "no keyword of" in result.stdout
+    assert "2 papers, 1 dropped (50%)" in result.stdout
+
+
+def test_evaluate_writes_a_sheet_and_scores_it_when_filled(graph: Path, tmp_path: Path) -> None:
+    written = _json("evaluate", str(graph), "--out", str(tmp_path), "--size", "20")
+    assert isinstance(written, dict)
+    sheet = Path(written["sheet"])
+    with sheet.open(newline="", encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) == 20
+    for row in rows:
+        row |= {"grounded": "yes", "relation_ok": "yes", "head_type_ok": "yes",
+                "tail_type_ok": "lenient", "hallucinated": "no"}  # fmt: skip
+    with sheet.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    result = RUN.invoke(app, ["evaluate", str(graph), "--sheet", str(sheet)])
+    assert "factual grounding      100.0%" in result.stdout
+    assert "50.0%" in result.stdout
+
+
+def test_lexicon_import_and_score_extractor_work_together(tmp_path: Path) -> None:
+    obo = tmp_path / "d.obo"
+    obo.write_text("format-version: 1.2\n\n[Term]\nid: DOID:1\nname: zebra pox\n")
+    lexicon = str(tmp_path / "x.lex")
+    assert _json("lexicon", "import", str(obo), "--out", lexicon)["entries"] == 1  # type: ignore[index]
+    corpus = tmp_path / "c.PubTator"
+    corpus.write_text(
+        "1|t|A.\n1|a|FABP5 promotes zebra pox.\n"
+        "1\t3\t8\tFABP5\tGeneOrGeneProduct\t2171\n"
+        "1\t18\t27\tzebra pox\tDiseaseOrPhenotypicFeature\tD1\n1\tAssociation\t2171\tD1\tNovel\n"
+    )
+    without = _json("score-extractor", str(corpus))
+    given = _json("score-extractor", str(corpus), "--lexicon", lexicon)
+    assert without["entities_exact"]["Disease"]["recall"] == 0.0  # type: ignore[index,call-overload]
+    assert given["pairs_end_to_end"]["f1"] == 1.0  # type: ignore[index,call-overload]
+
+
+def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
+    note(tmp_path / "in", "a", ["CXCL13 promotes TLS formation."])
+    result = RUN.invoke(
+        app, ["build", str(tmp_path / "in"), "--out", str(tmp_path / "o"), "--extractor", "chat"]
+    )
+    assert isinstance(result.exception, (InputError, SageInputError))
+    assert "base_url or api_key" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["build", "screen", "evaluate", "score-extractor", "lexicon import", "paths", "stats", "show",
+     "export", "merges", "backtest", "score-fusion", "calibrate"],
+)  # fmt: skip
+def test_every_command_shows_an_example(command: str) -> None:
+    result = RUN.invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert f"Example: sage kg {command}" in result.stdout
