@@ -109,20 +109,18 @@ def resume(
         If the folder was never escalated, or the program was not changed.
     """
     store = Store(workdir)
-    outcome = store.outcome()
-    if outcome is None or outcome.status != "escalated":
-        raise InputError(f"{workdir}: no escalated analysis to go on with")
-    last = outcome.attempts[-1]
-    path = store.program(last.number)
-    code = path.read_text(encoding="utf-8")
-    if sha256(code) == last.code_sha256:
-        raise InputError(f"{path} was not changed since it failed; mend it, then resume")
+    code = store.mended()
     run = _Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
         (), {}, replicate, rounds, limits, on_event or _silent,
     )  # fmt: skip
-    run.require_same(outcome.contract_sha256)
-    store.reopen()
+    if code:
+        outcome = store.outcome()
+        if outcome is not None:
+            run.require_same(outcome.contract_sha256)
+        # First kept as the next round, then reopened: a kill in between loses nothing.
+        store.begin(len(store.attempts()) + 1, code)
+        store.reopen()
     run.mended = code
     return run.to_the_end()
 
@@ -290,6 +288,8 @@ class _Carrying:
         for one in self.attempts:
             if one.part == part and one.accepted:
                 return one
+        if self.mended:
+            code, by = self.mended, "a person"
         return self._round(part, inputs, cohort, code, by)
 
     def _prepare(self, part: Part, cohort: Cohort, cuts: tuple[Cut, ...] | None = None) -> Path:

@@ -81,6 +81,26 @@ class Store:
         path = self.folder / f"attempt-{number}" / PROGRAM
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
+    def mended(self) -> str:
+        """The last program as a person left it; empty when that round already came to its end.
+
+        Raises
+        ------
+        InputError
+            If the folder was never escalated, or the program was not changed.
+        """
+        outcome, attempts = self.outcome(), self.attempts()
+        if outcome is None and attempts:
+            return self.unfinished(len(attempts) + 1) or ""
+        if outcome is None or outcome.status != "escalated":
+            raise InputError(f"{self.folder}: no escalated analysis to go on with")
+        last = outcome.attempts[-1]
+        path = self.program(last.number)
+        code = path.read_text(encoding="utf-8")
+        if sha256(code) == last.code_sha256:
+            raise InputError(f"{path} was not changed since it failed; mend it, then resume")
+        return code
+
     def program(self, number: int) -> Path:
         """Where the program of round `number` lies."""
         return self.folder / f"attempt-{number}" / PROGRAM

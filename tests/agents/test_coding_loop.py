@@ -206,6 +206,18 @@ def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sa
 
 
 @pytest.mark.bubblewrap
+def test_a_resume_that_was_killed_goes_on_with_the_fix(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(Recorded("never"), box)
+    store = Store(bench.folder / "h1")
+    store.begin(4, store.program(3).read_text().replace("print(len(analysis.table))", FIX))
+    store.reopen()
+
+    outcome = bench.resume(Recorded("nobody is asked"), box)
+
+    assert outcome.status == "done" and outcome.rounds == 4
+
+
+@pytest.mark.bubblewrap
 def test_a_fix_that_fails_is_escalated_again(bench: Bench, box: Sandbox) -> None:
     bench.carry_out(Recorded("never"), box)
     program = bench.folder / "h1/attempt-3/analysis.py"
