@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/sage run "$(PROMPT)" --cohort demo --reasoner rules --auto-approve
+	$(BIN)/sage run "$(PROMPT)" --cohort demo --reasoner rules --hypotheses 2 --auto-approve
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile

@@ -66,7 +66,8 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                     one.exposure
                     for group in ranked
                     for one in group[4]
-                    if one.exposure.variable not in {c.exposure.variable for c in chosen}
+                    if one.risk
+                    and one.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
                 return Proposal(

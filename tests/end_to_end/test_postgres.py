@@ -52,13 +52,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd="/")
 
 
-def test_a_run_waits_and_goes_on_with_its_checkpoints_in_postgres(
-    url: str, tmp_path: Path
-) -> None:
+def test_a_run_waits_and_goes_on_with_its_checkpoints_in_postgres(url: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    begun = sage(
-        "run", PROMPT, "--json", "--out", str(run), cwd=tmp_path, SAGE_CHECKPOINT_URL=url
-    )
+    begun = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path, SAGE_CHECKPOINT_URL=url)
     assert begun.code == 0, begun.err
     assert not (run / "checkpoints.sqlite").exists()
     ended = sage("review", str(run), "--approve", "--json", cwd=tmp_path, SAGE_CHECKPOINT_URL=url)

@@ -13,7 +13,6 @@ from tests.openai_server import Server, from_folder, serve
 
 RECORDING = REPO / "data" / "recordings" / "tcga-blca-tls"
 SHARED = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "tcga_blca"
-COHORT = REPO / "docs" / "cohorts" / "tcga-blca"
 pytestmark = [
     pytest.mark.shared,
     pytest.mark.skipif(not SHARED.is_dir(), reason=f"the TCGA-BLCA tables are not in {SHARED}"),
@@ -27,7 +26,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
     with serve(from_folder(RECORDING)) as server:
         ended = sage(
             "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--cohort", str(COHORT), "--cohort-root", str(SHARED), "--out", str(place / "run"),
+            "--cohort", str(SHARED), "--out", str(place / "run"),
             cwd=place, SAGE_API_KEY="none", SAGE_RETRIES="0",
         )  # fmt: skip
     assert ended.code == 0, ended.err[-3000:]
