@@ -228,7 +228,7 @@ def _chunk(
     """Chunks that still need the extractor, and the hashes of all chunks."""
     cut = f"2:{options.chunk_tokens}:{options.chunk_overlap}"
     known = store.extracted(extractor.key)
-    todo: dict[str, Chunk] = {}
+    pending: dict[str, Chunk] = {}
     hashes: list[str] = []
     fresh: list[Chunk] = []
     for number, document in enumerate(documents):
@@ -243,13 +243,13 @@ def _chunk(
             piece_hash = piece.hash
             hashes.append(piece_hash)
             if piece_hash not in known:
-                todo.setdefault(piece_hash, piece)
+                pending.setdefault(piece_hash, piece)
         tell("chunk", number + 1, len(documents))
     store.add_chunks(fresh, reading.key, cut)
     store.set_meta("cut", cut)
     report.chunks = len(hashes)
     report.chunks_cached = sum(1 for chunk_hash in hashes if chunk_hash in known)
-    return list(todo.values()), hashes
+    return list(pending.values()), hashes
 
 
 def _extract(

@@ -113,9 +113,9 @@ async def _fetch(
         for pmid in list(dict.fromkeys(wanted)):
             if (folder / f"pmid-{pmid}.nbib").is_file():
                 report.present.append(pmid)
-        todo = [p for p in dict.fromkeys(wanted) if p not in set(report.present)]
-        for start in range(0, len(todo), BATCH):
-            batch = todo[start : start + BATCH]
+        pending = [p for p in dict.fromkeys(wanted) if p not in set(report.present)]
+        for start in range(0, len(pending), BATCH):
+            batch = pending[start : start + BATCH]
             params: dict[str, str | int] = {
                 "id": ",".join(batch),
                 "rettype": "medline",

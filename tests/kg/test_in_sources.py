@@ -32,7 +32,7 @@ PUBMED = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>77</PMID><Ar
 </PublicationTypeList></Article></MedlineCitation><PubmedData><ArticleIdList>
 <ArticleId IdType="doi">10.1000/y</ArticleId></ArticleIdList>
 <ReferenceList><Reference><ArticleIdList>
-<ArticleId IdType="doi">10.9999/other</ArticleId></ArticleIdList></Reference></ReferenceList>
+<ArticleId IdType="doi">10.1000/other</ArticleId></ArticleIdList></Reference></ReferenceList>
 </PubmedData></PubmedArticle></PubmedArticleSet>"""
 
 NBIB = """PMID- 42
