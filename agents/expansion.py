@@ -19,13 +19,13 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
     when none is left it stays as it is, and the improvements say so.
     """
     reviewed = given.reviewed
-    hypothesis, improvements = reviewed.hypothesis, []
+    hypothesis, changed, improvements = reviewed.hypothesis, None, []
     if given.reasons:
         sharpened = _sharpen(given)
         if sharpened is None:
             improvements.append("No refinement was left; the hypothesis is unchanged.")
         else:
-            hypothesis = sharpened
+            hypothesis = changed = sharpened
             added = hypothesis.exposures[-1]
             improvements.append(f"Sharpened by {describe_exposure(added)}.")
     supporting = [one for one in reviewed.citations if not one.retracted]
@@ -45,7 +45,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
     if reviewed.concepts:
         parts = tuple(one for one in parts if one != hypothesis.endpoint)
     return Expansion(
-        hypothesis=hypothesis,
+        hypothesis=changed,
         background=background or "No supporting passage in the graph.",
         mechanism="; ".join(reviewed.mechanism) + "." if reviewed.mechanism else "Not stated.",
         clinical_interpretation=(
@@ -90,7 +90,8 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
 
 def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
     """No new variable, no moved endpoint, no unsupported number."""
-    before, after = given.reviewed.hypothesis, answer.hypothesis
+    before = given.reviewed.hypothesis
+    after = answer.hypothesis or before
     allowed = {
         *(one.variable for one in before.exposures),
         *(one.variable for one in given.reviewed.refinements),
@@ -112,7 +113,7 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
     if not {after.endpoint, *after.secondary_endpoints} <= endpoints:
         problems.append(f"use only the endpoints {sorted(endpoints)}")
     if not given.reasons and after != before:
-        problems.append("the reviewer approved this hypothesis: return it unchanged")
+        problems.append("the reviewer approved this hypothesis: leave `hypothesis` null")
     for field in ("background", "mechanism", "clinical_interpretation"):
         problems += unsupported_numbers(field, _without_quotes(getattr(answer, field)))
     problems += unsupported_numbers("statement", after.statement)
@@ -130,7 +131,7 @@ def _without_quotes(text: str) -> str:
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:
     """The expanded hypothesis with the reviewed hypothesis' own citations."""
     return ExpandedHypothesis(
-        hypothesis=answer.hypothesis,
+        hypothesis=answer.hypothesis or given.reviewed.hypothesis,
         background=answer.background,
         mechanism=answer.mechanism,
         clinical_interpretation=answer.clinical_interpretation,

@@ -45,10 +45,10 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
         for one in proposal.refinements
         if one.variable not in keys
     ]
-    chains = {one.chain for one in given.brief.relationships}
-    strange = sorted(set(proposal.chains) - chains)
-    if strange:
-        problems.append(f"there is no chain {strange[0]} in the brief")
+    known = {(one.chain, one.step) for one in given.brief.relationships}
+    for one in proposal.support:
+        if (one.chain, one.step) not in known:
+            problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
     names = (given.dictionary.title, given.dictionary.cohort)
     problems += unsupported_numbers("statement", proposal.hypothesis.statement, *names)
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
@@ -58,8 +58,9 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
 
 
 def compose_draft(brief: OntologyBrief, proposal: Proposal, hypothesis_id: str) -> Draft:
-    """Attach the evidence of the chains used, on both sides, to the proposal."""
-    used = [one for one in brief.relationships if one.chain in proposal.chains]
+    """Attach the evidence of the relationships used, on both sides, to the proposal."""
+    support = {(one.chain, one.step) for one in proposal.support}
+    used = [one for one in brief.relationships if (one.chain, one.step) in support]
     mechanism = tuple(dict.fromkeys(one.process for one in used))
     return Draft(
         hypothesis=proposal.hypothesis.model_copy(update={"id": hypothesis_id}),

@@ -7,11 +7,12 @@ the sign of the claim is the product of the polarities along the way.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from agents.base import Resources
 from agents.types import DictionaryView, Relationship
-from agents.views import Proposal, ScientistInput
+from agents.views import Proposal, ScientistInput, StepRef
 from agents.wording import describe_design, describe_exposure
 from kg.ontology import Ontology
 from kg.types import EntityType, Polarity
@@ -70,7 +71,7 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
                 return Proposal(
                     hypothesis=hypothesis,
-                    chains=(chain,),
+                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
@@ -200,7 +201,34 @@ def _risk(name: str, steps: list[Relationship]) -> int:
         outcome = entities[target][0]
         if sign:
             return sign * _harm(outcome, kinds[outcome])
-    return 0
+    return _read_in_quotes(name, steps)
+
+
+BETTER = re.compile(
+    r"\b(?:better|longer|favou?rable|improved|good)\b[^.;]{0,40}\b(?:prognosis|survival|outcome)"
+)
+WORSE = re.compile(
+    r"\b(?:poor|poorer|worse|shorter|unfavou?rable|reduced|adverse)\b[^.;]{0,40}"
+    r"\b(?:prognosis|survival|outcome)"
+)
+
+
+def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
+    """The sign that the sources' own sentences give where the edges are neutral.
+
+    Counts sentences about the entity's own edges that speak of better or worse outcome; a tie, or
+    none, leaves the sign unsaid.
+    """
+    quotes = {
+        citation.quote.lower()
+        for one in steps
+        if name in (one.head, one.tail)
+        for citation in (*one.evidence, *one.contradicting)
+        if not citation.retracted
+    }
+    worse = sum(bool(WORSE.search(quote)) for quote in quotes)
+    better = sum(bool(BETTER.search(quote)) for quote in quotes)
+    return (worse > better) - (better > worse)
 
 
 def _harm(outcome: str, kind: EntityType) -> int:

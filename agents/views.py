@@ -21,11 +21,18 @@ class ScientistInput(View):
     wishes: tuple[str, ...] = ()
 
 
+class StepRef(View):
+    """One relationship of the brief, by the numbers of its chain and step."""
+
+    chain: int
+    step: int
+
+
 class Proposal(View):
-    """A hypothesis in the five-field template, and the chains of the brief that it rests on."""
+    """A hypothesis in the five-field template, and the relationships that it rests on."""
 
     hypothesis: Hypothesis
-    chains: tuple[int, ...] = Field(min_length=1)
+    support: tuple[StepRef, ...] = Field(min_length=1, max_length=12)
     refinements: tuple[Exposure, ...] = Field(default=(), max_length=4)
     concepts: tuple[str, ...] = Field(
         default=(),
@@ -45,7 +52,9 @@ class ExpansionInput(View):
 class Expansion(View):
     """Rationale and clinical meaning; in a revision, also the sharpened hypothesis."""
 
-    hypothesis: Hypothesis
+    hypothesis: Hypothesis | None = Field(
+        default=None, description="the sharpened hypothesis in a revision, else null"
+    )
     background: str
     mechanism: str
     clinical_interpretation: str

@@ -102,7 +102,7 @@ def build(
 
         embedder = embed.by_name(options.embedder, folder / "vectors.sqlite")
     with Store(folder / STORE) as store:
-        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr)
+        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr, tables=options.tables)
         with _timed(report, "read"):
             order = _read(store, sources, reading, options, report, tell)
         with _timed(report, "screen"):

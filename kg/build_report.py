@@ -30,6 +30,7 @@ class BuildOptions(BaseModel):
     prune_below: int = Field(default=3, ge=1)
     pdf_order: Literal["fast", "paper"] = "fast"
     ocr: bool = False
+    tables: bool = False
     include_retracted: bool = False
     screen: ScreenOptions | None = None
     chunk_tokens: int = Field(default=1500, ge=50)

@@ -26,6 +26,7 @@ Row = tuple[str, str, EntityType, list[str]]  # id, name, type, synonyms
 # Everyday and scientific words that are also gene symbols or term names.
 HAZARDS = words(
     """
+    antibodies antibody codon codons entropy noise neoplasms
     and are can has had not was were set cat act age aid air all arc art bad bag bar bed bit cap
     car cell cells cope cox day dna rna ros end eye fat fix flow for gap gas hot how ice ill
     impact its kit large last light link mad map mass max met mice mid min mom nod of off old
@@ -198,7 +199,7 @@ def _obo(text: str) -> Iterator[Row]:
             continue
         identity = re.search(r"^id: (\S+)", stanza, re.MULTILINE)
         name = re.search(r"^name: (.+)$", stanza, re.MULTILINE)
-        if not identity or not name or "\nis_obsolete: true" in stanza:
+        if not identity or not name or "\nis_obsolete: true" in stanza or "_" in name.group(1):
             continue
         kind = _PREFIX_TYPES.get(identity.group(1).split(":")[0])
         namespace = re.search(r"^namespace: (\S+)", stanza, re.MULTILINE)
@@ -209,11 +210,12 @@ def _obo(text: str) -> Iterator[Row]:
 
 
 _TREE_LINE = re.compile(r"^[A-Z]\d\d(?:\.\d+)*\t")
+# Not G: its processes mix with physics and statistics (`Noise`, `Entropy`); GO has them.
 _TREE_TYPES = (
     ("A11", EntityType.CELL_TYPE), ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM),
     ("C", EntityType.DISEASE), ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
     ("D12.644", EntityType.PROTEIN), ("D08.811", EntityType.PROTEIN),
-    ("D", EntityType.CHEMICAL), ("G", EntityType.BIOLOGICAL_PROCESS),
+    ("D", EntityType.CHEMICAL),
 )  # fmt: skip
 
 

@@ -145,8 +145,19 @@ def generate(
             "or name other concepts."
         )
         return _result(said, (), 0)
+    rows = _through_named(graph, rows, said)
     paths = _ranked(graph, rows, said, options, embedder, domain)
     return _result(said, paths, len(rows))
+
+
+def _through_named(graph: Graph, rows: Rows, said: Understanding) -> Rows:
+    """The candidates that visit every class the prompt names ("genes"), where there are any."""
+    keep = np.ones(len(rows), dtype=bool)
+    for _, group in said.classes:
+        numbers = [TYPES.index(one) for one in group]
+        visited = (rows >= 0) & np.isin(graph.types[rows], numbers)
+        keep &= visited.any(axis=1)
+    return rows[keep] if keep.any() else rows
 
 
 def _result(said: Understanding, paths: tuple[ScoredPath, ...], candidates: int) -> PathSearch:

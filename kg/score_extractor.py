@@ -24,6 +24,10 @@ _SAME = {
 }
 
 
+# BioRED's names of what a relation says.
+_LABELS = frozenset({"Association", "Positive_Correlation", "Negative_Correlation", "Bind"})
+
+
 class Score(BaseModel):
     """Precision, recall and F1 with their counts."""
 
@@ -60,14 +64,17 @@ class Score(BaseModel):
 
 
 class ExtractorScore(BaseModel):
-    """Scores of one corpus. Keys of the entity tables are entity types."""
+    """Scores of one corpus. Keys of the entity tables are entity types.
+
+    `pairs_given_entities_typed` is None where the corpus names relations in words of its own.
+    """
 
     corpus: str
     documents: int
     entities_exact: dict[str, Score]
     entities_relaxed: dict[str, Score]
     pairs_given_entities: Score
-    pairs_given_entities_typed: Score
+    pairs_given_entities_typed: Score | None
     pairs_end_to_end: Score
 
     def table(self) -> dict[str, object]:
@@ -78,7 +85,9 @@ class ExtractorScore(BaseModel):
             "entities_exact": {k: v.row() for k, v in self.entities_exact.items()},
             "entities_relaxed": {k: v.row() for k, v in self.entities_relaxed.items()},
             "pairs_given_entities": self.pairs_given_entities.row(),
-            "pairs_given_entities_typed": self.pairs_given_entities_typed.row(),
+            "pairs_given_entities_typed": (
+                self.pairs_given_entities_typed.row() if self.pairs_given_entities_typed else None
+            ),
             "pairs_end_to_end": self.pairs_end_to_end.row(),
         }
 
@@ -98,6 +107,7 @@ def score_extractor(
     documents = load_corpus(corpus)
     extractor = RulesExtractor(ontology, lexicons)
     finder = extractor.mentions
+    labels = {label for d in documents for found in d.relations.values() for label in found}
     kinds = {entity.type for document in documents for entity in document.entities}
     exact: dict[str, Score] = defaultdict(Score)
     relaxed: dict[str, Score] = defaultdict(Score)
@@ -118,7 +128,7 @@ def score_extractor(
         entities_exact=dict(sorted(exact.items())),
         entities_relaxed=dict(sorted(relaxed.items())),
         pairs_given_entities=given,
-        pairs_given_entities_typed=typed,
+        pairs_given_entities_typed=typed if labels & _LABELS else None,
         pairs_end_to_end=end_to_end,
     )
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
@@ -282,11 +282,12 @@ class Registry:
         """Every tool, by suite and name."""
         return iter(self.all())
 
-    def describe(self) -> str:
-        """The tools as text for a prompt: signature, units, limits, known failures."""
+    def describe(self, names: Collection[str] | None = None) -> str:
+        """The tools (or those named) as text for a prompt: signature, units, limits, failures."""
         from mcp_servers.describe import describe_tool
 
-        return "\n\n".join(describe_tool(spec) for spec in self.all())
+        chosen = [spec for spec in self.all() if names is None or spec.name in names]
+        return "\n\n".join(describe_tool(spec) for spec in chosen)
 
     def run(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolRun:
         """Run a tool here, in this process, or find its result in the cache.
@@ -325,12 +326,12 @@ def execute(
     except (InputError, FaultError, Cancelled):
         raise
     except Exception as error:
-        kind = type(error).__name__
-        if kind == "InputError":  # of kg or validation
+        kinds = {base.__name__ for base in type(error).__mro__}
+        if "InputError" in kinds:  # of kg or validation, or derived from theirs
             raise InputError(str(error)) from error
-        if kind == "FaultError":
+        if "FaultError" in kinds:
             raise FaultError(str(error)) from error
-        raise FaultError(f"{spec.name} failed: {kind}: {error}") from error
+        raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     seconds = time.monotonic() - started
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:

@@ -1,7 +1,8 @@
 """Results by tool version, arguments and content of the inputs.
 
-An entry is found by what went in, never by file name or time: the key holds the tool, its version,
-its arguments with each input path replaced by the SHA-256 of its content, and the tool's own
+An entry is found by what went in, never by place or time: the key holds the tool, its version,
+its arguments with each input path replaced by the SHA-256 of its content and its file name (never
+its folder), and the tool's own
 fingerprint (which weights it would use, say). Files that a tool read beyond its arguments are
 stored with the entry and compared again on every hit. Outputs are kept by content and copied back.
 """
@@ -179,8 +180,8 @@ class ResultsCache:
             return {name: self._content(one, context) for name, one in value.items()}
         if isinstance(value, str):
             path = context.roots.input(value)
-            # The suffix is content too: it chooses the reader.
-            return {"sha256": hash_input(path, self.index), "suffix": path.suffix.lower()}
+            # Tools name their outputs, and the slide in their result, after the file.
+            return {"sha256": hash_input(path, self.index), "name": path.name}
         return value
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:

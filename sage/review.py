@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +107,29 @@ def given_decision(services: Services, draft: Draft, action: str, value: object)
             return Decision(hypothesis_id=name, action="edit", edited=edited)
 
 
+def in_editor(text: str) -> str:
+    """`text` as the user leaves it in $VISUAL, $EDITOR or vi.
+
+    Raises
+    ------
+    InputError
+        If the editor cannot be started.
+    """
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hypothesis.json"
+        path.write_text(text, encoding="utf-8")
+        try:
+            subprocess.run([*command, str(path)], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            raise InputError(
+                f'the editor "{command[0]}" did not work; set EDITOR, or use --edit FILE'
+            ) from None
+        return path.read_text(encoding="utf-8")
+
+
 def decide(services: Services, draft: Draft) -> Decision:
     """Show a draft on the terminal and ask what to do with it."""
-    import click
     from rich.prompt import Prompt
 
     from sage.console import err, out
@@ -124,8 +148,9 @@ def decide(services: Services, draft: Draft) -> Decision:
             question = "Why?" if action == "reject" else "What should it be about?"
             comment = Prompt.ask(question, console=out)
             return given_decision(services, draft, action, comment)
-        text = click.edit(draft.hypothesis.model_dump_json(indent=1), extension=".json")
-        if text is None:
+        before = draft.hypothesis.model_dump_json(indent=1)
+        text = in_editor(before)
+        if text == before:
             err.print("nothing was changed")
             continue
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_servers.registry import ToolSpec
     from sage.machine.services import Services
     from sandbox.types import Sandbox
-    from validation.cohort import Cohort
+    from validation.cohort.cohort import Cohort
 
 
 def make_reasoner(services: Services) -> Reasoner:
@@ -124,14 +124,22 @@ def make_literature(services: Services) -> Literature:
     cache = services.settings.cache_dir / "literature"
     if services.manifest.literature == "local":
         return Literature((), cache, local=local)
-    from kg.literature.catalog import all_sources
+    from kg.literature.catalog import all_sources, retraction_source
+    from kg.literature.expansion import expander
 
     email = services.settings.contact_email
     if not email:
         raise InputError(
             "online literature needs contact_email in sage.toml: the services ask for it"
         )
-    return Literature(all_sources(email=email), cache, local=local)
+    return Literature(
+        all_sources(email=email),
+        cache,
+        local=local,
+        expand=expander(services.ontology),
+        embed=services.embedder.embed,
+        retractions=retraction_source(email=email),
+    )
 
 
 def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:

@@ -190,7 +190,7 @@ class _Run:
         for name, path in self.job.inputs.items():
             source = path.resolve()
             if uid is not None:
-                source = readable_copy(source, self.stage.folder / "inputs" / name)
+                source = readable_copy(source, self.stage.folder / "inputs" / name, uid)
             wanted.append(Mount(source, f"/inputs/{name}"))
         return plan(wanted, self.stage.folder / "mnt" if uid is not None else None)
 

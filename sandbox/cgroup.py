@@ -87,6 +87,8 @@ def make(limits: Limits, extra_mb: int) -> Group | None:
             _make_v2(group, name, limits, extra_mb)
         else:
             _make_v1(group, name, limits, extra_mb)
+        if not all(os.access(path, os.W_OK) for path in group.joins):
+            raise PermissionError("the group may not be joined")
     except OSError:
         group.remove()
         return None
@@ -97,6 +99,8 @@ def _make_v2(group: Group, name: str, limits: Limits, extra_mb: int) -> None:
     own = ROOT / _memberships().get("", "").lstrip("/")
     # A process may not live in an inner node, so the group becomes our sibling, not our child.
     parent = own if own == ROOT else own.parent
+    if not os.access(parent / "cgroup.procs", os.W_OK):
+        raise PermissionError("processes may not be moved from here")
     enabled = _read(parent / "cgroup.subtree_control").split()
     if not {"memory", "pids"} <= set(enabled):
         (parent / "cgroup.subtree_control").write_text("+memory +pids", encoding="ascii")

@@ -162,7 +162,7 @@ class DockerSandbox:
         for name, path in job.inputs.items():
             source = path.resolve()
             if os.getuid() == 0:
-                source = readable_copy(source, stage.folder / "inputs" / name)
+                source = readable_copy(source, stage.folder / "inputs" / name, int(uid))
             found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
         built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
         for name, folder in runtime.package_folders(self.packages).items():
@@ -221,7 +221,7 @@ class _Run:
         reader = threading.Thread(target=self._read, args=(execution,), daemon=True)
         reader.start()
         in_time = self._ended.wait(limits.seconds)
-        state = self._api.exec_inspect(execution)
+        state = self._state(execution)
         running = bool(state.get("Running"))
         counted = self._counters()
         if running:
@@ -261,9 +261,24 @@ class _Run:
         finally:
             self._ended.set()
 
+    def _state(self, execution: str) -> dict[str, Any]:
+        """How the code stands; empty when the container is gone with it."""
+        from docker.errors import NotFound
+
+        try:
+            state: dict[str, Any] = self._api.exec_inspect(execution)
+        except NotFound:
+            return {}
+        return state
+
     def _counters(self) -> cgroup.Counters:
         """From the host's control groups, where this engine is local and they can be read."""
-        self._container.reload()
+        from docker.errors import NotFound
+
+        try:
+            self._container.reload()
+        except NotFound:
+            return cgroup.Counters()
         pid = int(self._container.attrs["State"].get("Pid") or 0)
         counted = cgroup.read_counters(cgroup.folders_of(pid)) if pid else cgroup.Counters()
         if self._container.attrs["State"].get("OOMKilled"):

@@ -39,32 +39,43 @@ def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
     return staged
 
 
-def readable_copy(source: Path, target: Path) -> Path:
-    """`source` itself when everybody may read all of it, else a copy at `target` that they may.
+def readable_copy(source: Path, target: Path, uid: int) -> Path:
+    """`source` itself when everybody may read all of it, else a copy at `target` for user `uid`.
 
-    Only root needs this: its files may be closed to the user under whom the sandbox runs. Links
-    inside an input are never followed out of it; they are left out of the copy.
+    Only root needs this: its files may be closed to the user under whom the sandbox runs. The copy
+    is open to that user alone. Links inside an input are never followed out of it; they are left
+    out of the copy.
     """
     if _open_to_all(source):
         return source
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_file():
-        shutil.copyfile(source, target)
-        target.chmod(0o444)
+        _copy_file(source, target, uid)
         return target
-    target.mkdir()
+    _new_folder(target, uid)
     for folder, folders, files in os.walk(source, followlinks=False):
         here = target / Path(folder).relative_to(source)
-        here.chmod(0o755)
         for name in folders:
             if not (Path(folder) / name).is_symlink():
-                (here / name).mkdir()
+                _new_folder(here / name, uid)
         for name in files:
             origin = Path(folder) / name
             if stat.S_ISREG(origin.lstat().st_mode):
-                shutil.copyfile(origin, here / name)
-                (here / name).chmod(0o444)
+                _copy_file(origin, here / name, uid)
     return target
+
+
+def _new_folder(folder: Path, uid: int) -> None:
+    folder.mkdir(mode=0o500)
+    os.chown(folder, uid, uid)
+
+
+def _copy_file(source: Path, target: Path, uid: int) -> None:
+    # Nobody but its owner may read the copy, from its first byte on.
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+    with os.fdopen(descriptor, "wb") as sink, source.open("rb") as origin:
+        shutil.copyfileobj(origin, sink, 1 << 20)
+    os.chown(target, uid, uid)
 
 
 def _open_to_all(source: Path) -> bool:

@@ -68,7 +68,7 @@ class Landing:
 
     def keep(self) -> Collected:
         """Move what arrived into place."""
-        self.folder.chmod(0o755)
+        self.folder.chmod(self.output.parent.stat().st_mode & 0o777)
         self.result.artifacts.sort(key=lambda one: one.path)
         if self.output.is_symlink() or self.output.exists():
             self.output.rmdir()
@@ -233,29 +233,34 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str, landin
 
 
 class _Bounded:
-    """A readable over chunks that ends after `limit` bytes, whatever the sender still has."""
+    """A readable over chunks that refuses to go past `limit` bytes, or on and on past the end.
+
+    A tar header may promise a terabyte; skipping it would read that much.
+    """
 
     def __init__(self, chunks: Iterable[bytes], limit: int) -> None:
         self._chunks: Iterator[bytes] = iter(chunks)
         self._left = limit
         self._rest = b""
+        self._ends = 0
         self.over = False
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end."""
+        """Up to `size` bytes; fewer only at the end. Raises EOFError past the limit."""
         parts: list[bytes] = []
         wanted = size
         while wanted > 0:
             if not self._rest:
                 self._rest = next(self._chunks, b"")
                 if not self._rest:
+                    self._ends += 1
+                    if self._ends > 8:
+                        raise EOFError("the stream is shorter than it says")
                     break
-                if len(self._rest) > self._left:
-                    self.over = True
-                    self._rest = self._rest[: self._left]
                 self._left -= len(self._rest)
-                if not self._rest:
-                    break
+                if self._left < 0:
+                    self.over = True
+                    raise EOFError("more than may come out")
             part, self._rest = self._rest[:wanted], self._rest[wanted:]
             parts.append(part)
             wanted -= len(part)

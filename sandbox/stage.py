@@ -50,7 +50,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self.folder.chmod(0o755)
+        self.folder.chmod(0o711)
         (self.folder / "owner.json").write_text(json.dumps(owner()), encoding="utf-8")
 
     def __enter__(self) -> Stage:

@@ -30,6 +30,7 @@ Method = Literal[
     "logrank",
     "cox",
     "spline",
+    "maximally_selected",
     "schoenfeld",
     "rmst",
     "period_hazards",

@@ -271,7 +271,8 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
     sets: dict[str, Any] = {}
     for keys in plan.covariate_sets:
         X, names = study.design(keys, known, missing=True)
-        sets[", ".join(names) or "none"] = (names, X) if names else None
+        labels = [one.label for key in keys for one in contract.variables if one.key == key]
+        sets[", ".join(dict.fromkeys(labels)) if names else "none"] = (names, X) if names else None
     follow_up = {"all" if one is None else f"{one:g} months": one for one in plan.follow_up_months}
     first = value[known]
     exclusions = {

@@ -13,19 +13,18 @@ from validation.contract import (
     ControlPlan,
     EndpointUse,
     KnownPositive,
-    Method,
     MissingRule,
     Power,
     Rules,
     Scale,
     SpecificationPlan,
     SplitRule,
-    TestPlan,
     VariableUse,
 )
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Filter, Hypothesis
+from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
 
 STANDARD_COVARIATES = (
     ("clinical:age",),
@@ -39,7 +38,6 @@ STAGE_LIKE = (
     "clinical:positive_nodes",
     "clinical:tumor_grade",
 )
-CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE)
 
 
 def draft(
@@ -74,14 +72,23 @@ def draft(
     variables = [*exposures]
     variables += [_use(dictionary, key, "covariate") for key in covariates]
     variables += [_use(dictionary, one.variable, "filter") for one in hypothesis.population.filters]
+    variables += [_use(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
     if positive is not None:
         variables.append(_use(dictionary, positive.variable, "known_positive"))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
     exposed, reference = _group_names(hypothesis)
-    tests = _tests(hypothesis, endpoint, secondary, covariates)
+    extra: list[Endpoint] = []
+    tests = tests_of(hypothesis, endpoint, secondary, covariates)
     sets = list(dict.fromkeys([(), covariates[:2], covariates]))
     if controls is None:
-        controls = ControlPlan(known_positive=positive)
+        negative = hypothesis.negative_endpoint
+        if negative is not None and _endpoint(dictionary, negative).kind != endpoint.kind:
+            raise InputError(
+                f'negative_endpoint "{negative}" is not of the same kind as "{endpoint.key}"'
+            )
+        controls = ControlPlan(known_positive=positive, negative_endpoint=negative)
+        if negative is not None:
+            extra = [_endpoint(dictionary, negative)]
     return Contract(
         cohort=dictionary.cohort,
         simulated=dictionary.simulated,
@@ -96,7 +103,7 @@ def draft(
             EndpointUse(
                 key=one.key, kind=one.kind, label=one.label, coding=one.coding, unit=one.unit
             )
-            for one in (endpoint, *secondary)
+            for one in (endpoint, *secondary, *extra)
         ),
         direction=hypothesis.direction,
         scale=scale_of(endpoint.kind),
@@ -108,7 +115,7 @@ def draft(
         missing=missing or MissingRule(),
         split=split or SplitRule(),
         controls=controls,
-        specification=SpecificationPlan(cuts=_curve_cuts(hypothesis), covariate_sets=tuple(sets)),
+        specification=SpecificationPlan(cuts=curve_cuts(hypothesis), covariate_sets=tuple(sets)),
         seed=seed,
         untested=hypothesis.untested,
         notes=_notes(dictionary, exposures, endpoint),
@@ -124,13 +131,6 @@ def scale_of(kind: str) -> Scale:
         "continuous": "difference (SD)",
     }
     return scales[kind]
-
-
-def uses_groups(hypothesis: Hypothesis) -> bool:
-    """True when two groups are compared; False for slopes and interactions."""
-    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
-        return False
-    return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
 
 
 def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
@@ -272,7 +272,7 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
             f'exposure "{one.label}": cut "{one.cut}" cannot form joint groups; use median, '
             "tertile or fixed, or compare by interaction"
         )
-    if one.cut is CutRule.SPLINE and hypothesis.comparison is Comparison.INTERACTION:
+    if one.cut in SEARCHING and hypothesis.comparison is Comparison.INTERACTION:
         raise InputError(f'exposure "{one.label}": an interaction takes "continuous" or a cut')
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
         raise InputError(f'exposure "{one.label}": extremes need a cut, not "{one.cut}"')
@@ -353,6 +353,9 @@ def _known_positive(
 
 def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
     exposed = " and ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+    if hypothesis.comparison is Comparison.INTERACTION:
+        joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+        return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
         return f"{exposed} (per standard deviation)", "one standard deviation lower"
     if hypothesis.comparison is Comparison.EXTREMES:
@@ -361,101 +364,6 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
             f"{one.label} {other[one.level]}" for one in hypothesis.exposures
         )
     return exposed, "all others"
-
-
-def _tests(
-    hypothesis: Hypothesis,
-    endpoint: Endpoint,
-    secondary: list[Endpoint],
-    covariates: tuple[str, ...],
-) -> tuple[TestPlan, ...]:
-    grouped = uses_groups(hypothesis)
-    spline = hypothesis.exposures[0].cut is CutRule.SPLINE
-    tests = _of_endpoint("", endpoint, grouped, spline, covariates, primary=True)
-    for other in secondary:
-        tests += _of_endpoint(f"{other.key}.", other, grouped, spline, covariates, primary=False)
-    return tuple(tests)
-
-
-def _of_endpoint(
-    prefix: str,
-    endpoint: Endpoint,
-    grouped: bool,
-    spline: bool,
-    covariates: tuple[str, ...],
-    *,
-    primary: bool,
-) -> list[TestPlan]:
-    """The registered tests of one endpoint; the first carries the claim."""
-    covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
-    main: dict[tuple[str, bool], Method] = {
-        ("survival", True): "logrank",
-        ("survival", False): "cox",
-        ("competing", True): "cause_specific",
-        ("competing", False): "cause_specific",
-        ("binary", True): "fisher",
-        ("binary", False): "logistic",
-        ("continuous", True): "rank",
-        ("continuous", False): "linear",
-    }
-    adjusted: dict[str, Method] = {
-        "survival": "cox",
-        "competing": "cause_specific",
-        "binary": "logistic",
-        "continuous": "linear",
-    }
-    method = main[endpoint.kind, grouped]
-    if spline and endpoint.kind == "survival":
-        method = "spline"
-    name = f"{prefix}primary" if primary else f"{prefix}secondary"
-    found = [
-        TestPlan(
-            id=name,
-            role="primary" if primary else "secondary",
-            method=method,
-            endpoint=endpoint.key,
-            claim=True,
-        )
-    ]
-
-    def add(suffix: str, role: str, kind: Method, **more: object) -> None:
-        found.append(
-            TestPlan.model_validate(
-                {
-                    "id": f"{prefix}{suffix}",
-                    "role": role,
-                    "method": kind,
-                    "endpoint": endpoint.key,
-                    **more,
-                }
-            )
-        )
-
-    if endpoint.kind == "survival":
-        if grouped:
-            add("kaplan_meier", "descriptive", "kaplan_meier")
-            if primary:
-                add("rmst", "assumption", "rmst")
-                add("period_hazards", "assumption", "period_hazards")
-        if primary:
-            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
-    if endpoint.kind == "competing":
-        add("cumulative_incidence", "descriptive", "cumulative_incidence")
-        add("fine_gray", "adjusted", "fine_gray")
-    if covariates:
-        add("adjusted", "adjusted", adjusted[endpoint.kind], covariates=covariates)
-        if endpoint.kind == "survival" and primary:
-            add("concordance", "descriptive", "concordance", covariates=covariates)
-    return found
-
-
-def _curve_cuts(hypothesis: Hypothesis) -> tuple[CutRule, ...]:
-    own = hypothesis.exposures[0].cut
-    if len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
-        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]
-    else:
-        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS]
-    return tuple(one for one in dict.fromkeys(cuts) if one is not CutRule.SPLINE)
 
 
 def _kept_by(dictionary: DataDictionary, one: Filter) -> float:

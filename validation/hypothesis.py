@@ -34,13 +34,16 @@ class Population(Strict):
 
 
 class CutRule(StrEnum):
-    """How a continuous variable becomes groups. None of them looks at the outcome."""
+    """How a continuous variable becomes groups. Only `OPTIMAL` looks at the outcome, and pays."""
 
     MEDIAN = "median"
     TERTILE = "tertile"
     FIXED = "fixed"
     CONTINUOUS = "continuous"
     SPLINE = "spline"
+    OPTIMAL = "optimal"
+    """The cut that separates outcomes best, with the p-value corrected for having searched; the
+    effect is reported per standard deviation, because the one at the best cut is too large."""
 
 
 class Exposure(Strict):
@@ -89,8 +92,9 @@ class Direction(StrEnum):
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
-    `untested` lists the parts of the statement that the cohort cannot test; the report repeats
-    them beside the verdict.
+    `subgroups` are reported beside the claim and never carry it. `negative_endpoint` is one that
+    the exposure should not touch. `untested` lists the parts of the statement that the cohort
+    cannot test; the report repeats them beside the verdict.
     """
 
     id: str
@@ -102,6 +106,8 @@ class Hypothesis(Strict):
     secondary_endpoints: tuple[str, ...] = ()
     direction: Direction
     covariates: tuple[str, ...] = ()
+    subgroups: tuple[Filter, ...] = ()
+    negative_endpoint: str | None = None
     rationale: str = ""
     feasibility: str = ""
     untested: tuple[str, ...] = ()

@@ -144,9 +144,15 @@ class Ledger:
         claims = self.claims(role)
         if not claims:
             return []
+        disjoint = self._disjoint()
         p = [1.0 if one.p is None or one.status != "ok" else max(one.p, 1e-300) for one in claims]
         q = bh(p)
-        e = p_to_e(p)
+        e = [
+            0.0
+            if one.status != "ok"
+            else float(p_to_e([p[at]])[0]) * disjoint.get(one.key[:2], 1.0)
+            for at, one in enumerate(claims)
+        ]
         kept = e_bh(e, alpha)
         return [
             Adjusted(
@@ -156,12 +162,24 @@ class Ledger:
                 part=one.part,
                 p=p[at],
                 q=float(q[at]),
-                e=float(e[at]) if one.status == "ok" else 0.0,
+                e=e[at],
                 e_bh=bool(kept[at]),
                 family=len(claims),
             )
             for at, one in enumerate(claims)
         ]
+
+    def _disjoint(self) -> dict[tuple[str, str], float]:
+        """Product of the e-values of a claim's test on other patients than the claim's own."""
+        from validation.statistics.multiplicity import p_to_e
+
+        found: dict[tuple[str, str], float] = {}
+        for one in {entry.key: entry for entry in self.entries}.values():
+            other = one.part in ("discovery", "replication") and not one.claim
+            if other and one.status == "ok" and one.p is not None:
+                value = float(p_to_e([max(one.p, 1e-300)])[0])
+                found[one.key[:2]] = found.get(one.key[:2], 1.0) * value
+        return found
 
     def counts(self) -> dict[str, int]:
         """How many attempts, by how they ended."""

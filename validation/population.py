@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
 
 
@@ -114,7 +115,7 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
             "it cannot be related to anything"
         )
     mean, sd = float(known.mean()), float(known.std(ddof=1))
-    if rule in (CutRule.CONTINUOUS, CutRule.SPLINE):
+    if rule in CONTINUOUS:
         return Cut(variable=use.key, rule=rule, mean=mean, sd=sd)
     if set(np.unique(known)) == {0.0, 1.0}:
         lower = upper = 0.5
@@ -171,7 +172,7 @@ def expose(
     """Groups or scores from the exposures' values and their cuts."""
     import numpy as np
 
-    continuous = [cut.rule in (CutRule.CONTINUOUS, CutRule.SPLINE) for cut in cuts]
+    continuous = [cut.rule in CONTINUOUS for cut in cuts]
     coded = tuple(
         _z(one, cut, use.level or "high") if flat else side(one, cut, use.level or "high")[0]
         for one, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)

@@ -28,6 +28,7 @@ from validation.statistics.cox import cox
 from validation.statistics.errors import (
     CollinearError,
     MissingValuesError,
+    SeparationError,
     ShapeError,
     StatisticsError,
     TooManyCovariatesError,
@@ -70,8 +71,14 @@ class ScreenResult:
         return np.array([s == "ok" for s in self.status], dtype=bool)
 
     def ranking(self) -> IntArray:
-        """Positions from the most to the least related; unfitted features last."""
-        return np.argsort(np.where(self.ok, -self.score, np.inf), kind="stable").astype(np.int64)
+        """Positions from the most to the least related; unfitted features last.
+
+        By the score test where Wald's agrees, by the larger p-value of the two where they differ: a
+        feature that a handful of patients carry (a gene that is silent in the others) has a score
+        statistic far beyond its evidence.
+        """
+        worse = np.fmax(self.p, self.p_score)
+        return np.argsort(np.where(self.ok, worse, np.inf), kind="stable").astype(np.int64)
 
     def refused(self) -> dict[str, int]:
         """How many features were refused, by reason."""
@@ -138,8 +145,10 @@ def screen(
         z = (x[:, whole] - mean[whole]) / sd[whole]
         batch = batched_cox(t, e, z, c, workers=workers)
         coef[whole], se[whole], score[whole] = batch.coef, batch.se, batch.score
+        status[np.flatnonzero(whole)[batch.separated]] = SeparationError.code
     scale = np.where(constant, 1.0, sd)
-    for j in np.flatnonzero((whole & ~np.isfinite(coef)) | any_missing):
+    unsettled = whole & ~np.isfinite(coef) & (status == "ok")
+    for j in np.flatnonzero(unsettled | any_missing):
         rows = ~missing[:, j]
         n_used[j] = int(rows.sum())
         status[j], coef[j], se[j], score[j], scale[j] = _one(t, e, x[:, j], c, rows, labels[j])

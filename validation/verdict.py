@@ -3,6 +3,7 @@
 1. Data. The primary test was refused or crashed: inconclusive (data).
 2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events:
    inconclusive (control).
+   A discovery part that did not reach its level is judged by rules 5 to 7; nothing is unlocked.
 3. Negative control. The exposure moves an endpoint that it should not: inconclusive (control).
 4. Evidence for. The primary test is significant after control over the ledger (q below alpha), in
    the expected direction. Then it is
@@ -56,21 +57,29 @@ def judge(evidence: Evidence) -> Verdict:
     if primary is None or primary.status != "ok" or primary.effect is None or primary.p is None:
         why = primary.reason if primary is not None else "the primary test did not run"
         return _verdict("inconclusive", "data", [_prevents("data", why)], limits)
+    blocked = _controls_block(evidence)
+    if blocked is not None:
+        return _verdict("inconclusive", "control", [blocked], limits)
+    expected = _expected(contract, primary.effect)
+    again = _replication(evidence)
+    q = evidence.q if evidence.q is not None else primary.p
     if evidence.locked:
+        found = _if_not(evidence, primary, q, expected, limits)
         text = (
             f"the discovery part (p = {p_text(primary.p)}) did not reach the registered level "
             f"{contract.split.unlock_alpha:g} in the expected direction; the confirmation patients "
             "stay locked"
         )
-        return _verdict("not_supported", "evidence", [_against("discovery", text)], limits)
-    blocked = _controls_block(evidence)
-    if blocked is not None:
-        return _verdict("inconclusive", "control", [blocked], limits)
-    expected = _expected(contract, primary.effect)
-    q = evidence.q if evidence.q is not None else primary.p
+        reasons = (*found.reasons, _against("discovery", text))
+        return found.model_copy(update={"reasons": reasons})
     if q < contract.rules.alpha and expected:
         return _if_significant(evidence, primary, q, limits)
-    return _if_not(evidence, primary, q, expected, limits)
+    found = _if_not(evidence, primary, q, expected, limits)
+    if again is None:
+        return found
+    # Without a claim in the first cohort there is nothing to replicate; the second is reported.
+    beside = Reason(rule="replication", outcome="limits", text=again.text)
+    return found.model_copy(update={"reasons": (*found.reasons, beside)})
 
 
 def _if_significant(

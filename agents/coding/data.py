@@ -76,7 +76,9 @@ def _tool_for(key: str, tools: tuple[ToolOffer, ...]) -> tuple[str, str] | None:
 
 
 def _words(name: str) -> set[str]:
-    return {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    words = {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    # A count per area is a density, whatever the field is called.
+    return (words - {"per", "mm2"}) | {"density"} if {"per", "mm2"} <= words else words
 
 
 def check_data(given: DataInput, plan: DataPlan) -> list[str]:
@@ -87,6 +89,9 @@ def check_data(given: DataInput, plan: DataPlan) -> list[str]:
     problems += [f'"{one}" was not asked for' for one in named if one not in given.wanted]
     problems += [f'"{one}" is not accounted for' for one in given.wanted if one not in named]
     problems += [f'the cohort has no "{one}"' for one in plan.found if one not in given.present]
+    problems += [
+        f'"{one}" is not missing: the cohort has it' for one in plan.missing if one in given.present
+    ]
     if len(set(named)) != len(named):
         problems.append("a variable is named twice")
     for one in plan.extract:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base import Reasoner
-from agents.coding import scrub
+from agents.coding.accept import feedback, objections, refused
 from agents.coding.brief import brief
+from agents.coding.data import DATA_AGENT, DataInput
 from agents.coding.store import PROGRAM, Store, sha256
 from agents.coding.task import TASK_AGENT, TaskInput
 from agents.coding.types import (
@@ -28,7 +29,7 @@ from agents.coding.types import (
     ExecutionPlan,
     Part,
 )
-from agents.coding.validation import API, VALIDATION_AGENT, ProgramInput
+from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.errors import InputError
 from sandbox import policy
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
@@ -108,20 +109,18 @@ def resume(
         If the folder was never escalated, or the program was not changed.
     """
     store = Store(workdir)
-    outcome = store.outcome()
-    if outcome is None or outcome.status != "escalated":
-        raise InputError(f"{workdir}: no escalated analysis to go on with")
-    last = outcome.attempts[-1]
-    path = store.program(last.number)
-    code = path.read_text(encoding="utf-8")
-    if sha256(code) == last.code_sha256:
-        raise InputError(f"{path} was not changed since it failed; mend it, then resume")
+    code = store.mended()
     run = _Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
         (), {}, replicate, rounds, limits, on_event or _silent,
     )  # fmt: skip
-    run.require_same(outcome.contract_sha256)
-    store.reopen()
+    if code:
+        outcome = store.outcome()
+        if outcome is not None:
+            run.require_same(outcome.contract_sha256)
+        # First kept as the next round, then reopened: a kill in between loses nothing.
+        store.begin(len(store.attempts()) + 1, code)
+        store.reopen()
     run.mended = code
     return run.to_the_end()
 
@@ -161,6 +160,7 @@ class _Carrying:
         self.brief: ContractBrief = brief(self.frozen)
         self.compiled = code(self.frozen)
         self.plan = self._plan()
+        self._resolve_data()
         self.attempts = self.store.attempts()
         split = self.frozen.contract.split.policy != "none"
         first: Part = "discovery" if split else "all"
@@ -186,6 +186,24 @@ class _Carrying:
         self.require_same(plan.contract_sha256)
         self.tell("plan", {"steps": len(plan.steps)})
         return plan
+
+    def _resolve_data(self) -> None:
+        """Let the data agent account for every variable; a frozen contract lacks none."""
+        if self.store.data() is None:
+            wanted = tuple(dict.fromkeys(one.key for one in self.brief.columns))
+            dictionary = self.cohort.dictionary()
+            given = DataInput(
+                cohort=self.cohort.id,
+                wanted=wanted,
+                present=tuple(key for key in wanted if dictionary.has(key)),
+            )
+            self.store.keep_data(self.reasoner.ask(DATA_AGENT, given).output)
+        found = self.store.data()
+        if found is not None and found.missing:
+            raise InputError(
+                f'cohort "{self.cohort.id}" lacks {", ".join(found.missing)}; extract the features '
+                "first, then freeze a new contract"
+            )
 
     def _first_part(self, part: Part) -> Attempt | None:
         """Rounds of program and feedback until one is accepted; None when none was."""
@@ -270,6 +288,8 @@ class _Carrying:
         for one in self.attempts:
             if one.part == part and one.accepted:
                 return one
+        if self.mended:
+            code, by = self.mended, "a person"
         return self._round(part, inputs, cohort, code, by)
 
     def _prepare(self, part: Part, cohort: Cohort, cuts: tuple[Cut, ...] | None = None) -> Path:
@@ -305,16 +325,22 @@ class _Carrying:
         out = self.store.begin(number, code)
         compiled = code == self.compiled
         self.tell("attempt", {"number": number, "part": part, "by": by})
-        result = self._checked(code) or self._execute(inputs, out, code, compiled)
+        result = refused(code, self.sandbox.name) or self._execute(inputs, out, code, compiled)
+        self.store.keep_log(number, result)
         problems: list[str] = []
         if result.ok:
-            problems = self._problems(part, inputs, out, compiled)
+            problems = objections(
+                self.frozen,
+                part,
+                out,
+                None if compiled else lambda: self._reference(inputs, out.with_name("reference")),
+            )
         elif result.reason is Reason.POLICY:
             problems = result.message.splitlines()
         elif result.reason is Reason.UNAVAILABLE:
             raise InputError(f"the {self.sandbox.name} sandbox did not run: {result.message}")
         else:
-            problems = self._feedback(result, cohort, code)
+            problems = feedback(result, cohort, code, self.compiled, self.brief)
         attempt = Attempt(
             number=number,
             part=part,
@@ -322,7 +348,7 @@ class _Carrying:
             code_path=f"attempt-{number}/{PROGRAM}",
             code_sha256=sha256(code),
             compiled_by_sage=compiled,
-            result=result,
+            result=result.model_copy(update={"stdout_tail": "", "stderr_tail": ""}),
             feedback=tuple(problems),
             accepted=result.ok and not problems,
         )
@@ -330,17 +356,6 @@ class _Carrying:
         self.attempts.append(attempt)
         self.tell("attempt_ended", {"number": number, "reason": result.reason.value})
         return attempt
-
-    def _checked(self, code: str) -> SandboxResult | None:
-        """A result that says why the program may not run; None when it may."""
-        found = policy.check(code)
-        if not found:
-            return None
-        lines = [f"line {one.line}: {one.message}" for one in found[:12]]
-        return SandboxResult(
-            sandbox=self.sandbox.name, exit_code=None, reason=Reason.POLICY,
-            message="\n".join(lines),
-        )  # fmt: skip
 
     def _execute(self, inputs: Path, out: Path, code: str, compiled: bool) -> SandboxResult:
         return self.sandbox.run(
@@ -355,44 +370,15 @@ class _Carrying:
             )
         )
 
-    def _problems(self, part: Part, inputs: Path, out: Path, compiled: bool) -> list[str]:
-        """Why results that were left cannot be accepted; empty when they can."""
-        from validation.errors import InputError as Refused
-        from validation.runner import read_analysis
-
-        try:
-            found = read_analysis(out)
-        except Refused:
-            return [
-                "the program ended without readable results: call analysis.run(), then "
-                "analysis.finish(out), and write nothing else under the name analysis.json"
-            ]
-        if found.contract_sha256 != self.frozen.sha256 or found.part != part:
-            return ["the results are not those of this contract and these inputs"]
-        if compiled:
-            return []
-        reference = out.with_name("reference")
-        if not reference.exists():
-            ended = self._execute(inputs, reference, self.compiled, True)
+    def _reference(self, inputs: Path, out: Path) -> Path:
+        """The compiled program's own results on the same inputs."""
+        if not out.exists():
+            ended = self._execute(inputs, out, self.compiled, True)
             if not ended.ok:
                 raise InputError(
                     f"the compiled analysis ended with {ended.reason.value}: {ended.message}"
                 )
-        expected = read_analysis(reference)
-        names = ("tests", "numbers", "cuts", "controls", "flow", "tables")
-        differ = [one for one in names if getattr(found, one) != getattr(expected, one)]
-        if differ:
-            return [
-                f"the {', '.join(differ)} differ from the registered computation: call "
-                "analysis.run() without arguments and change nothing that it returns"
-            ]
-        return []
-
-    def _feedback(self, result: SandboxResult, cohort: Cohort, code: str) -> list[str]:
-        known = scrub.vocabulary(self.compiled, API, self.brief.model_dump_json())
-        withheld = scrub.identifiers([*cohort.pseudonyms, *cohort.pseudonyms.values()])
-        said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code, known, withheld)
-        return [f"the run ended with {result.reason.value}: {result.message}", *said]
+        return out
 
     def _escalate(self, part: Part) -> CodingOutcome:
         from validation.runner import record_crash

@@ -1,9 +1,11 @@
 """The coding agent's work folder: every round kept, so that a killed or mended run goes on.
 
 plan.json                 the task agent's plan
+data.json                 the data agent's account of every variable
 inputs/PART/              analysis-ready tables, mounted read-only
 attempt-N/analysis.py     the program of round N; a person may mend the last one
 attempt-N/attempt.json    how it ended; absent while it has not
+attempt-N/std*.txt        the end of what it printed; may hold rows, never leaves the folder
 attempt-N/out/            what it left
 analysis/PART/            the accepted round's output
 results.json, figures/    the judged results
@@ -20,8 +22,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from agents.errors import InputError
+from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
 PROGRAM = "analysis.py"
@@ -41,6 +45,14 @@ class Store:
     def keep_plan(self, plan: ExecutionPlan) -> None:
         """Write the plan."""
         self._write("plan.json", plan)
+
+    def data(self) -> DataPlan | None:
+        """The data agent's answer, if it was asked."""
+        return self._read("data.json", DataPlan)
+
+    def keep_data(self, plan: DataPlan) -> None:
+        """Write the data agent's answer."""
+        self._write("data.json", plan)
 
     def outcome(self) -> CodingOutcome | None:
         """The end, if it was reached."""
@@ -69,6 +81,26 @@ class Store:
         path = self.folder / f"attempt-{number}" / PROGRAM
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
+    def mended(self) -> str:
+        """The last program as a person left it; empty when that round already came to its end.
+
+        Raises
+        ------
+        InputError
+            If the folder was never escalated, or the program was not changed.
+        """
+        outcome, attempts = self.outcome(), self.attempts()
+        if outcome is None and attempts:
+            return self.unfinished(len(attempts) + 1) or ""
+        if outcome is None or outcome.status != "escalated":
+            raise InputError(f"{self.folder}: no escalated analysis to go on with")
+        last = outcome.attempts[-1]
+        path = self.program(last.number)
+        code = path.read_text(encoding="utf-8")
+        if sha256(code) == last.code_sha256:
+            raise InputError(f"{path} was not changed since it failed; mend it, then resume")
+        return code
+
     def program(self, number: int) -> Path:
         """Where the program of round `number` lies."""
         return self.folder / f"attempt-{number}" / PROGRAM
@@ -81,6 +113,11 @@ class Store:
         out = path.parent / "out"
         shutil.rmtree(out, ignore_errors=True)
         return out
+
+    def keep_log(self, number: int, result: SandboxResult) -> None:
+        """Write what a round printed. It may hold patients' rows, so it stands in no record."""
+        for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
+            _write_text(self.folder / f"attempt-{number}" / f"{name}.txt", text)
 
     def end(self, attempt: Attempt) -> None:
         """Write how a round ended."""

@@ -82,7 +82,10 @@ class DataProvenance(View):
 
 
 class Attempt(View):
-    """One round: the code, how it ended in the sandbox, and what was fed back."""
+    """One round: the code, how it ended in the sandbox, and what was fed back.
+
+    `result` is without what the program printed, which may hold patients' rows.
+    """
 
     number: int
     part: Part

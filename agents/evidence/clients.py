@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from datetime import date
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from agents.evidence.clinical_trials import ClinicalTrials
@@ -26,57 +27,62 @@ _STALE_DAYS = 730
 _DISEASE = ("cancer", "carcinoma", "tumor", "tumour", "neoplasm", "melanoma", "glioma", "lymphoma")
 
 
-class EvidenceClients:
-    """GEO, GDC, ClinicalTrials.gov, the package index, GitHub, reference implementations.
+@dataclass(frozen=True)
+class Registries:
+    """The registries to ask; one that is None is left out. `packages` are asked of the index."""
 
-    Each may be None, and is then left out. Nothing is raised for what a service does: its fact
-    comes back with `found=None` and the reason.
-    """
-
-    def __init__(
-        self,
-        cache_dir: Path | None,
-        *,
-        geo: Geo | None = None,
-        gdc: Gdc | None = None,
-        trials: ClinicalTrials | None = None,
-        github: GitHub | None = None,
-        reference: ReferenceCode | None = None,
-        packages: Sequence[str] = (),
-        today: date,
-        policy: Policy | None = None,
-    ) -> None:
-        self.geo = geo
-        self.gdc = gdc
-        self.trials = trials
-        self.github = github
-        self.reference = reference
-        self.packages = tuple(packages)
-        self.today = today
-        cache = DiskCache(cache_dir, max_age=7 * _DAY) if cache_dir is not None else None
-        self._client = ServiceClient(cache, policy or Policy(deadline=20.0))
-        self._runner = Runner()
+    geo: Geo | None = None
+    gdc: Gdc | None = None
+    trials: ClinicalTrials | None = None
+    github: GitHub | None = None
+    reference: ReferenceCode | None = None
+    packages: tuple[str, ...] = ()
 
     @classmethod
-    def usual(
-        cls,
-        cache_dir: Path | None,
-        *,
-        today: date,
-        ncbi_key: str | None = None,
-        github_token: str | None = None,
-    ) -> EvidenceClients:
-        """Every client at its public address."""
+    def public(cls, *, ncbi_key: str | None = None, github_token: str | None = None) -> Registries:
+        """Every registry at its public address."""
         return cls(
-            cache_dir,
             geo=Geo(api_key=ncbi_key),
             gdc=Gdc(),
             trials=ClinicalTrials(),
             github=GitHub(token=github_token),
             reference=ReferenceCode(),
             packages=("lifelines", "statsmodels"),
-            today=today,
         )
+
+
+class EvidenceClients:
+    """GEO, GDC, ClinicalTrials.gov, the package index, GitHub, reference implementations.
+
+    Nothing is raised for what a service does: its fact comes back with `found=None` and the
+    reason.
+
+    Parameters
+    ----------
+    cache_dir : where answers are kept for a week; None keeps none
+    registries : whom to ask; by default all at their public addresses, without keys
+    today : the day from which a repository's idle time counts
+    """
+
+    def __init__(
+        self,
+        cache_dir: Path | None,
+        registries: Registries | None = None,
+        *,
+        today: date | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        known = registries or Registries.public()
+        self.geo = known.geo
+        self.gdc = known.gdc
+        self.trials = known.trials
+        self.github = known.github
+        self.reference = known.reference
+        self.packages = known.packages
+        self.today = today or datetime.now(tz=UTC).date()
+        cache = DiskCache(cache_dir, max_age=7 * _DAY) if cache_dir is not None else None
+        self._client = ServiceClient(cache, policy or Policy(deadline=20.0))
+        self._runner = Runner()
 
     def close(self) -> None:
         """Close connections."""

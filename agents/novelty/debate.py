@@ -33,6 +33,7 @@ from agents.novelty.types import (
 from agents.novelty.update import penalize, sigma, update
 from agents.novelty.verifier import VERIFIER
 from agents.types import ExpandedHypothesis
+from kg.literature.merge import SHORTEST_TITLE
 from kg.literature.search import Literature
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer, title_key
 
@@ -179,7 +180,9 @@ class _Debate:
 
     def _file(self, record: Record) -> None:
         """Give a record its key, once; a paper met again under another identifier is the same."""
-        names = [record.key, f"title:{title_key(record.title)}"]
+        names = [record.key]
+        if len(title := title_key(record.title)) >= SHORTEST_TITLE:
+            names.append(f"title:{title}")
         if any(name in self.seen for name in names):
             return
         for name in names:
@@ -187,14 +190,21 @@ class _Debate:
         self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
 
     def _wanted(self) -> dict[str, list[Query]]:
-        """What prover and verifier asked to have searched in their last positions."""
-        wanted: dict[str, list[Query]] = {}
-        for turn in self.transcript:
-            if isinstance(turn.position, ProverPosition | VerifierPosition):
-                wanted[turn.critic] = [
-                    Query(text=text) for text in turn.position.queries if text.strip()
-                ]
-        return wanted
+        """What verifier and prover asked to have searched in their last positions.
+
+        The verifier comes first: a source that takes one query gets the one that may refute.
+        """
+        last = {
+            turn.critic: turn.position.queries
+            for turn in self.transcript
+            if isinstance(turn.position, ProverPosition | VerifierPosition)
+        }
+        order: tuple[Critic, ...] = ("verifier", "prover")
+        return {
+            critic: [Query(text=text) for text in last[critic] if text.strip()]
+            for critic in order
+            if critic in last
+        }
 
     def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
         agent = _AGENTS[critic]
@@ -289,14 +299,14 @@ def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
 
 
 def _contradictions(transcript: Sequence[Turn]) -> int:
-    """Distinct retrieved records that the verifier holds to refute the hypothesis."""
+    """Distinct retrieved records that the verifier holds against the hypothesis or a part of it."""
     return len(
         {
             ref
             for turn in transcript
             if isinstance(turn.position, VerifierPosition)
             for answer in turn.position.answers
-            if answer.verdict == "refutes"
+            if answer.verdict in ("refutes", "weakens")
             for ref in answer.citations
         }
     )

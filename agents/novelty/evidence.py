@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from agents.novelty.direction import Opposition
 from agents.novelty.types import CitedRecord
 from agents.types import ExpandedHypothesis
 from kg.literature.expansion import synonyms
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
+from kg.ontology import Ontology
 
 _DENIAL = re.compile(
     r"\b(no (significant )?(association|correlation|difference|effect|evidence|benefit|"
@@ -24,7 +26,7 @@ _DENIAL = re.compile(
     r"differ\w*|improve\w*|reproduc\w*|replicat\w*|confirm\w*|support\w*|detect\w*)|"
     r"(does|do|did|could|can) not|fail(s|ed|ure)? to|refut\w+|contradict\w*|irreproducib\w*|"
     r"retract\w*|fabricat\w*|falsif\w*|misconduct|debunk\w*|disprov\w*|negative finding|"
-    r"artifact\w*|contaminat\w*|unfounded|independent of|without (any )?(association|effect))\b",
+    r"artifact\w*|contaminat\w*|unfounded|without (any )?(association|effect))\b",
     re.IGNORECASE,
 )
 _REFUTATION = re.compile(
@@ -53,6 +55,12 @@ class Nearest:
     parts: tuple[str, ...]
     sentence: str = ""
 
+    def short(self) -> str:
+        """The record in a few words, for prose."""
+        title = self.record.title
+        cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
+        return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -60,8 +68,8 @@ class Reading:
 
     `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
     `seen` counts records that mention at least two parts, and half of those that mention one (they
-    show that the index knows the field, so that a gap in it means something); `degree` counts, per part, the other
-    parts it was seen with (its degree in the co-mention graph of the retrieved literature).
+    show that the index knows the field, so that a gap in it means something); `degree` counts, per
+    part, the other parts it was seen with: its degree in the retrieved co-mention graph.
     """
 
     parts: tuple[str, ...]
@@ -96,7 +104,11 @@ class Reading:
         )
 
 
-def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Reading:
+def read(
+    expanded: ExpandedHypothesis,
+    records: Sequence[CitedRecord],
+    ontology: Ontology | None = None,
+) -> Reading:
     """Count co-mentions, order prior claims by overlap, and find denying sentences.
 
     A part is mentioned when it or a synonym occurs as whole words. Parts weigh by rarity among
@@ -105,7 +117,7 @@ def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Readin
     of the statement's words it holds.
     """
     parts = expanded.parts or (expanded.hypothesis.statement,)
-    names = [synonyms(part) for part in parts]
+    names = [synonyms(part, ontology) for part in parts]
     keys = [phrase_key(cited.record.body) for cited in records]
     has = [[mentions(key, name) for name in names] for key in keys]
     frequency = tuple(sum(row[i] for row in has) for i in range(len(parts)))
@@ -113,6 +125,7 @@ def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Readin
     vocabulary = [frozenset(words(cited.record.body)) for cited in records]
     claimed = _claimed_words(expanded.hypothesis.statement, vocabulary)
 
+    opposes = Opposition(expanded.hypothesis, ontology)
     near: list[Nearest] = []
     denials: list[Nearest] = []
     refutations: list[Nearest] = []
@@ -121,7 +134,7 @@ def read(expanded: ExpandedHypothesis, records: Sequence[CitedRecord]) -> Readin
         overlap = (share + _contained(claimed, held)) / 2.0
         covered = tuple(part for part, hit in zip(parts, row, strict=True) if hit)
         near.append(Nearest(cited.ref, cited.record, overlap, covered))
-        denial = _denial(cited, names, weights, parts)
+        denial = _denial(cited, names, weights, parts, opposes)
         if denial is not None:
             denials.append(denial)
             if _REFUTATION.search(denial.sentence):
@@ -151,13 +164,14 @@ def _denial(
     names: Sequence[tuple[str, ...]],
     weights: Sequence[float],
     parts: Sequence[str],
+    opposes: Opposition,
 ) -> Nearest | None:
-    """The record's denying sentence that covers most of the hypothesis, if it covers enough."""
+    """The record's denying or opposing sentence that covers most of the hypothesis."""
     best: Nearest | None = None
     record = cited.record
     for text in (record.title, *record.snippets, record.abstract):
         for sentence in _SENTENCE.split(text):
-            if not _DENIAL.search(sentence):
+            if not (_DENIAL.search(sentence) or opposes(sentence)):
                 continue
             key = phrase_key(sentence)
             row = [mentions(key, name) for name in names]

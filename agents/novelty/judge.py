@@ -16,7 +16,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     A specious flag is upheld when what it cites refutes most of the hypothesis in the judge's own
     reading, and overruled otherwise.
     """
-    seen = read(given.expanded, given.records)
+    seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
     refuted = {one.ref for one in refutations(seen)}
     flags = _flags(given)
@@ -72,10 +72,12 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
 def _summary(seen: Reading, refuted: bool) -> str:
     if refuted:
         return "The claim is refuted by retrieved work; novelty of form does not save it."
+    alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
+    apart = f" Seen with no other part: {', '.join(alone)}." if alone and seen.nearest else ""
     return (
         f"Evidence from {seen.seen:g} records (those with one part count half): "
         f"{seen.unseen_share:.0%} of pairs unseen, nearest prior claim {seen.closest:.0%}. "
-        "This is a count of co-mentions, not a reading of arguments."
+        f"This is a count of co-mentions, not a reading of arguments.{apart}"
     )
 
 

@@ -18,7 +18,7 @@ def argue(given: CriticInput, resources: Resources) -> ProverPosition:
     claim, against an optimistic prior where little was seen. After the verifier has answered, the
     prover gives way by half of the way to the judge for each round with a standing objection.
     """
-    seen = read(given.expanded, given.records)
+    seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.6 * seen.unseen_share + 0.4 * (1.0 - seen.closest)
     score = score_of(novelty, seen.weight, prior=0.75)
     objections = standing_objections(given.debate)
@@ -68,7 +68,7 @@ def _summary(seen: Reading, objected: bool) -> str:
     unseen = len(seen.unseen_pairs())
     text = (
         f"{unseen} of {len(seen.pairs)} pairs of parts are in no retrieved record; the nearest "
-        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})."
+        f"prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})."
     )
     return text + (" The verifier's objections are partly conceded." if objected else "")
 

@@ -31,7 +31,7 @@ class DebateSettings(View):
     """Points that every score loses, once, when the judge upholds a specious flag. The paper
     states that there is a penalty, not how large; this number is ours."""
 
-    threshold: float = Field(default=6.0, ge=1.0, le=10.0)
+    threshold: float = Field(default=5.0, ge=1.0, le=10.0)
     """Final scores below it send the hypothesis back to expansion (ours; the paper says
     "predefined")."""
 

@@ -33,10 +33,13 @@ class Claim(View):
 
 
 class Answer(View):
-    """The verifier's answer to one claim (or to "hypothesis", the whole)."""
+    """The verifier's answer to one claim (or to "hypothesis", the whole).
+
+    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself.
+    """
 
     claim: str
-    verdict: Literal["overlaps", "refutes", "stands"]
+    verdict: Literal["overlaps", "weakens", "refutes", "stands"]
     text: str
     citations: tuple[str, ...]
 

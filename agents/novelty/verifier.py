@@ -25,7 +25,7 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
     conservative prior where little was seen. A refutation (a retraction, a failed replication, an
     artifact) of most of the hypothesis is flagged as specious.
     """
-    seen = read(given.expanded, given.records)
+    seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share
     refuted = refutations(seen)
     if refuted:
@@ -66,7 +66,7 @@ def _answers(
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes",
+            verdict="refutes" if one.overlap >= NEAR else "weakens",
             text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
             citations=(one.ref,),
         )
@@ -113,10 +113,10 @@ def _reason(one: Nearest) -> str:
 
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
     if refuted:
-        return f"{len(refuted)} retrieved records refute the claim ({refuted[0].ref} first)."
+        return f"{len(refuted)} retrieved records refute the claim (first {refuted[0].short()})."
     if not seen.nearest:
         return "Nothing retrieved; novelty is unproven."
-    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].ref})"
+    text = f"The nearest prior claim covers {seen.closest:.0%} ({seen.nearest[0].short()})"
     if seen.denials:
         text += f"; {len(seen.denials)} records speak against parts of it"
     return text + "."

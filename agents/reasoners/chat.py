@@ -161,6 +161,13 @@ class ChatReasoner:
                 f"{self._where()} answered {error.status_code} after"
                 f" {self.settings.retries} retries (agent {agent}); `sage resume` goes on from here"
             ) from None
+        except openai.LengthFinishReasonError as error:
+            return _cut_off(error, model.name)
+        except (ValueError, TypeError, KeyError) as error:
+            raise FaultError(
+                f"{self._where()} sent no chat completion (agent {agent}): {type(error).__name__};"
+                " check that base_url ends in /v1"
+            ) from None
         usage = answer.usage_metadata or {}
         content = answer.content if isinstance(answer.content, str) else str(answer.content)
         return RawReply(
@@ -202,6 +209,18 @@ class ChatReasoner:
 
     def _where(self) -> str:
         return f"the model endpoint {self.settings.base_url or '(OpenAI)'}"
+
+
+def _cut_off(error: Any, model: str) -> RawReply:
+    """A reply that ended at the length limit; its tokens are paid all the same."""
+    usage = error.completion.usage
+    return RawReply(
+        content=error.completion.choices[0].message.content or "",
+        finish="length",
+        prompt_tokens=usage.prompt_tokens if usage else 0,
+        completion_tokens=usage.completion_tokens if usage else 0,
+        model=model,
+    )
 
 
 def _read(agent: Agent[I, O], given: I, raw: RawReply) -> tuple[O | None, str]:

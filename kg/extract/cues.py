@@ -69,6 +69,11 @@ INQUIRY = re.compile(
     r"evaluated|assessed|studied|discussed)|inconsistent)\b",
     re.IGNORECASE,
 )
+EXAMINED = re.compile(
+    r"\b(?:is|are|was|were|has been|have been) (?:then |also )?(?:examined|investigated|evaluated|"
+    r"assessed|studied|discussed|analy[sz]ed|tested|explored|unclear|unknown|controversial)\b",
+    re.IGNORECASE,
+)
 INDIRECT = re.compile(
     r"\b(?:determin|assess|test|investigat|ask|examin|explor|evaluat|clarif|stud|know|unclear)\w*\s+"
     r"(?:if|whether)\b",

@@ -69,7 +69,7 @@ def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> l
         return []
     first = usable[0]
     gap = sentence[trigger.end : first.start]
-    if len(gap) > 90:
+    if len(gap) > (45 if trigger.passive else 75):
         return []
     group = [first]
     for mention in usable[1:]:

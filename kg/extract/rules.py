@@ -24,7 +24,7 @@ from kg.ontology import Ontology
 from kg.textnorm import sentences
 from kg.types import EntityType, Polarity
 
-VERSION = "8"
+VERSION = "10"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
@@ -49,10 +49,18 @@ _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "tr
 _NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
 _CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
 _INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
+# What may `identify` or `mark` something in the sense of predicting it.
+_FINDERS = frozenset({EntityType.ALGORITHM, EntityType.SIGNATURE, EntityType.IMAGING_FEATURE})
+_FINDS = re.compile(r"(?:identif|detect|mark(?:s|ed|ing)?\b(?! of)|separat|discriminat)", re.I)
 _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD})
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
 _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+
+
+def _of_outcomes(trigger: Trigger) -> bool:
+    """Whether an outcome may be the head: it correlates, but causes and predicts nothing."""
+    return trigger.relation.canonical in {"correlates_with", "correlates_negatively_with"}
 
 
 _worker: RulesExtractor | None = None
@@ -219,10 +227,11 @@ class RulesExtractor:
         first = min(m.end for m in (*heads, *tails))
         span_start = max(previous, min(first, trigger.start))
         before = sentence[span_start : trigger.start]
-        low, _high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
+        low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         opening = sentence[low : min(m.start for m in heads) if heads else low]
         asked = cues.INDIRECT.search(sentence[: trigger.start])
-        if asked or cues.INQUIRY.search(sentence[low : trigger.end]):
+        examined = cues.EXAMINED.search(sentence[trigger.end : high])
+        if asked or examined or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
         scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
         negated = bool(cues.NEGATION.search(scope)) or bool(
@@ -236,6 +245,10 @@ class RulesExtractor:
             for tail, tail_sign in zip(tails, tail_signs, strict=True):
                 if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
                     continue
+                if head.type == EntityType.CLINICAL_ENDPOINT and not _of_outcomes(trigger):
+                    continue
+                if _FINDS.match(trigger.text) and head.type not in _FINDERS:
+                    continue  # `we identified`: a method, not a prediction
                 if trigger.relation.canonical in _IN and tail.type in _NO_PLACE:
                     continue
                 if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:

@@ -11,6 +11,7 @@ from kg.extract import cues
 from kg.extract.base import Mention
 from kg.ontology import Ontology, RelationEntry, inflected
 from kg.types import EntityType
+from kg.wordlist import words
 
 _BE = re.compile(
     r"\b(?:is|are|was|were|been|being|be|gets?|became)\s+(?:[\w-]+ly\s+|also\s+|not\s+)*$"
@@ -37,6 +38,16 @@ _CLAUSE = re.compile(
 # `control of`, `target in`: a noun.
 _NOUN_AFTER = re.compile(r"\s+(?:of\b|for\b|group\b)")
 _MOVES = re.compile(r"(increases?|rises?|decreases?|declines?|drops?) (with|in|from)\b")
+_POSSESSIVE = re.compile(r"\b(?:its|their|his|her|our)\s+(?:\w+\s+)?$", re.IGNORECASE)
+# Base forms that are nouns more often than verbs, unless something verbal stands before them.
+_NOUNS = words(
+    "target parallel mark link complex influence control release cause rescue limit block lead "
+    "result support increase decrease mediate effect impact bound"
+)
+_BEFORE_VERB = re.compile(
+    r"\b(?:to|can|may|could|might|will|would|not|also|both|and|or|which|that|who|they|we|it|\w+ly|"
+    r"do|does|did|cells|genes|proteins|levels|mutations|alterations|inhibitors|signals)\s+$"
+)
 _PARENS = re.compile(r"\([^()]*\)")
 
 
@@ -93,6 +104,8 @@ class TriggerFinder:
     ) -> Trigger | None:
         text = sentence[start:end]
         before = sentence[:start]
+        if before.endswith("-") or sentence[end : end + 1] == "-" or _POSSESSIVE.search(before):
+            return None
         word = text.split()[0].lower()
         be = bool(_BE.search(before))
         by = bool(re.match(r"\s+(?:\w+ly\s+)?by\b", sentence[end:]))
@@ -119,6 +132,11 @@ class TriggerFinder:
             elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
                 return None
         rest = sentence[end : end + 12]
+        noun = single and word.endswith(("or", "ors"))
+        if noun and not rest.startswith((" of", " between", " for", " in")):
+            return None
+        if single and word in _NOUNS and not after_mention and not _BEFORE_VERB.search(before):
+            return None
         if single and _NOUN_AFTER.match(rest) and not word.endswith(("ing", "or", "ed")):
             return None
         if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
@@ -208,6 +226,15 @@ def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
 _STATES = frozenset({EntityType.MUTATION, EntityType.IMAGING_FEATURE, EntityType.SIGNATURE})
 
 
+_PANEL = re.compile(r"^-(?:based|related|associated|specific|like|guided|free)\b")
+
+
+def _qualifier(sentence: str, mention: Mention) -> bool:
+    rest = sentence[mention.end :]
+    marker = rest[:1] in {"+", "⁺"}
+    return bool(cues.QUALIFIER.match(rest)) and (not marker or mention.type == EntityType.GENE)
+
+
 def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
     """Mentions that are heads of their noun phrase: qualifiers are left out.
 
@@ -220,7 +247,10 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
             continue
         following = mentions[position + 1] if position + 1 < len(mentions) else None
         if following is None:
-            kept.append(mention)
+            # `a urine-based panel` speaks of the panel, which is no entity.
+            rest = sentence[mention.end :]
+            if kept or not _PANEL.match(rest):
+                kept.append(mention)
             continue
         gap = sentence[mention.end : following.start]
         touching = gap in {" ", "-", "+ "}
@@ -228,10 +258,8 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
             kept.append(mention)
             dropped = position + 1
             continue
-        rest = sentence[mention.end :]
-        marker = rest[:1] in {"+", "⁺"}
-        qualifier = cues.QUALIFIER.match(rest) and (not marker or mention.type == EntityType.GENE)
-        if touching or (qualifier and len(gap) < 60):
+        qualifier = _qualifier(sentence, mention)
+        if touching or qualifier:
             continue
         kept.append(mention)
     return kept

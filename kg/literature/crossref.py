@@ -106,7 +106,7 @@ def _day(value: Any) -> date | None:
     parts = _parts(value)
     try:
         return date(parts[0], parts[1], parts[2]) if len(parts) >= 3 else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

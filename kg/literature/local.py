@@ -75,23 +75,33 @@ class LocalIndex:
 
     @classmethod
     def from_folder(cls, folder: Path) -> LocalIndex:
-        """An index over a folder of notes: front matter, then findings as bullets.
+        """An index over a corpus folder: notes (front matter, then findings as bullets) and
+        whatever else can be read (PDF, XML, MEDLINE, BibTeX, text).
 
         Raises
         ------
         InputError
-            If the folder does not exist or holds no `*.md` note with a title.
+            If the folder does not exist or nothing in it can be read.
         """
         if not folder.is_dir():
-            raise InputError(f"{folder}: no such corpus folder; name one that holds *.md notes")
-        records = [
-            record
-            for path in sorted(folder.glob("*.md"))
-            if (record := read_note(path.read_text(encoding="utf-8", errors="replace")))
-        ]
+            raise InputError(f"{folder}: no such corpus folder; name one that holds papers")
+        from kg.sources import discover, read_file
+
+        records: list[Record] = []
+        others: list[Document] = []
+        files, _ = discover([folder])
+        for path in files:
+            note = None
+            if path.suffix.lower() == ".md":
+                note = read_note(path.read_text(encoding="utf-8", errors="replace"))
+            if note is not None:
+                records.append(note)
+            else:
+                others.extend(read_file(path).documents)
+        records.extend(cls.build(others).records)
         if not records:
             raise InputError(
-                f"{folder}: no note with a title; a note starts with front matter (`title: ...`)"
+                f"{folder}: nothing readable; a note starts with front matter (`title: ...`)"
             )
         return cls(records)
 

@@ -8,7 +8,7 @@ from datetime import date
 from kg.literature.types import Record, title_key
 
 _YEARS_APART = 1
-_SHORTEST_TITLE = 16
+SHORTEST_TITLE = 16
 """Titles shorter than this ("Editorial", "Bladder cancer") do not identify a paper."""
 
 
@@ -75,7 +75,7 @@ def _keys(record: Record) -> list[str]:
     if record.arxiv:
         keys.append(f"arxiv:{record.arxiv}")
     title = title_key(record.title)
-    if len(title) >= _SHORTEST_TITLE:
+    if len(title) >= SHORTEST_TITLE:
         keys.append(f"title:{title}")
     return keys
 

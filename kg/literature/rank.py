@@ -15,6 +15,9 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 RETRACTED_WEIGHT = 0.5
 """A retracted record keeps half its score: it is shown (and named), but does not lead."""
 
+EMBEDDED_CHARACTERS = 600
+"""Title and the start of the abstract; sentence encoders cut off soon after."""
+
 _FUSION = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009, SIGIR)."""
 
@@ -35,13 +38,26 @@ def rank(
         for at, score in index.scored(query):
             best[at] = max(best[at], score)
     if embed is not None:
-        near = embed([record.body[:2000] for record in records]) @ (
+        near = embed([record.body[:EMBEDDED_CHARACTERS] for record in records]) @ (
             embed([query.text for query in queries]).T
         )
         best = _fused(best, near.max(axis=1))
     best *= [RETRACTED_WEIGHT if record.retracted else 1.0 for record in records]
     order = np.argsort(-best, kind="stable")[:k]
     return [records[at].model_copy(update={"score": float(best[at])}) for at in order]
+
+
+def remembered(embed: Embed) -> Embed:
+    """`embed`, asked once per text: several rankings of one pool share its vectors."""
+    known: dict[str, np.ndarray] = {}
+
+    def once(texts: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            known.update(zip(new, embed(new), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return once
 
 
 def _fused(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ def as_json(service: str, body: bytes) -> Any:
     """The body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
     try:
         return json.loads(body)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         head = body[:60].decode("utf-8", "replace").strip()
         kind = "markup" if head.startswith("<") else "no valid JSON"
         raise SourceChanged(service, f"it answered {kind} where JSON is documented") from problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -10,18 +11,23 @@ from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 
+from pydantic import TypeAdapter, ValidationError
+
 from kg.literature.local import LocalIndex
 from kg.literature.merge import merge
 from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
-from kg.literature.rank import Embed, rank
+from kg.literature.rank import Embed, rank, remembered
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
 from kg.services.cache import DiskCache
 from kg.services.client import Policy, ServiceClient, Usage, metered
-from kg.services.errors import ServiceError
+from kg.services.errors import OverBudget, ServiceError
 from kg.services.runner import Runner
 
 Expand = Callable[[Query], Query]
 """Adds synonyms to a query (`kg.literature.expansion`)."""
+
+_INCOMPLETE_AGE = 3600.0
+"""Seconds that an answer is kept in which a source's rate had no slot."""
 
 
 class Literature:
@@ -56,8 +62,9 @@ class Literature:
         self._expand = expand
         self._embed = embed
         self._retractions = retractions
-        cache = DiskCache(cache_dir, max_age=max_age) if cache_dir is not None else None
-        self._client = ServiceClient(cache, policy)
+        self._cache = DiskCache(cache_dir, max_age=max_age) if cache_dir is not None else None
+        self._client = ServiceClient(self._cache, policy)
+        self._fingerprint: str | None = None
         self._runner = Runner()
 
     def __enter__(self) -> Literature:
@@ -110,6 +117,10 @@ class Literature:
         as_of : nothing that may have appeared later is returned
         """
         named = {name: [self._query(one) for one in asked] for name, asked in wanted.items()}
+        key = self._key(named, k, as_of)
+        stored = self._stored(key)
+        if stored is not None:
+            return stored
         # In turns, so that a source that takes a few queries serves every caller.
         turns = zip_longest(*named.values())
         everything = tuple(dict.fromkeys(one for turn in turns for one in turn if one is not None))
@@ -117,9 +128,10 @@ class Literature:
         found: list[Record] = []
         missing: list[MissingSource] = []
         served: list[str] = []
+        over_budget: set[str] = set()
         usage = Usage()
         if self.sources and everything:
-            found, missing, served, usage = self._runner.run(
+            found, missing, served, over_budget, usage = self._runner.run(
                 self._remote(Wanted(everything, k, as_of), patience)
             )
         if self.local is not None:
@@ -129,9 +141,10 @@ class Literature:
         pool = [one.as_known(as_of) for one in merge(found) if one.known_by(as_of)]
         notes = self._notes(served, found, pool)
         answers = {}
+        embed = remembered(self._embed) if self._embed is not None else None
         for name, asked in named.items():
             answers[name] = SearchAnswer(
-                records=tuple(rank(pool, asked, k, self._embed)),
+                records=tuple(rank(pool, asked, k, embed)),
                 missing=tuple(missing),
                 served_by=tuple(served),
                 requests=usage.requests,
@@ -140,7 +153,53 @@ class Literature:
                 as_of=as_of,
                 notes=notes,
             )
+        self._store(key, answers, over_budget)
         return answers
+
+    def _key(self, named: Mapping[str, Sequence[Query]], k: int, as_of: date | None) -> str:
+        return DiskCache.key(
+            "literature",
+            "search",
+            "|".join(source.name for source in self.sources),
+            [k, as_of, self._embed is not None, self._retractions is not None, self._corpus()],
+            {name: [one.model_dump() for one in asked] for name, asked in named.items()},
+        )
+
+    def _corpus(self) -> str:
+        """A fingerprint of the local index: its answers are part of ours."""
+        if self.local is None:
+            return ""
+        if self._fingerprint is None:
+            text = "\n".join(record.model_dump_json() for record in self.local.records)
+            self._fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        return self._fingerprint
+
+    def _stored(self, key: str) -> dict[str, SearchAnswer] | None:
+        """Whole answers of an earlier run: a repeated debate sees what the first one saw."""
+        if not self.sources or self._cache is None:
+            return None
+        for complete in (True, False):
+            body = self._cache.get(f"{key}{complete:d}", None if complete else _INCOMPLETE_AGE)
+            if body is None:
+                continue
+            try:
+                found = TypeAdapter(dict[str, SearchAnswer]).validate_json(body)
+            except ValidationError:
+                self._cache.drop(f"{key}{complete:d}")
+                continue
+            return {
+                name: one.model_copy(update={"requests": 0, "cached": 1, "seconds": 0.0})
+                for name, one in found.items()
+            }
+        return None
+
+    def _store(self, key: str, answers: dict[str, SearchAnswer], over_budget: set[str]) -> None:
+        """Keep answers that lack nothing but sources whose rate had no slot; not failures."""
+        missing = {one.name for answer in answers.values() for one in answer.missing}
+        if not self.sources or self._cache is None or missing - over_budget:
+            return
+        body = TypeAdapter(dict[str, SearchAnswer]).dump_json(answers)
+        self._cache.put(f"{key}{not missing:d}", body)
 
     def _query(self, asked: Query | str) -> Query:
         query = Query(text=asked) if isinstance(asked, str) else asked
@@ -162,10 +221,10 @@ class Literature:
 
     async def _remote(
         self, wanted: Wanted, patience: float | None
-    ) -> tuple[list[Record], list[MissingSource], list[str], Usage]:
+    ) -> tuple[list[Record], list[MissingSource], list[str], set[str], Usage]:
         """Every source at once, merged; then the second opinion on what may be retracted."""
         with metered() as usage:
-            found, missing, served = await self._gather(wanted, patience)
+            found, missing, served, over_budget = await self._gather(wanted, patience)
             pool = merge(record for record in found if record.known_by(wanted.as_of))
             if self._retractions is not None and pool:
                 try:
@@ -173,29 +232,32 @@ class Literature:
                 except ServiceError as problem:
                     name = f"{self._retractions.name} (retractions)"
                     missing.append(MissingSource(name=name, reason=problem.reason))
-        return pool, missing, served, usage
+        return pool, missing, served, over_budget, usage
 
     async def _gather(
         self, wanted: Wanted, patience: float | None
-    ) -> tuple[list[Record], list[MissingSource], list[str]]:
+    ) -> tuple[list[Record], list[MissingSource], list[str], set[str]]:
         answers = await asyncio.gather(
             *(self._one(source, wanted, patience) for source in self.sources)
         )
         found: list[Record] = []
         missing: list[MissingSource] = []
         served: list[str] = []
+        over_budget: set[str] = set()
         for source, answer in zip(self.sources, answers, strict=True):
-            if isinstance(answer, str):
-                missing.append(MissingSource(name=source.name, reason=answer))
+            if isinstance(answer, ServiceError):
+                missing.append(MissingSource(name=source.name, reason=answer.reason))
+                if isinstance(answer, OverBudget):
+                    over_budget.add(source.name)
             else:
                 found.extend(answer)
                 served.append(source.name)
-        return found, missing, served
+        return found, missing, served, over_budget
 
     async def _one(
         self, source: LiteratureSource, wanted: Wanted, patience: float | None
-    ) -> Sequence[Record] | str:
+    ) -> Sequence[Record] | ServiceError:
         try:
             return await source.search(self._client, wanted, patience)
         except ServiceError as problem:
-            return problem.reason
+            return problem

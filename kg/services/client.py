@@ -152,7 +152,7 @@ class ServiceClient:
                 stored = self.cache.get(key) if self.cache else None
                 if stored is not None and self.cache is not None:
                     try:
-                        value = _understood(request.service, stored, read)
+                        value = understood(request.service, stored, read)
                     except SourceChanged:
                         self.cache.drop(key)
                     else:
@@ -215,8 +215,8 @@ class ServiceClient:
             await self._sleep(wait)
             pause: float | None = None
             try:
-                async with gate.slots, asyncio.timeout(policy.attempt):
-                    status, headers, body = await self._send(request)
+                async with gate.slots:
+                    status, headers, body = await self._in_turn(request, gate)
             except TimeoutError:
                 last = Unavailable(
                     request.service, f"no complete answer within {policy.attempt:g} s"
@@ -226,7 +226,7 @@ class ServiceClient:
             else:
                 if status == 200 or (status == 404 and request.missing_is_empty):
                     try:
-                        return body, _understood(request.service, body, read)
+                        return body, understood(request.service, body, read)
                     except SourceChanged as problem:
                         if attempt > 0 or not _may_be_transient(body):
                             raise
@@ -248,16 +248,48 @@ class ServiceClient:
                 await self._sleep((pause or 0.0) + self._random.uniform(0.0, ceiling))
         raise last
 
-    async def _send(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
-        """One attempt: status, headers, body. Redirects are followed on the same host alone."""
+    async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
+        """One attempt that goes out when the throttle, by what really went out, allows it."""
+        held = False
+
+        def gone() -> None:
+            nonlocal held
+            gate.throttle.sent()
+            self._count(requests=1)
+            if held:
+                held = False
+                gate.door.release()
+
+        await gate.door.acquire()
+        held = True
+        try:
+            while (wait := gate.throttle.still_to_wait()) > 0.0:
+                await self._sleep(wait)
+            async with asyncio.timeout(self.policy.attempt):
+                return await self._send(request, gone)
+        finally:
+            if held:
+                gate.door.release()
+
+    async def _send(
+        self, request: Request, gone: Callable[[], None]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers, body; `gone` is told when a request leaves.
+
+        Redirects are followed on the same host alone.
+        """
         import httpx
 
         http = self._opened()
         url = httpx.URL(request.url)
         params: dict[str, str | int] | None = {**request.params, **request.secret_params}
         headers = {"User-Agent": USER_AGENT, **request.headers, **request.secret_headers}
+
+        async def trace(event: str, _: dict[str, Any]) -> None:
+            if event.endswith(".send_request_headers.started"):
+                gone()
+
         for _ in range(4):
-            self._count(requests=1)
             try:
                 async with http.stream(
                     request.method,
@@ -266,6 +298,7 @@ class ServiceClient:
                     headers=headers,
                     json=request.json,
                     data=dict(request.data) if request.data else None,
+                    extensions={"trace": trace},
                 ) as response:
                     if response.status_code in _REDIRECTS and "location" in response.headers:
                         target = response.url.join(response.headers["location"])
@@ -317,14 +350,22 @@ class ServiceClient:
             usage.cached += cached
 
 
-def _understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
+def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of `body`; whatever else goes wrong in it becomes `SourceChanged`."""
     try:
         return read(body)
     except SourceChanged:
         raise
     except KeyError as problem:
         raise SourceChanged(service, f"field {problem} is missing from its answer") from problem
-    except (ValueError, TypeError, AttributeError, IndexError) as problem:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as problem:
         raise SourceChanged(service, f"its answer is not as documented ({problem})") from problem
 
 

@@ -19,38 +19,53 @@ class Limit:
 
 
 class Throttle:
-    """Grants slots so that no window of `per` seconds holds more than `requests` of them.
+    """Keeps every window of `per` seconds to `requests` requests, by when they were really sent.
 
-    Slots are booked in order of arrival. Bookings are pure arithmetic on `clock`, so that a caller
-    learns its wait before it commits to it.
+    Two records: reservations, in order of arrival, which tell a caller its wait before it commits
+    to it; and the times at which requests went out, which decide. They differ where connecting
+    takes time: a request that left late pushes those behind it.
     """
 
     def __init__(self, limit: Limit, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
         self._clock = clock
-        self._granted: deque[float] = deque(maxlen=limit.requests)
+        self._reserved: deque[float] = deque(maxlen=limit.requests)
+        self._sent: deque[float] = deque(maxlen=limit.requests)
+        self._closed_until = 0.0
 
     def next_slot(self) -> float:
-        """The earliest time on the clock at which another request may start."""
-        now = self._clock()
-        if len(self._granted) < self.limit.requests:
-            return max(now, self._granted[-1]) if self._granted else now
-        return max(now, self._granted[-1], self._granted[0] + self.limit.per)
+        """The earliest time on the clock for which a slot can be reserved."""
+        earliest = max(self._clock(), self._allowed())
+        if self._reserved:
+            earliest = max(earliest, self._reserved[-1])
+        if len(self._reserved) == self.limit.requests:
+            earliest = max(earliest, self._reserved[0] + self.limit.per)
+        return earliest
 
     def book(self, patience: float | None = None) -> float | None:
-        """Seconds to wait for the slot now booked, or None (nothing booked) beyond `patience`."""
+        """Seconds to wait for the slot now reserved, or None (none reserved) beyond `patience`."""
         slot = self.next_slot()
         wait = max(0.0, slot - self._clock())
         if patience is not None and wait > patience:
             return None
-        self._granted.append(slot)
+        self._reserved.append(slot)
         return wait
 
+    def still_to_wait(self) -> float:
+        """Seconds until another request may go out, judged by those that went."""
+        return max(0.0, self._allowed() - self._clock())
+
+    def sent(self) -> None:
+        """A request goes out now."""
+        self._sent.append(self._clock())
+
     def hold(self, seconds: float) -> None:
-        """Start nothing for `seconds`: the service asked for a pause."""
-        until = self._clock() + seconds
-        slots = self.limit.requests
-        self._granted = deque([until - self.limit.per] * slots, maxlen=slots)
+        """Send nothing for `seconds`: the service asked for a pause."""
+        self._closed_until = max(self._closed_until, self._clock() + seconds)
+
+    def _allowed(self) -> float:
+        full = len(self._sent) == self.limit.requests
+        return max(self._closed_until, self._sent[0] + self.limit.per if full else 0.0)
 
 
 class Breaker:
@@ -106,3 +121,5 @@ class Gate:
         self.throttle = Throttle(limit)
         self.breaker = breaker
         self.slots = asyncio.Semaphore(limit.concurrency)
+        # Held from the last look at the throttle until the request has gone out.
+        self.door = asyncio.Lock()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kg.types import Document
 
-READER_VERSION = "4"
+READER_VERSION = "5"
 MAX_BYTES = 512 * 1024 * 1024
 
 
@@ -23,18 +23,22 @@ class ReadOptions(BaseModel):
 
     `pdf_order`: `fast` tries pypdfium2, then pypdf, then pdfplumber; `paper` uses the order of
     SAGE, A.2 (pdfplumber first). `ocr`: hand pages without text to an OCR program if installed.
+    `tables`: also read tables by pdfplumber (slow), as rows in sections of their own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pdf_order: str = "fast"
     ocr: bool = False
+    tables: bool = False
     max_pages: int = 5000
 
     @property
     def key(self) -> str:
         """Content key of the reader."""
-        return f"{READER_VERSION}:{self.pdf_order}:{int(self.ocr)}:{self.max_pages}"
+        return (
+            f"{READER_VERSION}:{self.pdf_order}:{int(self.ocr)}:{int(self.tables)}:{self.max_pages}"
+        )
 
 
 class SourceReport(BaseModel):

@@ -21,9 +21,9 @@ from typing import Any
 from kg.sources.base import ReadOptions, SourceError, SourceReport, SourceResult, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_year
 from kg.sources.pdf_layout import assemble
-from kg.sources.pdf_quality import GOOD, Quality, measure
+from kg.sources.pdf_quality import BAD, GOOD, Quality, measure
 from kg.textnorm import clean
-from kg.types import Document
+from kg.types import Document, Section
 
 _BAD_TITLE = re.compile(r"untitled|microsoft|\.(?:docx?|indd|qxd|tex|pdf|dvi)\b|^\W*$|^doi:", re.I)
 _YEAR = re.compile(
@@ -82,9 +82,14 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
             raise SourceError(reason)
         if empty:
             notes.append(f"{len(empty)} of {len(pages)} pages have no text")
+        tables = _tables(readers, count, notes) if options.tables else []
     finally:
         readers.close()
     text, sections = assemble([page.text for page in pages])
+    for name, rows in tables:
+        start = len(text) + 2
+        text += "\n\n" + rows
+        sections = (*sections, Section(title=name, start=start, end=len(text)))
     if not text.strip():
         raise SourceError("no text left after removing headers, footers and references")
     first = clean(pages[0].text)
@@ -187,6 +192,17 @@ class _Readers:
         page.close()
         return str(text)
 
+    def tables(self, number: int) -> list[list[list[str | None]]]:
+        """Tables of a page by pdfplumber: rows of cells."""
+        if self._plumber is None:
+            import pdfplumber
+
+            self._plumber = pdfplumber.open(io.BytesIO(self._data))
+        page = self._plumber.pages[number]
+        found: list[list[list[str | None]]] = page.extract_tables()
+        page.close()
+        return found
+
     def image(self, number: int, dpi: int = 200) -> bytes:
         """A page as PNG."""
         page = self._pdfium[number]
@@ -205,6 +221,9 @@ def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) 
     """The first good reading of a page, or the best of all tiers."""
     best = Page("", order[0], measure(""))
     for tier in order:
+        slow = tier == "pdfplumber" and not accept
+        if slow and best.quality.score >= BAD:
+            break  # a table or a form: the slow tier reads those no better
         try:
             text = readers.text(tier, number)
         except Exception:  # noqa: BLE001, S112 - a tier that fails is what the next tier is for
@@ -218,6 +237,24 @@ def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) 
         if tier == "pypdf" and quality.words < 3 and best.quality.words < 3:
             break  # two libraries see no text: the third, slow one will not either
     return best
+
+
+def _tables(readers: _Readers, count: int, notes: list[str]) -> list[tuple[str, str]]:
+    """Section titles and rows of all tables with at least two rows and columns."""
+    found: list[tuple[str, str]] = []
+    for number in range(count):
+        try:
+            tables = readers.tables(number)
+        except Exception as error:  # noqa: BLE001 - tables are an addition; the page's text stays
+            notes.append(f"tables of page {number + 1} not read: {type(error).__name__}")
+            continue
+        for table in tables:
+            rows = [[" ".join(clean(cell or "").split()) for cell in row] for row in table]
+            rows = [row for row in rows if sum(map(bool, row)) > 1]
+            if len(rows) > 1:
+                text = "\n".join(" | ".join(row) for row in rows)
+                found.append((f"Table {len(found) + 1}, page {number + 1}", text))
+    return found
 
 
 def _ocr(readers: _Readers, pages: list[Page], empty: list[int]) -> Iterator[str]:

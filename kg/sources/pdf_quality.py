@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from kg.wordlist import words
 
-GOOD = 0.75
+GOOD = 0.75  # below, the next tier is asked
+BAD = 0.5  # below, even the slow tier is
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CUT = re.compile(r"[a-z]{2,}- (?!and\b|or\b|to\b|und\b)[a-z]{2,}")

@@ -140,3 +140,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def write_scores(path: Path, coords: I64, attributes: dict[str, Any], **columns: AnyArray) -> None:
+    """Write corners with their attributes and named scores of the same length beside them."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        where = file.create_dataset("coords", data=coords.astype(np.int64))
+        where.attrs.update(attributes)
+        for name, values in columns.items():
+            file.create_dataset(name, data=np.asarray(values, dtype=np.float32))

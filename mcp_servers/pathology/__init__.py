@@ -14,4 +14,9 @@ TOOL_MODULES = (
     "stroma",
     "ihc",
     "stain",
+    "encoders",
+    "cluster",
+    "heatmap",
+    "mil",
+    "zeroshot",
 )

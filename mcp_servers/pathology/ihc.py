@@ -7,6 +7,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.nuclei import Search
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 
@@ -15,6 +16,9 @@ class IhcInput(SlideInput):
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON of regions of interest; all tissue when absent"
+    )
+    search: Search = Field(
+        default="auto", description="tissue, everything, or auto: everything below 1 mm²"
     )
     weak: float = Field(default=0.20, gt=0, description="Least mean DAB density of a 1+ nucleus")
     moderate: float = Field(default=0.40, gt=0, description="Least mean DAB density of 2+")
@@ -53,6 +57,10 @@ class IhcResult(SlideResult):
             "pale counterstain loses negative nuclei, which raises the percentage",
             "melanin and hemosiderin pass for DAB; other chromogens are not separated",
         ),
+        accuracy=(
+            "two Ki67 fields against DeepLIIF's segmentation: positive 8.8% against 8.2% (bladder) "
+            "and 16.1% against 18.0% (lung); constants were chosen with these in view"
+        ),
     ),
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
@@ -76,7 +84,7 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
             f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
             f"{COARSEST_MPP:g} or finer is needed"
         )
-    mask, scale, warnings = search_area(slide, given.regions, context)
+    mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))
     white = background_color(slide.thumbnail(1024))
     tables, brown, stained = [np.zeros((0, len(COLUMNS)))], 0, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
 
+Search = Literal["auto", "tissue", "everything"]
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
 
@@ -27,6 +28,11 @@ class NucleiInput(SlideInput):
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON of regions of interest; all tissue when absent"
+    )
+    search: Search = Field(
+        default="auto",
+        description="tissue: only found tissue; everything: all pixels; auto: everything in "
+        "images below 1 mm², where there is no glass to tell tissue from",
     )
     outlines: bool = Field(
         default=True, description=f"Write outlines for QuPath, for up to {MAX_OUTLINES} nuclei"
@@ -60,6 +66,11 @@ NUCLEI_VALIDITY = Validity(
         "coarser than 0.6 µm per pixel only the larger nuclei keep their shape",
         "necrotic debris is counted",
     ),
+    accuracy=(
+        "painted slides, 5 seeds at 0.5 µm/px: precision 0.985, recall 0.881 within 4 µm; two "
+        "labelled Ki67 fields: F1 0.78 and 0.81 (constants were chosen with these in view); of 786 "
+        "lymphocytes another model marked on one H&E tile 0.86 found"
+    ),
 )
 
 
@@ -81,7 +92,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     from mcp_servers.pathology.compute.nuclei import COLUMNS, lymphocyte_like
 
     slide = open_slide(given, context)
-    mask, scale, warnings = search_area(slide, given.regions, context)
+    mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     found = find_nuclei(slide, mask, scale, context, outlines=given.outlines)
     table = found.table
     lymphoid = lymphocyte_like(table)
@@ -136,16 +147,25 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def search_area(
-    slide: Slide, regions: str | None, context: ToolContext
+    slide: Slide, regions: str | None, context: ToolContext, search: Search = "tissue"
 ) -> tuple[BoolArray, float, list[str]]:
     """Tissue, within regions of interest when given; its scale and warnings."""
+    import numpy as np
+
     from mcp_servers.formats.geojson import read_polygons
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.slides.geometry import rasterize
 
     found, view = slide_tissue(slide)
     mask = found.mask
-    warnings = [*slide.warnings, *tissue_warnings(found)]
+    warnings = list(slide.warnings)
+    small = slide.width * slide.height * slide.need_mpp() ** 2 < 1e6
+    if search == "everything" or (search == "auto" and small):
+        mask = np.ones_like(mask)
+        if search == "auto":
+            warnings.append("small image: searched everywhere, not only in found tissue")
+    else:
+        warnings += tissue_warnings(found)
     if regions is not None:
         polygons = read_polygons(context.input(regions, "file"))
         mask = mask & rasterize(polygons, view.scale, mask.shape)
@@ -218,17 +238,16 @@ def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> lis
     import cv2
     import numpy as np
 
-    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.geometry import Polygon, lattice
 
     out = []
     boxes = _boxes(nuclei.labels, len(own))
     for index in np.flatnonzero(own):
         top, bottom, left, right = boxes[index]
         part = (nuclei.labels[top:bottom, left:right] == index + 1).astype(np.uint8)
-        big = np.pad(np.repeat(np.repeat(part, 2, 0), 2, 1), 1)
-        rings, _ = cv2.findContours(big, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        rings, _ = cv2.findContours(lattice(part), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         ring = max(rings, key=len)[:, 0, :].astype(np.float64)
-        points = (ring - 0.5) / 2 + [left + piece.x, top + piece.y]
+        points = ring / 2 + [left + piece.x, top + piece.y]
         out.append(Polygon(points * scale))
     return out
 

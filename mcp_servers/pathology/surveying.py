@@ -63,7 +63,7 @@ def survey_slide(
 def _survey(
     slide: Slide, context: ToolContext, at_mpp: float, span: tuple[float, float]
 ) -> Surveyed:
-    from mcp_servers.pathology.compute.survey import Survey, add_block, darkness
+    from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.pathology.walk import walk
 
@@ -77,7 +77,10 @@ def _survey(
     view = slide.view(max(at_mpp, base))
     samples = sample_tissue(slide, tissue.mask, overview.scale, view.mpp)
     survey = Survey.empty(
-        slide.width * base, slide.height * base, darkness(samples, view.mpp), tissue.background
+        slide.width * base,
+        slide.height * base,
+        sampled_darkness(samples, view.mpp),
+        tissue.background,
     )
     halo = round(16 / view.mpp)
     for piece in walk(

@@ -63,6 +63,13 @@ class TilResult(SlideResult):
             "counts lymphocyte-like nuclei; small stromal, apoptotic and basal cells pass as such",
             "necrosis and neutrophils raise the density",
             "rests on the tumor mask: see the tool tumor, or give outlines",
+            "nuclear fragments and dense small tumor cells pass: compare slides, do not read the "
+            "number as a count of lymphocytes",
+        ),
+        accuracy=(
+            "lymphocyte-like nuclei on painted slides at 0.5 µm/px: precision 0.99, recall 0.65; "
+            "18 real patches labelled as without infiltrate (lung, much necrosis) still show a "
+            "median of 3,200 per mm², 1 of them above 5,000; no labelled positive patch was tested"
         ),
     ),
 )

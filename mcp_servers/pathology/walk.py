@@ -12,7 +12,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.slides.arrays import F64, U8, BoolArray
 
 if TYPE_CHECKING:
-    from mcp_servers.slides.slide import View
+    from mcp_servers.slides.view import View
 
 
 @dataclass(frozen=True, slots=True)

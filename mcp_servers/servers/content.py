@@ -11,12 +11,15 @@ from urllib.parse import quote
 import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
+from mcp_servers.orchestrator_hosts import relocate
 from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.servers.options import Limits
 
 SCHEME = "sage://output/"
 """Resource addresses: a file below the server's output folder."""
 
+PREVIEW = 1024
+"""Longest side of an image that is made smaller to be shown, in pixels."""
 STATES = ["queued", "running", "done", "failed", "cancelled"]
 
 
@@ -58,16 +61,29 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
     return schema
 
 
+def lean(schema: Any) -> Any:
+    """A schema without the titles that repeat each field's name: a third of what a model reads."""
+    if isinstance(schema, list):
+        return [lean(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: lean(one)
+        for key, one in schema.items()
+        if not (key == "title" and isinstance(one, str))
+    }
+
+
 def describe(spec: ToolSpec) -> types.Tool:
     """A tool as MCP clients see it."""
-    lines = [spec.summary, limits(spec).capitalize() + ".", *validity_lines(spec)]
+    lines = [spec.summary, _sentence(limits(spec)), *validity_lines(spec)]
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
         title=spec.name.replace("_", " ").capitalize(),
         description="\n".join(lines),
-        input_schema={"type": "object", "properties": {}, **spec.input_schema},
-        output_schema=envelope_schema(spec.output_schema),
+        input_schema={"type": "object", "properties": {}, **lean(spec.input_schema)},
+        output_schema=envelope_schema(lean(spec.output_schema)),
         annotations=types.ToolAnnotations(
             read_only_hint=not spec.source.endswith(("start_run", "review_run")),
             destructive_hint=False,
@@ -81,17 +97,6 @@ def describe(spec: ToolSpec) -> types.Tool:
             "sage/validity": card,
         },
     )
-
-
-def relocate(value: Any, names: dict[str, str]) -> Any:
-    """A result with each output name replaced by its path below the server's output folder."""
-    if isinstance(value, str):
-        return names.get(value, value)
-    if isinstance(value, list):
-        return [relocate(one, names) for one in value]
-    if isinstance(value, dict):
-        return {key: relocate(one, names) for key, one in value.items()}
-    return value
 
 
 def uri_of(path: str) -> str:
@@ -142,10 +147,9 @@ def content_of(
     shown = 0
     for one in structured["files"]:
         if one["mime"].startswith("image/") and shown < bounds.images:
-            path = output / one["path"]
-            if one["bytes"] <= bounds.image and path.is_file():
-                data = base64.b64encode(path.read_bytes()).decode()
-                blocks.append(types.ImageContent(data=data, mime_type=one["mime"]))
+            picture = image_of(output / one["path"], one["mime"], bounds.image)
+            if picture is not None:
+                blocks.append(picture)
                 shown += 1
     blocks.extend(
         types.ResourceLink(
@@ -155,6 +159,31 @@ def content_of(
         if one["mime"] != "inode/directory"
     )
     return blocks, structured
+
+
+def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
+    """An image as content, made smaller (JPEG, 1024 px) when the file has more than `most` bytes.
+
+    None when the file is gone, or is no image after all; the link to it remains.
+    """
+    if not path.is_file():
+        return None
+    if path.stat().st_size <= most:
+        return types.ImageContent(data=base64.b64encode(path.read_bytes()).decode(), mime_type=mime)
+    import io
+
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            small = opened.convert("RGB")
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        return None
+    small.thumbnail((PREVIEW, PREVIEW))
+    held = io.BytesIO()
+    small.save(held, "JPEG", quality=85)
+    data = base64.b64encode(held.getvalue()).decode()
+    return types.ImageContent(data=data, mime_type="image/jpeg")
 
 
 def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -> dict[str, Any]:
@@ -177,3 +206,7 @@ def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -
         "files": [link, *structured["files"][:100]],
         "provenance": None,
     }
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

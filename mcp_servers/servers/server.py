@@ -140,7 +140,7 @@ class ToolServer:
         """Until the job ends or the bound is reached, passing on its progress."""
         asked = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
         bound = self.limits.wait_with_progress if asked else self.limits.wait
-        pause, told = 0.005, -1.0
+        pause, told = 0.001, -1.0
         with anyio.move_on_after(bound):
             while not job.state.final:
                 await anyio.sleep(pause)
@@ -235,6 +235,8 @@ class ToolServer:
         if not uri.startswith(content.SCHEME):
             raise MCPError(types.INVALID_PARAMS, f"addresses start with {content.SCHEME}")
         name = unquote(uri.removeprefix(content.SCHEME))
+        if any(part.startswith(".") for part in name.split("/")):
+            raise MCPError(types.INVALID_PARAMS, f'"{name[:100]}" is not an output')
         try:
             path = Roots((), self.roots.output).input(name, "file")
         except InputError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_servers import catalog
 from mcp_servers.errors import InputError
+from mcp_servers.orchestrator import Complete
+from mcp_servers.orchestrator_tool import orchestrate_tool
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.servers.options import Limits
@@ -18,8 +20,6 @@ from mcp_servers.workers.jobs import Recipe
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Drive
     from mcp_servers.servers.server import ToolServer
-
-Describe = Callable[[str], None]
 
 
 @contextmanager
@@ -33,10 +33,12 @@ def open_server(
     cache_folder: str | None = None,
     limits: Limits | None = None,
     drive: Drive | None = None,
+    complete: Complete | None = None,
 ) -> Iterator[ToolServer]:
     """A server of one suite or of all, with its workers; they stop when the block ends.
 
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
+    `complete` is a language model for the orchestrator; without it, rules choose the tools.
     """
     from mcp_servers.servers.server import ToolServer
 
@@ -51,5 +53,6 @@ def open_server(
 
             for spec in run_tools(drive):
                 local.add(spec)
-        inline = stack.enter_context(InlineWorkers(local)) if local.tools else None
+        local.add(orchestrate_tool(pool, complete))
+        inline = stack.enter_context(InlineWorkers(local))
         yield ToolServer(f"sage-{suite}", roots, pool, inline, limits)

@@ -48,17 +48,19 @@ def write_pyramid(
         for top in range(0, height, rows_at_once):
             rows = min(rows_at_once, height - top)
             image = band(top, rows)
-            for offset in range(0, rows, tile):
-                strip = image[offset : offset + tile]
-                yield from pool.map(lambda t: _encode(t, quality), _split(strip, width, tile))
+            # before the tiles: a writer that has all of them asks for no more
             smaller: U8 | None = image
             for collector in collectors:
                 if smaller is not None:
                     smaller = collector.add(smaller, factor, pool, quality)
-        for number, collector in enumerate(collectors):
-            rest = collector.flush(pool, quality)
-            if number + 1 < len(collectors) and rest is not None:
-                collectors[number + 1].add(rest, factor, pool, quality, last=True)
+            if top + rows == height:
+                for number, collector in enumerate(collectors):
+                    rest = collector.flush(pool, quality)
+                    if number + 1 < len(collectors) and rest is not None:
+                        collectors[number + 1].add(rest, factor, pool, quality, last=True)
+            for offset in range(0, rows, tile):
+                strip = image[offset : offset + tile]
+                yield from pool.map(lambda t: _encode(t, quality), _split(strip, width, tile))
 
     magnification = "" if mpp is None else f"|AppMag = {round(10 / mpp)}|MPP = {mpp:.6g}"
     resolution = None if mpp is None else (1e4 / mpp, 1e4 / mpp)

@@ -15,14 +15,21 @@ import numpy as np
 
 from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import U8
+from mcp_servers.slides.metadata import (
+    PLAUSIBLE_MPP,
+    aperio_mpp,
+    number_pair,
+    ome_mpp,
+    resolution_mpp,
+    tiff_tags,
+)
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
 from mcp_servers.slides.source import Level, Source
 from mcp_servers.slides.tiff import TiffSource, UnsupportedError
+from mcp_servers.slides.view import View
 
 Backend = Literal["auto", "direct", "openslide", "image"]
 MppSource = Literal["file", "override", "none"]
-PLAUSIBLE_MPP = (0.02, 100.0)
-"""µm per pixel outside this range are not a scan of tissue (72 dpi defaults give 353)."""
 _MAGIC = {
     b"II*\0": "tiff",
     b"MM\0*": "tiff",
@@ -158,14 +165,14 @@ class Slide:
             description, tags = self.source.description, self.source.tags
             self.format = "aperio" if description.startswith("Aperio") else "tiff"
         elif self.format == "tiff":
-            description, tags = _tiff_tags(self.path)
+            description, tags = tiff_tags(self.path)
         if tags.get("ome"):
             self.format = "ome-tiff"
         pairs = [
-            _ome_mpp(str(tags["ome"])) if tags.get("ome") else None,
-            _number_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
-            _aperio_mpp(description) if description.startswith("Aperio") else None,
-            _resolution_mpp(tags),
+            ome_mpp(str(tags["ome"])) if tags.get("ome") else None,
+            number_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
+            aperio_mpp(description) if description.startswith("Aperio") else None,
+            resolution_mpp(tags),
         ]
         pair = next((p for p in pairs if p is not None), None)
         if pair is not None:
@@ -326,88 +333,6 @@ class Slide:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A rectangle of a view with a halo around it.
-
-    `image` includes the halo; `x`, `y` is the corner of `image` in view pixels (may be negative);
-    `inner` is (top, bottom, left, right) of the block proper inside `image`.
-    """
-
-    image: U8
-    x: int
-    y: int
-    inner: tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A slide at one resolution. `scale` is level-0 pixels per view pixel."""
-
-    slide: Slide
-    level: int
-    reduce: int
-    scale: float
-    resample: float
-
-    @property
-    def mpp(self) -> float:
-        """µm per view pixel."""
-        return self.slide.need_mpp() * self.scale
-
-    @property
-    def width(self) -> int:
-        """View pixels."""
-        return max(1, round(self.slide.width / self.scale))
-
-    @property
-    def height(self) -> int:
-        """View pixels."""
-        return max(1, round(self.slide.height / self.scale))
-
-    def read(self, x: int, y: int, width: int, height: int) -> U8:
-        """RGB of a rectangle in view pixels; white outside the slide."""
-        source = self.slide.source
-        if self.resample == 1.0:
-            r = self.reduce
-            return source.read(self.level, x * r, y * r, width * r, height * r, r)
-        import cv2
-
-        ratio = self.resample * self.reduce
-        x0, y0 = round(x * ratio), round(y * ratio)
-        x0, y0 = x0 - x0 % self.reduce, y0 - y0 % self.reduce
-        w, h = max(1, round(width * ratio)), max(1, round(height * ratio))
-        image = source.read(self.level, x0, y0, w, h, self.reduce)
-        resized = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-        return np.asarray(resized, dtype=np.uint8)
-
-    def blocks(
-        self, size: int, halo: int = 0, keep: Iterable[tuple[int, int]] | None = None
-    ) -> Iterator[Block]:
-        """Blocks of `size` view pixels row by row, the next one read while this one is used.
-
-        `keep` names the blocks to read by (row, column); all when None.
-        """
-        rows, columns = -(-self.height // size), -(-self.width // size)
-        wanted = [(r, c) for r in range(rows) for c in range(columns)] if keep is None else keep
-
-        def load(row: int, column: int) -> Block:
-            x0, y0 = column * size, row * size
-            width, height = min(size, self.width - x0), min(size, self.height - y0)
-            image = self.read(x0 - halo, y0 - halo, width + 2 * halo, height + 2 * halo)
-            return Block(image, x0 - halo, y0 - halo, (halo, halo + height, halo, halo + width))
-
-        with ThreadPoolExecutor(1, thread_name_prefix="blocks") as pool:
-            ahead: Future[Block] | None = None
-            for row, column in wanted:
-                coming = pool.submit(load, row, column)
-                if ahead is not None:
-                    yield ahead.result()
-                ahead = coming
-            if ahead is not None:
-                yield ahead.result()
-
-
 class _Closed:
     """Stands in until a reader is attached."""
 
@@ -450,7 +375,10 @@ def _kind(path: Path) -> str:
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
     """Whether both readers see the same levels, and the same pixels in a tile of the ends."""
     sizes = [(one.width, one.height) for one in direct.levels]
-    if sizes != [(one.width, one.height) for one in reference.levels] or direct.has_gaps():
+    theirs_sizes = [(one.width, one.height) for one in reference.levels]
+    if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF
+        sizes = sizes[: len(theirs_sizes)]
+    if sizes != theirs_sizes or direct.has_gaps():
         return False
     for level in {0, len(sizes) - 1}:
         at = direct.first_tile(level) if level == 0 else (0, 0, 64, 64)
@@ -461,65 +389,3 @@ def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
         if not np.array_equal(direct.read(level, x, y, width, height), theirs):
             return False
     return True
-
-
-def _number_pair(x: object, y: object) -> tuple[float, float] | None:
-    try:
-        pair = (float(str(x)), float(str(y)))
-    except ValueError:
-        return None
-    plausible = all(PLAUSIBLE_MPP[0] <= v <= PLAUSIBLE_MPP[1] for v in pair)
-    return pair if plausible else None
-
-
-def _aperio_mpp(description: str) -> tuple[float, float] | None:
-    found = re.search(r"MPP\s*=\s*([\d.,]+)", description)
-    if found is None:
-        return None
-    value = found.group(1).replace(",", ".")
-    return _number_pair(value, value)
-
-
-def _resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
-    unit = {2: 25400.0, 3: 10000.0}.get(int(str(int(tags.get("ResolutionUnit") or 0))))  # type: ignore[call-overload]
-    values = []
-    for name in ("XResolution", "YResolution"):
-        ratio = tags.get(name)
-        if unit is None or not isinstance(ratio, tuple) or not ratio[0] or not ratio[1]:
-            return None
-        values.append(unit * ratio[1] / ratio[0])
-    # a resolution tag coarser than a microscope's is a printer's default, not a scan's
-    return _number_pair(values[0], values[1]) if max(values) <= 20 else None
-
-
-def _ome_mpp(xml: str) -> tuple[float, float] | None:
-    from defusedxml import ElementTree
-
-    try:
-        root = ElementTree.fromstring(xml)
-    except ElementTree.ParseError:
-        return None
-    pixels = next((e for e in root.iter() if e.tag.endswith("}Pixels") or e.tag == "Pixels"), None)
-    if pixels is None:
-        return None
-    values = []
-    for axis in "XY":
-        size = pixels.get(f"PhysicalSize{axis}")
-        unit = pixels.get(f"PhysicalSize{axis}Unit", "µm")
-        factor = {"µm": 1.0, "μm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4}.get(unit)
-        if size is None or factor is None:
-            return None
-        values.append(float(size) * factor)
-    return _number_pair(values[0], values[1])
-
-
-def _tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        page = file.pages[0]
-        tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}
-        for name in ("XResolution", "YResolution", "ResolutionUnit"):
-            tag = page.tags.get(name)  # type: ignore[union-attr]
-            tags[name] = None if tag is None else tag.value
-        return str(getattr(page, "description", "") or ""), tags

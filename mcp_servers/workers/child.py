@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -38,6 +39,14 @@ class Line:
         return message
 
 
+@functools.cache
+def cuda_works() -> bool:
+    """True when the installed torch can use the card that the machine has."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def run_request(
     registry: Any, handles: Any, request: dict[str, Any], report: Any, cancelled: Any
 ) -> dict[str, Any]:
@@ -46,13 +55,17 @@ def run_request(
     from mcp_servers.errors import Cancelled, FaultError, InputError
     from mcp_servers.workers.jobs import roots_of
 
+    spec = registry.tools.get(request["tool"])
+    device = request["device"]
+    if device.startswith("cuda") and spec is not None and spec.resources.gpu == "optional":
+        device = device if cuda_works() else "cpu"
     context = ToolContext(
         roots=roots_of(request),
         on_progress=report,
         cancelled=cancelled,
         memory_mb=request["memory_mb"],
         threads=request["threads"],
-        device=request["device"],
+        device=device,
         tag=request["id"],
         handles=handles,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
 import queue
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,49 @@ def run_cohort(
             outcomes[item.name] = Outcome(item, run=found, resumed=True)
         else:
             waiting.append(item)
+    with alone(roots.write_path(f"{tool}/.lock"), tool):
+        return _run_all(
+            workers, spec, slot, items, waiting, outcomes, roots, arguments, on_outcome, on_progress
+        )
+
+
+@contextlib.contextmanager
+def alone(lock: Path, tool: str) -> Iterator[None]:
+    """Hold an output folder: a second job on it is refused, and what a killed one left is swept.
+
+    The lock goes with the process, however that ends.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system; files are still written whole
+        yield
+        return
+    with lock.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f'another job is writing {tool} to "{lock.parent}"; wait for it, or use another '
+                "--out"
+            ) from error
+        for left in lock.parent.rglob(".*.part*"):
+            left.unlink(missing_ok=True)
+        yield
+
+
+def _run_all(
+    workers: Workers,
+    spec: ToolSpec,
+    slot: str,
+    items: list[Item],
+    waiting: list[Item],
+    outcomes: dict[str, Outcome],
+    roots: Roots,
+    arguments: Mapping[str, Any],
+    on_outcome: Callable[[Outcome, int, int], None] | None,
+    on_progress: Callable[[Job], None] | None,
+) -> CohortReport:
+    tool = spec.name
     ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
     running: dict[str, Job] = {}
     total = len(items)
@@ -302,6 +346,8 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
         if one.run is not None:
             written = {output.name for output in one.run.outputs}
             for key, value in flat(one.run.result).items():
+                if key in ("patient", "slide", "status", "error"):
+                    continue  # the table's own
                 here = f"{spec.name}/{one.item.name}/{value}" if value in written else value
                 row[key] = here
                 if key not in columns:

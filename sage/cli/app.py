@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.doctor import config, doctor
 from sage.cli.run import replay, resume, review, run
@@ -27,22 +26,22 @@ GROUPS = {
 class LazyGroups(TyperGroup):
     """A command group whose subgroups are imported when they are asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The eager commands, then the lazy groups."""
         return [*super().list_commands(ctx), *GROUPS]
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, name: str) -> Any:
         """Import the group `name`, or fall back to the eager commands."""
         if name not in GROUPS:
             return super().get_command(ctx, name)
         target, summary = GROUPS[name]
         if ctx.meta.get("listing"):
-            return click.Group(name, short_help=summary, help=summary)
+            return TyperCommand(name, short_help=summary, help=summary)
         module, attribute = target.split(":")
         loaded: Any = getattr(importlib.import_module(module), attribute)
         return typer.main.get_command(loaded)
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the groups by their summaries, without importing them."""
         ctx.meta["listing"] = True
         super().format_help(ctx, formatter)

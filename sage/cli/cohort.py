@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,10 +22,16 @@ Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A folder, or a bu
 Root = Annotated[
     Path | None, typer.Option(help="Where the data files lie, if not beside cohort.toml.")
 ]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
+]
 COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
-def load_named(name: str, root: Path | None = None) -> Cohort:
+def load_named(
+    name: str, root: Path | None = None, features: Sequence[Path] | None = None
+) -> Cohort:
     """A cohort by folder or name, parsed matrices kept in the cache folder of the settings."""
     from sage.settings import load as settings
     from sage.wiring import demo_cohort
@@ -33,7 +40,10 @@ def load_named(name: str, root: Path | None = None) -> Cohort:
     config = settings()
     if name == "demo" and not Path(name).exists():
         name = str(demo_cohort(config))
-    return cohort.load(name, root=root, cache=config.cache_dir.expanduser() / "expression")
+    found = cohort.load(name, root=root, cache=config.cache_dir.expanduser() / "expression")
+    for path in features or ():
+        found = found.with_features(path)
+    return found
 
 
 @app.command("list")
@@ -101,7 +111,7 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(name: Name, root: Root = None, as_json: AsJson = False) -> None:
+def show(name: Name, root: Root = None, features: Features = None, as_json: AsJson = False) -> None:
     """Show a cohort's data dictionary: variables, endpoints, and what each join lost.
 
     Example: sage cohort show gbsg2
@@ -111,7 +121,7 @@ def show(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     from sage.console import err, out, print_json
 
     with err.status(f"reading {name}"):
-        dictionary = load_named(name, root).dictionary()
+        dictionary = load_named(name, root, features).dictionary()
     if as_json:
         print_json(dictionary)
         return
@@ -146,6 +156,46 @@ def show(name: Name, root: Root = None, as_json: AsJson = False) -> None:
         out.print(f"[dim]{join.step}: {join.before} → {join.after} ({join.reason})[/]")
     for note in dictionary.notes:
         out.print(f"note: {note}", markup=False)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tcga-blca")],
+    out: Annotated[Path | None, typer.Option(help="Folder; default cohorts/NAME.")] = None,
+    gene: Annotated[list[str] | None, typer.Option(help="A further gene; repeat.")] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="All genes, as counts from GDC (about 2 GB).")
+    ] = False,
+    gdc: Annotated[str | None, typer.Option(help="Another address of the GDC API.")] = None,
+    cbioportal: Annotated[
+        str | None, typer.Option(help="Another address of the cBioPortal API.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call goes on.
+
+    Example: sage cohort fetch tcga-blca --gene CD274
+    """
+    from sage.console import counting, print_json
+    from sage.console import out as console
+    from validation.cohort.fetch import CBIOPORTAL, GDC
+    from validation.cohort.fetch import fetch as fetch_cohort
+
+    folder = out or Path("cohorts") / name
+    with counting(name) as advance:
+        fetch_cohort(
+            name,
+            folder,
+            genes=tuple(gene or ()),
+            counts=counts,
+            gdc=gdc or GDC,
+            cbioportal=cbioportal or CBIOPORTAL,
+            progress=advance,
+        )
+    if as_json:
+        print_json({"cohort": name, "folder": str(folder)})
+        return
+    console.print(f"{name} in {folder}; next: sage cohort check {folder}")
 
 
 @app.command()

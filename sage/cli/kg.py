@@ -29,7 +29,10 @@ kg_graph.register(app)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 Sources = Annotated[
     list[Path],
-    typer.Argument(help="Files or folders: PDF, JATS, PubMed XML, NBIB, BibTeX, text, Markdown."),
+    typer.Argument(
+        help="Files or folders: PDF, JATS, PubMed XML, NBIB, BibTeX, text, Markdown; a file ending "
+        "in .ids lists PMIDs and DOIs to fetch from PubMed."
+    ),
 ]
 OntologyDir = Annotated[
     Path | None, typer.Option("--ontology", help="Folder with entities.tsv and relations.tsv.")
@@ -78,6 +81,7 @@ def build_graph(
         Literal["fast", "paper"], typer.Option(help="Order of the PDF libraries.")
     ] = "fast",
     ocr: Annotated[bool, typer.Option(help="Read scanned pages with tesseract.")] = False,
+    tables: Annotated[bool, typer.Option(help="Also read tables of PDFs (slow).")] = False,
     screen: Annotated[bool, typer.Option(help="Leave out papers off the topic.")] = False,
     include_retracted: Annotated[bool, typer.Option(help="Keep retracted papers.")] = False,
     workers: Annotated[int, typer.Option(help="Processes for PDFs and rules.", min=1)] = 2,
@@ -115,6 +119,7 @@ def build_graph(
         embedder=embedder or settings.embedding_model,
         pdf_order=pdf_order,
         ocr=ocr,
+        tables=tables,
         screen=ScreenOptions() if screen else None,
         include_retracted=include_retracted,
         workers=workers,
@@ -124,6 +129,7 @@ def build_graph(
         max_cost=max_cost,
     )
     known, extra = load_ontology(ontology), load_lexicons(lexicon)
+    sources = [_fetched(source, out, settings.contact_email) for source in sources]
     with counting("building", quiet=as_json) as progress:
         report = build(
             sources,
@@ -139,6 +145,24 @@ def build_graph(
         print_json(report)
     else:
         _print_report(report)
+
+
+def _fetched(source: Path, out: Path, email: str | None) -> Path:
+    """A folder with PubMed's records for a list of identifiers; other sources as they are."""
+    if source.suffix.lower() != ".ids" or not source.is_file():
+        return source
+    from kg.build import graph_folder
+    from kg.sources.fetch import fetch_ids, read_ids
+    from sage.console import err
+
+    folder = graph_folder(out) / "fetched" / source.stem
+    report = fetch_ids(
+        read_ids(source.read_text(encoding="utf-8").splitlines()), folder, email=email
+    )
+    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} there before")
+    for identity in report.missing:
+        err.print(f"[yellow]not in PubMed[/] {identity}")
+    return folder
 
 
 def _ask(estimate: Estimate) -> None:
@@ -336,9 +360,10 @@ def score(
     rows += [(f"{k}, relaxed", v) for k, v in result.entities_relaxed.items()]
     rows += [
         ("pairs, entities given", result.pairs_given_entities),
-        ("pairs with type, entities given", result.pairs_given_entities_typed),
         ("pairs, end to end", result.pairs_end_to_end),
     ]
+    if result.pairs_given_entities_typed is not None:
+        rows.append(("pairs with type, entities given", result.pairs_given_entities_typed))
     for name, s in rows:
         table.add_row(
             name, f"{s.precision:.3f}", f"{s.recall:.3f}", f"{s.f1:.3f}", str(s.found),

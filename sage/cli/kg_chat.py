@@ -54,7 +54,7 @@ def make_completion(settings: Settings) -> Completion:
         answer = await client.ainvoke(
             [{"role": "system", "content": system}, {"role": "user", "content": user}], **extra
         )
-        usage = answer.usage_metadata or {}
+        usage: dict[str, Any] = dict(answer.usage_metadata or {})
         content = answer.content if isinstance(answer.content, str) else str(answer.content)
         return Reply(
             content=content,

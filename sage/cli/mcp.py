@@ -84,7 +84,7 @@ def serve(
     from mcp_servers.servers.options import HttpOptions, Limits
     from mcp_servers.servers.serve import serve_http, serve_stdio
     from mcp_servers.servers.start import open_server
-    from sage.cli.tools import sage_command
+    from sage.cli.tools_support import completion, sage_command, tool_folders
 
     console = Console(stderr=True)
     roots = Roots.of(root or [Path.cwd()], out)
@@ -101,10 +101,11 @@ def serve(
         roots,
         workers=workers,
         memory_mb=memory,
-        tool_folders=tuple(str(one.resolve()) for one in tools or ()),
+        tool_folders=tool_folders(tools),
         cache_folder=str(cache or roots.output / ".cache"),
         limits=Limits(wait=wait),
         drive=sage_command,
+        complete=completion(),
     ) as server:
         if http is None:
             serve_stdio(server)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sage.cli.tools_support import (
+    completion,
+    json_or_text,
+    parse_settings,
+    print_json,
+    run_one,
+    run_over,
+    split_setting,
+    tell_cohort,
+    tell_run,
+    tell_steps,
+    tool_folders,
+)
+
 if TYPE_CHECKING:
-    from mcp_servers.knowledge.runs import Answer
-    from mcp_servers.registry import Registry, ToolRun, ToolSpec
-    from mcp_servers.workers.base import Workers
-    from mcp_servers.workers.cohort import CohortReport
-    from mcp_servers.workers.jobs import Job
+    from mcp_servers.registry import Registry, ToolSpec
 
 app = typer.Typer(
     name="tools", help="The tool registry: list, show, run, promote.", no_args_is_help=True
@@ -39,7 +47,7 @@ def list_tools(
     """
     registry = _registry(suite, tools)
     if as_json:
-        _print_json([_summary(one) for one in registry.all()])
+        print_json([_summary(one) for one in registry.all()])
         return
     from rich.console import Console
 
@@ -70,7 +78,7 @@ def show(
     spec = _registry("all", tools).get(name)
     if as_json:
         schemas = {"input_schema": spec.input_schema, "output_schema": spec.output_schema}
-        _print_json({**_summary(spec), **schemas})
+        print_json({**_summary(spec), **schemas})
         return
     from rich.console import Console
     from rich.table import Table
@@ -153,7 +161,7 @@ def run(
         slide_argument(spec)
         readable.append(slides.resolve() if slides.is_dir() else Path.cwd())
     roots = Roots.of(readable, out)
-    folders = tuple(str(one.resolve()) for one in tools or ())
+    folders = tool_folders(tools)
     keep = None if no_cache else str(cache or roots.output / ".cache")
     recipe = Recipe("all", folders, keep)
     if slides is None:
@@ -161,12 +169,86 @@ def run(
     found = find_slides(slides.resolve(), pattern) if slides is not None else None
     with open_workers(workers, recipe, memory_mb=memory) as pool:
         if found is None:
-            _tell(_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
+            tell_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
             return
-        report = _cohort(pool, name, found, roots, arguments, quiet=as_json)
-    _tell_cohort(report, as_json=as_json)
+        report = run_over(pool, name, found, roots, arguments, quiet=as_json)
+    tell_cohort(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)
+
+
+@app.command()
+def ask(
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in words.")],
+    slide: Annotated[Path | None, typer.Option("--input", help="A slide or image.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A further input.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what the tools write.")] = Path(
+        "sage-output"
+    ),
+    root: Annotated[list[Path] | None, typer.Option(help="Further folder to read.")] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of an MCP server: its tools come before those here; repeatable."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="SAGE_MCP_TOKEN", help="Bearer token of the servers.")
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="As for run.")] = None,
+    tools: Folders = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Show the plan, run nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a request in words: tools are chosen, run one after the other, and told of.
+
+    Example: sage tools ask "detect the tumor, then patches by region" --input slide.svs
+    """
+    from contextlib import ExitStack
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from mcp_servers.orchestrator import Orchestrator, ToolHost
+    from mcp_servers.orchestrator_hosts import McpHost, WorkersHost
+    from mcp_servers.roots import Roots
+    from mcp_servers.workers.choose import open_workers
+    from mcp_servers.workers.jobs import Recipe
+
+    inputs: dict[str, Any] = {}
+    for word in settings or []:
+        key, value = split_setting(word)
+        inputs[key] = json_or_text(value)
+    readable = [Path.cwd(), *(root or [])]
+    if slide is not None:
+        readable.append(slide.resolve().parent)
+        inputs["slide"] = str(slide.resolve())
+    roots = Roots.of(readable, out)
+    folders = tool_folders(tools)
+    recipe = Recipe("all", folders, str(roots.output / ".cache"))
+    with ExitStack() as stack:
+        pool = stack.enter_context(open_workers(workers, recipe))
+        hosts: list[ToolHost] = [
+            stack.enter_context(McpHost(url, url, token)) for url in server or []
+        ]
+        hosts.append(WorkersHost(pool, roots))
+        orchestrator = Orchestrator(hosts, completion())
+        if plan_only:
+            print_json(orchestrator.plan(request, inputs).model_dump(mode="json"))
+            return
+        bar = stack.enter_context(
+            Progress(console=Console(stderr=True), disable=as_json, transient=True)
+        )
+        task = bar.add_task("planning", total=1.0)
+        done = orchestrator.run(
+            request,
+            inputs,
+            lambda fraction, words: bar.update(task, completed=fraction, description=words[:60]),
+        )
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+        return
+    tell_steps(done, roots.output)
 
 
 @app.command()
@@ -180,93 +262,19 @@ def promote(
 
     Example: sage tools promote runs/last/hypotheses/h1 joint_groups --into my-tools
     """
-    import importlib
+    from agents.coding import promote as promote_function
 
-    written = importlib.import_module("agents.coding").promote(run_dir, function, into)
+    written = promote_function(run_dir, function, into)
     if as_json:
-        _print_json({"file": str(written)})
+        print_json({"file": str(written)})
         return
     typer.echo(f"{written}\nuse it with: sage tools list --tools {into}")
-
-
-def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` words as arguments: JSON where the value is JSON, else text.
-
-    Raises `InputError` for a word without "=", or a key that the tool does not take.
-    """
-    from mcp_servers.errors import InputError
-
-    properties = spec.input_schema.get("properties", {})
-    found: dict[str, Any] = {}
-    for word in settings:
-        key, sign, value = word.partition("=")
-        if not sign or not key:
-            raise InputError(f'--set {word}: write KEY=VALUE, e.g. --set "mpp=0.25"')
-        if key not in properties:
-            known = ", ".join(properties) or "nothing"
-            raise InputError(f'{spec.name} has no argument "{key}"; it takes: {known}')
-        kinds = {one.get("type") for one in _alternatives(properties[key])}
-        found[key] = value
-        if kinds != {"string"}:
-            try:
-                found[key] = json.loads(value)
-            except ValueError:  # plain text where text is one of the types
-                found[key] = value
-    return found
-
-
-def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(schema.get("anyOf", [schema]))
-
-
-def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
-    """Run `sage` with these words as a process of its own; ended when `stop` says so."""
-    import subprocess
-    import tempfile
-    import time
-
-    from mcp_servers.errors import Cancelled
-    from mcp_servers.knowledge.runs import Answer
-
-    command = [sys.executable, "-m", "sage", *words]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment()
-        )
-        try:
-            while process.poll() is None:
-                if stop():
-                    raise Cancelled("cancelled by the caller; `sage resume` goes on with the run")
-                time.sleep(0.1)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-        out.seek(0)
-        err.seek(0)
-        code = process.returncode
-        return Answer(
-            code, out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
-        )
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment, with the packages importable wherever it started."""
-    import os
-
-    base = str(Path(__file__).resolve().parents[2])
-    path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{base}{os.pathsep}{path}" if path else base}
 
 
 def _registry(suite: str, folders: list[Path] | None) -> Registry:
     from mcp_servers.registry import load
 
-    return load(suite, tool_folders=folders or ())
+    return load(suite, tool_folders=tool_folders(folders))
 
 
 def _summary(spec: ToolSpec) -> dict[str, Any]:
@@ -279,105 +287,3 @@ def _summary(spec: ToolSpec) -> dict[str, Any]:
         "validity": spec.validity.model_dump() if spec.validity else None,
         "license": spec.license,
     }
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _one(
-    pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
-) -> ToolRun:
-    """One call, with a progress bar."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
-        task = bar.add_task(name, total=1.0)
-
-        def changed(job: Job) -> None:
-            text = f"{name} {job.message}".strip()[:60]
-            bar.update(task, completed=job.fraction, description=text)
-
-        job = pool.submit(name, arguments, roots, on_change=changed)
-        while not job.wait(0.2):  # so that Ctrl-C is heard
-            pass
-    return job.result(0)
-
-
-def _cohort(
-    pool: Workers,
-    name: str,
-    slides: list[Path],
-    roots: Any,
-    arguments: dict[str, Any],
-    *,
-    quiet: bool,
-) -> CohortReport:
-    """A cohort job, with a progress bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    from mcp_servers.workers.cohort import Outcome, run_cohort
-
-    failed = 0
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        Remaining(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
-        task = bar.add_task(name, total=len(slides), failed=0)
-
-        def ended(outcome: Outcome, done: int, total: int) -> None:
-            nonlocal failed
-            failed += outcome.run is None
-            bar.update(task, completed=done, failed=failed)
-
-        return run_cohort(pool, name, slides, roots, arguments, on_outcome=ended)
-
-
-def _tell(made: ToolRun, roots: Any, *, as_json: bool) -> None:
-    if as_json:
-        files = {one.name: str(roots.output / one.name) for one in made.outputs}
-        _print_json({**made.model_dump(mode="json"), "files": files})
-        return
-    from rich.console import Console
-
-    console = Console(soft_wrap=True)
-    console.print_json(json.dumps(made.result, ensure_ascii=False))
-    for one in made.outputs:
-        console.print(f"{roots.output / one.name}  ({one.bytes:,} bytes)", highlight=False)
-    note = "found in the cache" if made.cached else f"{made.provenance.seconds:.2f} s"
-    console.print(f"{made.provenance.tool} {made.provenance.version}: {note}", highlight=False)
-
-
-def _tell_cohort(report: CohortReport, *, as_json: bool) -> None:
-    failures = report.failures
-    if as_json:
-        _print_json(
-            {
-                "tool": report.tool,
-                "table": str(report.table),
-                "slides": len(report.outcomes),
-                "resumed": report.resumed,
-                "failures": [{"slide": str(one.item.path), "error": one.error} for one in failures],
-            }
-        )
-        return
-    from rich.console import Console
-
-    console = Console(soft_wrap=True, highlight=False)
-    done = len(report.outcomes) - len(failures)
-    console.print(f"{done} of {len(report.outcomes)} slides, {report.resumed} from before")
-    console.print(f"{report.table}")
-    console.print(
-        f'for cohort.toml: tables.{report.tool} = {{ file = "{report.table.name}", '
-        'key = "patient", where = { status = "ok" } }',
-        markup=False,
-    )
-    for one in failures:
-        console.print(f"failed: {one.item.path.name}: {one.error}", markup=False)

@@ -38,11 +38,16 @@ CohortName = Annotated[str, typer.Option("--cohort", help="A cohort folder or bu
 Root = Annotated[
     Path | None, typer.Option(help="Where the cohort's files lie, if not beside cohort.toml.")
 ]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
+]
 Seed = Annotated[int, typer.Option(help="Seed of permutations, random features, imputation.")]
 Files = Annotated[
     list[Path], typer.Argument(metavar="HYPOTHESIS.json...", help="One or more hypotheses.")
 ]
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
+PREFIX = {"replication": "replicate.", "discovery": "discovery."}
 MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 
@@ -51,6 +56,7 @@ def run(
     hypotheses: Files,
     cohort: CohortName,
     root: Root = None,
+    features: Features = None,
     replicate: Annotated[
         str | None, typer.Option(help="A second cohort on which the claim must hold as well.")
     ] = None,
@@ -91,7 +97,7 @@ def run(
     )
     missing = MissingRule(policy="multiple_imputation" if impute else "complete_case")
     with err.status(f"reading {cohort}") as status:
-        data = load_named(cohort, root)
+        data = load_named(cohort, root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
         dictionary = data.dictionary()
         frozen: list[tuple[FrozenContract, Path]] = []
@@ -147,12 +153,13 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
     for limit in found.verdict.limits:
         out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
     for test in found.tests:
-        summary = found.numbers.get(f"{test.id}.summary")
-        number = found.numbers.get(f"{test.id}.p")
+        part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
+        summary = found.numbers.get(f"{part}{test.id}.summary")
+        number = found.numbers.get(f"{part}{test.id}.p")
         if test.status != "ok":
             out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
-            out.print(f"    {test.id} ({test.endpoint}): {summary.text}, p = {number.text}")
+            out.print(f"    {part}{test.id} ({test.endpoint}): {summary.text}, p = {number.text}")
     out.print(f"  results in {folder}")
 
 
@@ -161,6 +168,7 @@ def contract(
     hypothesis: Annotated[Path, typer.Argument(metavar="HYPOTHESIS.json")],
     cohort: CohortName,
     root: Root = None,
+    features: Features = None,
     seed: Seed = 0,
     alpha: Annotated[float, typer.Option(min=0.0001, max=0.2)] = 0.05,
     as_json: AsJson = False,
@@ -175,7 +183,7 @@ def contract(
 
     claim = read_hypothesis(hypothesis)
     with err.status(f"reading {cohort}"):
-        data = load_named(cohort, root)
+        data = load_named(cohort, root, features)
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha), data)
     if as_json:
         print_json(frozen)
@@ -216,6 +224,7 @@ def screen(
     cohort: CohortName,
     endpoint: Annotated[str, typer.Option(help="A survival endpoint of the cohort.")] = "OS",
     root: Root = None,
+    features: Features = None,
     covariates: Annotated[
         list[str] | None, typer.Option("--covariate", help="Adjust for it; repeat for more.")
     ] = None,
@@ -241,7 +250,7 @@ def screen(
     from validation.screening import screen_cohort
 
     with err.status(f"reading {cohort}") as status:
-        data = load_named(cohort, root)
+        data = load_named(cohort, root, features)
         status.update(f"screening {data.id} for {endpoint}")
         found = screen_cohort(data, endpoint, tuple(covariates or ()), detected=detected, out=out)
     rows: list[dict[str, Any]] = found.rows(top)

@@ -78,7 +78,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
     folder.update(status="running", problem=None)
     with checkpointer(services) as saver:
         machine = build(services).compile(checkpointer=saver)
-        config = {
+        config: Any = {
             "configurable": {"thread_id": folder.id},
             "max_concurrency": 1 if services.manifest.reasoner == "rules" else 4,
             "recursion_limit": 200,

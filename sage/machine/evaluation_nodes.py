@@ -111,14 +111,21 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
-    from agents.feasibility import FEASIBILITY, gather
+    from agents.coding.loop import LIMITS
+    from agents.feasibility import FEASIBILITY, Machine, gather
     from agents.feasibility.types import FeasibilityInput
 
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("feasibility", name):
+        # What the analysis will get is the sandbox's share, not the whole machine.
+        machine = Machine(cores=int(LIMITS.cpus), memory_mb=LIMITS.memory_mb)
         evidence = gather(
-            expanded, services.dictionary, services.tool_cards, services.evidence_clients
+            expanded,
+            services.dictionary,
+            services.tool_cards,
+            services.evidence_clients,
+            machine=machine,
         )
         given = FeasibilityInput(
             expanded=expanded,
@@ -149,6 +156,8 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
             tools=tuple(
                 ToolCard(name=one.name, summary=one.summary, suite=one.suite)
                 for one in services.tool_cards
+                # A tool can only make a variable where there are slides to run it on.
+                if services.dictionary.slides and one.suite == "pathology"
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output

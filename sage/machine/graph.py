@@ -28,8 +28,6 @@ from sage.machine.state import (
 )
 
 if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
-
     from sage.machine.services import Services
 
 
@@ -48,7 +46,7 @@ def after_review(state: RunState) -> Any:
     return [Send("evaluate", {"reviewed_one": one, "round": 0}) for one in reviewed]
 
 
-def build_evaluation(services: Services) -> StateGraph[Any]:
+def build_evaluation(services: Services) -> Any:
     """The evaluation of one hypothesis, from expansion to summary."""
     from langgraph.graph import END, START, StateGraph
 
@@ -76,7 +74,7 @@ def build_evaluation(services: Services) -> StateGraph[Any]:
     return graph
 
 
-def build_interpretation(services: Services) -> StateGraph[Any]:
+def build_interpretation(services: Services) -> Any:
     """The interpretation of one tested hypothesis."""
     from langgraph.graph import END, START, StateGraph
 
@@ -107,7 +105,7 @@ def after_judging(state: RunState) -> Any:
     ]
 
 
-def build(services: Services) -> StateGraph[Any]:
+def build(services: Services) -> Any:
     """The whole run."""
     from langgraph.graph import END, START, StateGraph
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
-from agents.path_generation import PATH_GENERATION, PathRequest
+from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, ReviewedHypothesis, dictionary_view
+from kg.types import PathSearch
 from sage.errors import InputError
 from sage.files import write_json
 from sage.machine.services import Services
@@ -20,36 +21,55 @@ from sage.machine.state import (
     ScientistIn,
 )
 
+QUERIES = 3
+
 
 def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
-    """Turn the prompt into a graph query, walk the graph, keep the best paths."""
-    from kg.paths import PathOptions, generate
+    """Turn the prompt into a graph query, walk the graph, keep the best paths.
 
-    settings = services.settings
+    A query that leads to no path goes back to the agent, a bounded number of times.
+    """
     with services.node("path_generation"):
-        query = services.ask(
-            PATH_GENERATION, PathRequest(prompt=state["prompt"]), "path_generation"
-        ).output
-        options = PathOptions(
-            k=settings.paths,
-            max_hops=settings.max_hops,
-            **settings.weights.model_dump(),
-            seed=services.manifest.seed,
-        )
-        search = generate(
-            services.graph,
-            state["prompt"],
-            options,
-            services.embedder,
-            domain=query.domain,
-            sources=query.sources or None,
-            targets=query.targets or None,
-        )
+        already: tuple[str, ...] = ()
+        for attempt in range(QUERIES):
+            request = PathRequest(prompt=state["prompt"], already=already)
+            name = "path_generation" + (f"-r{attempt}" if attempt else "")
+            query = services.ask(PATH_GENERATION, request, name).output
+            search = _walk(services, state["prompt"], query)
+            if search.paths or services.reasoner.name == "rules":
+                break
+            already += (f"{', '.join(query.sources)} -> {', '.join(query.targets)}",)
         write_json(services.folder.output("paths"), search)
         if not search.paths:
             hint = " ".join(search.notes) or "Name a gene, cell type, feature or endpoint."
             raise InputError(f"the prompt matches no path in {services.manifest.kg}. {hint}")
         return {"paths": list(search.paths)}
+
+
+def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
+    """Search between the query's concepts; without any, between those that the prompt names.
+
+    A query may name types ("genes"); the graph search reads those from a sentence.
+    """
+    from kg.paths import PathOptions, generate
+
+    settings = services.settings
+    asked = prompt
+    if query.sources or query.targets:
+        sides = [", ".join(one) for one in (query.sources, query.targets) if one]
+        asked = f"{' and '.join(sides)} in {query.domain}"
+    return generate(
+        services.graph,
+        asked,
+        PathOptions(
+            k=settings.paths,
+            max_hops=settings.max_hops,
+            **settings.weights.model_dump(),
+            seed=services.manifest.seed,
+        ),
+        services.embedder,
+        domain=query.domain,
+    )
 
 
 def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:

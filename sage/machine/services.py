@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kg.embed import Embedder
     from kg.graph import Graph
     from kg.literature.search import Literature
-    from validation.cohort import Cohort
+    from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
 
 Listener = Callable[[str, str, dict[str, Any]], None]

@@ -132,7 +132,18 @@ def contract_view(frozen: FrozenContract) -> ContractView:
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
 
 
-QUOTED = ("primary.", "adjusted", "groups.", "power.", "control", "replicate.", "secondary")
+PARTS = (".effect", ".lower", ".upper", ".statistic")
+
+
+def _telling(keys: set[str]) -> list[str]:
+    """Keys worth an interpreter's reading: where a summary exists, its parts are left out."""
+    return sorted(
+        key
+        for key in keys
+        if not any(
+            key.endswith(part) and f"{key.removesuffix(part)}.summary" in keys for part in PARTS
+        )
+    )
 
 
 def results_view(home: Path) -> ResultsView:
@@ -145,8 +156,8 @@ def results_view(home: Path) -> ResultsView:
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
-            KeyedNumber(key=key, text=number.text, label=number.unit)
-            for key, number in results.numbers.items()
+            KeyedNumber(key=key, text=results.numbers[key].text, label=results.numbers[key].unit)
+            for key in _telling(set(results.numbers))
         ),
         figures=tuple(f"{one.title}: {one.caption}" for one in results.figures.values()),
         simulated=results.simulated,

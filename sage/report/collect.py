@@ -284,17 +284,20 @@ def _chains(
     brief: OntologyBrief | None,
     facts: Facts,
 ) -> list[Chain]:
-    """The paths whose processes the draft rests on."""
+    """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
     used = sorted({one.chain for one in brief.relationships if one.process in draft.mechanism})
     found = []
     for chain in used:
         rows = sorted(
-            (one for one in brief.relationships if one.chain == chain), key=lambda one: one.step
+            (
+                one
+                for one in brief.relationships
+                if one.chain == chain and one.process in draft.mechanism
+            ),
+            key=lambda one: one.step,
         )
-        if not all(one.process in draft.mechanism for one in rows):
-            continue
         key = f"{name}.path{chain}"
         path = paths[chain - 1]
         scores = path.scores.model_dump()

@@ -36,6 +36,7 @@ from validation.ledger import Ledger
 from validation.simulate.world import write_world
 
 ROOT = Path(__file__).parents[2]
+FIX = "analysis.run()\n    analysis.finish(out)"
 REPLIES = Path(__file__).parent / "replies"
 
 
@@ -164,8 +165,9 @@ def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandb
 
     table = pd.read_parquet(bench.folder / "h1/inputs/all/table.parquet")
     said = "\n".join(one.model_dump_json() for one in reasoner.asked)
-    first_run = Store(bench.folder / "h1").attempts()[0]
-    assert str(round(table["clinical:age"].iloc[0], 1))[:4] in first_run.result.stderr_tail
+    printed = (bench.folder / "h1/attempt-1/stderr.txt").read_text()
+    assert str(round(table["clinical:age"].iloc[0], 1))[:4] in printed
+    said += (bench.folder / "h1/outcome.json").read_text()
     assert not [one for one in table.index if str(one) in said]
     for value in table.iloc[0].dropna():
         if isinstance(value, float) and value != int(value):
@@ -194,13 +196,25 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
 def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sandbox) -> None:
     bench.carry_out(Recorded("never"), box)
     program = bench.folder / "h1/attempt-3/analysis.py"
-    program.write_text(program.read_text().replace('print("done")', "analysis.finish(out)"))
+    program.write_text(program.read_text().replace("print(len(analysis.table))", FIX))
 
     outcome = bench.resume(Recorded("nobody is asked"), box)
 
     assert outcome.status == "done"
     assert [one.by for one in outcome.attempts] == ["chat", "chat", "chat", "a person"]
     assert bench.results()["contract_sha256"] == bench.frozen.sha256
+
+
+@pytest.mark.bubblewrap
+def test_a_resume_that_was_killed_goes_on_with_the_fix(bench: Bench, box: Sandbox) -> None:
+    bench.carry_out(Recorded("never"), box)
+    store = Store(bench.folder / "h1")
+    store.begin(4, store.program(3).read_text().replace("print(len(analysis.table))", FIX))
+    store.reopen()
+
+    outcome = bench.resume(Recorded("nobody is asked"), box)
+
+    assert outcome.status == "done" and outcome.rounds == 4
 
 
 @pytest.mark.bubblewrap

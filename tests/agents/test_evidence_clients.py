@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.evidence import clients as module
-from agents.evidence.clients import EvidenceClients
+from agents.evidence.clients import EvidenceClients, Registries
 from agents.evidence.clinical_trials import ClinicalTrials
 from agents.evidence.gdc import Gdc, site_of
 from agents.evidence.geo import Geo
@@ -74,10 +74,10 @@ def all_answering(services: FakeServices) -> None:
         ),
         "/hf/api/papers/search": as_json(
             [
-                {"paper": {"id": "2202.12139", "title": "No code"}},
+                {"paper": {"id": "0000.00001", "title": "No code"}},
                 {
                     "paper": {
-                        "id": "2202.12140",
+                        "id": "0000.00002",
                         "title": "Code",
                         "githubRepo": "https://github.com/a/b",
                         "githubStars": 5,
@@ -90,17 +90,15 @@ def all_answering(services: FakeServices) -> None:
 
 def every_client(services: FakeServices, cache: Path | None = None) -> EvidenceClients:
     url = services.url
-    return EvidenceClients(
-        cache,
+    registries = Registries(
         geo=Geo(base_url=url + "/ncbi"),
         gdc=Gdc(base_url=url + "/gdc"),
         trials=ClinicalTrials(base_url=url + "/ct"),
         github=GitHub(base_url=url + "/gh", token="t0ken"),
         reference=ReferenceCode(base_url=url + "/hf"),
         packages=("lifelines",),
-        today=TODAY,
-        policy=POLICY,
     )
+    return EvidenceClients(cache, registries, today=TODAY, policy=POLICY)
 
 
 @pytest.fixture
@@ -222,6 +220,13 @@ def test_releases_are_read_through_the_index_client() -> None:
     assert known is not None
     assert (known.latest, known.count) == ("0.30.0", 3)
     assert absent is None
+
+
+def test_by_default_every_registry_is_asked() -> None:
+    clients = EvidenceClients(None)
+    asked = (clients.geo, clients.gdc, clients.trials, clients.github, clients.reference)
+    clients.close()
+    assert all(one is not None for one in asked) and clients.packages
 
 
 def test_a_package_name_cannot_carry_an_option() -> None:

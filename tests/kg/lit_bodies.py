@@ -11,6 +11,7 @@ TITLE = (
 DOI = "10.1038/s41598-024-65972-8"
 PMID = "38965292"
 RETRACTED_DOI = "10.3892/etm.2015.2633"
+PREPRINT_DOI = "/".join(("10.1101", "made.up.for.tests"))
 RETRACTED_TITLE = "microRNA-195 inhibits cell proliferation in bladder cancer"
 
 MEDLINE = f"""
@@ -25,7 +26,7 @@ FAU - Second, Author
 PT  - Journal Article
 JT  - Scientific reports
 
-PMID- 24742750
+PMID- 99999999
 DP  - 2015
 TI  - {RETRACTED_TITLE}.
 PT  - Journal Article
@@ -34,7 +35,7 @@ RIN - Exp Ther Med. 2018 Mar 2;15(3):1. doi: none
 JT  - Experimental and therapeutic medicine
 """
 
-ESEARCH = {"esearchresult": {"count": "2", "idlist": [PMID, "24742750"]}}
+ESEARCH = {"esearchresult": {"count": "2", "idlist": [PMID, "99999999"]}}
 
 EUROPE_PMC = {
     "hitCount": 2,
@@ -74,7 +75,7 @@ PREPRINTS = {
                 "id": "PPR1",
                 "source": "PPR",
                 "title": "Withdrawn idea on urothelial lymphoid follicles",
-                "doi": "10.1101/2025.01.19.25320797",
+                "doi": PREPRINT_DOI,
                 "pubYear": "2025",
                 "bookOrReportDetails": {"publisher": "medRxiv"},
                 "pubTypeList": {"pubType": ["Preprint"]},
@@ -111,7 +112,7 @@ SEMANTIC = {
 ATOM = """<?xml version="1.0" encoding="UTF-8"?>
 <feed xmlns="http://www.w3.org/2005/Atom" xmlns:arxiv="http://arxiv.org/schemas/atom">
   <entry>
-    <id>http://arxiv.org/abs/2202.12139v1</id>
+    <id>http://arxiv.org/abs/0000.00001v1</id>
     <title>Finding lymphoid follicles in
       bladder slides</title>
     <summary>A detector of tertiary lymphoid structures.</summary>

@@ -130,3 +130,13 @@ def test_ligatures_are_resolved() -> None:
     (document,) = read_file(shared("literature", "edge", "ligatures_01.pdf")).documents
     assert not any(char in document.text for char in "ﬀﬁﬂﬃﬄ")
     assert "configur" in document.text or "defin" in document.text
+
+
+@pytest.mark.shared
+def test_tables_become_sections_of_rows_when_asked_for() -> None:
+    path = shared("literature", "edge", "medicine.pdf")
+    (document,) = read_file(path, ReadOptions(tables=True)).documents
+    tables = [s for s in document.sections if s.title.startswith("Table 1, page 1")]
+    assert len(tables) == 1
+    assert " | " in document.text[tables[0].start : tables[0].end]
+    assert " | " not in read_file(path).documents[0].text

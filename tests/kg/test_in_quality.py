@@ -121,6 +121,7 @@ def test_scores_count_pairs_of_concepts_and_denials_claim_none(tmp_path: Path) -
     path.write_text(PUBTATOR)
     score = score_extractor(path, ontology())
     assert score.pairs_given_entities.model_dump() == {"found": 1, "expected": 1, "correct": 1}
+    assert score.pairs_given_entities_typed is not None
     assert score.pairs_given_entities_typed.correct == 1
     assert score.entities_exact["Gene"].f1 == 1.0
     assert score.pairs_end_to_end.precision == 1.0
@@ -168,6 +169,7 @@ def test_the_other_shared_corpora_can_be_scored() -> None:
         shared("corpora", "BC5CDR", "CDR_DevelopmentSet.PubTator.txt"), ontology()
     )
     assert cdr.documents == 500
+    assert cdr.pairs_given_entities_typed is None
     brat = load_corpus(shared("corpora", "BioNLP2013_CancerGenetics", "devel"))
     assert len(brat) == 100
     assert sum(len(d.relations) for d in brat) > 300

@@ -9,7 +9,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.services.cache import DiskCache
@@ -305,8 +305,8 @@ def test_requests_never_exceed_the_published_rate() -> None:
         services.routes["/x"] = as_json({})
         asyncio.run(work(services.url))
         times = sorted(one.at for one in services.seen)
-    # 60 ms of slack for the scheduler between granting a slot and arrival.
-    assert all(later - earlier >= 0.44 for earlier, later in zip(times, times[3:], strict=False))
+    # 20 ms of slack for the way from sending to arrival.
+    assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))
 
 
 def test_no_slot_within_patience_is_an_answer_not_a_wait() -> None:
@@ -367,6 +367,7 @@ def test_a_breaker_lets_one_probe_through() -> None:
     assert breaker.refuses() == 10
 
 
+@settings(deadline=None)
 @given(
     requests=st.integers(1, 5),
     per=st.floats(0.1, 5.0),
@@ -385,6 +386,20 @@ def test_no_window_ever_holds_more_than_the_limit(
         slots.append(now[0] + wait)
     for first, later in zip(slots, slots[requests:], strict=False):
         assert later - first >= per - 1e-9
+
+
+def test_a_request_that_left_late_pushes_the_next_one() -> None:
+    now = [0.0]
+    throttle = Throttle(Limit(1, 3.0), clock=lambda: now[0])
+    assert throttle.book() == 0
+    now[0] = 0.8  # connecting took this long
+    throttle.sent()
+    now[0] = 3.1
+    assert throttle.still_to_wait() == pytest.approx(0.7)
+    assert throttle.next_slot() == pytest.approx(3.8)
+    now[0] = 4.0
+    throttle.hold(10)
+    assert throttle.still_to_wait() == pytest.approx(10)
 
 
 def test_the_runner_works_from_inside_another_loop_and_across_calls() -> None:

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.errors import InputError
@@ -25,6 +25,7 @@ from kg.literature.search import Literature
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
+from kg.ontology import Ontology
 from kg.services.client import Policy
 from kg.types import Document
 from tests.kg import lit_bodies as bodies
@@ -112,6 +113,30 @@ def test_a_second_run_sends_no_request(services: FakeServices, tmp_path: Path) -
     assert len(services.seen) == sent
     assert second.requests == 0 and second.cached > 0
     assert second.records == first.records
+
+
+def test_a_failure_is_asked_again_in_the_next_run(services: FakeServices, tmp_path: Path) -> None:
+    good = services.routes["/pubmed/esearch.fcgi"]
+    services.routes["/pubmed/esearch.fcgi"] = Answer(b"", 500)
+    with literature(services, tmp_path) as search:
+        assert [one.name for one in search.search(QUERIES, 10).missing] == ["pubmed"]
+    services.routes["/pubmed/esearch.fcgi"] = good
+    with literature(services, tmp_path) as search:
+        answer = search.search(QUERIES, 10)
+    assert answer.missing == () and answer.requests == 2
+
+
+def test_a_source_without_a_slot_is_not_asked_in_a_repetition(
+    services: FakeServices, tmp_path: Path
+) -> None:
+    with literature(services, tmp_path) as search:
+        search.search(QUERIES[:1], 5)
+        first = search.search(QUERIES[1:], 5, patience=0.0)
+    sent = len(services.seen)
+    with literature(services, tmp_path) as search:
+        second = search.search(QUERIES[1:], 5, patience=0.0)
+    assert "arxiv" in {one.name for one in first.missing}
+    assert len(services.seen) == sent and second.missing == first.missing
 
 
 def test_two_critics_cost_each_service_one_search(services: FakeServices) -> None:
@@ -213,7 +238,7 @@ def test_a_preprint_and_its_journal_version_are_one() -> None:
     preprint = Record(
         title="Lymphoid follicles in bladder tumors",
         year=2018,
-        doi="10.1101/2025.01.19.25320797",
+        doi=bodies.PREPRINT_DOI,
         preprint=True,
     )
     journal = Record(title="Lymphoid follicles in bladder tumors", year=2019, doi=bodies.DOI)
@@ -254,6 +279,7 @@ records = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(records, max_size=8))
 def test_merging_loses_no_source_and_is_stable(found: list[Record]) -> None:
     merged = merge(found)
@@ -291,6 +317,14 @@ def test_synonyms_widen_a_query_and_its_matches() -> None:
     assert "urothelial carcinoma" in query.any_of[0]
     assert mentions(phrase_key("In urothelial carcinomas, ..."), synonyms("bladder cancer"))
     assert not mentions(phrase_key("OSTEOSARCOMA"), ("OS",))
+
+
+def test_a_measurement_takes_the_names_of_what_it_measures() -> None:
+    ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+    found = synonyms("density of TLS-like lymphoid aggregates on H&E", ontology)
+    assert found[0].startswith("density of") and "tertiary lymphoid structure" in found
+    assert "H&E" not in found
+    assert synonyms("attention over TLS slides", ontology) == ("attention over TLS slides",)
 
 
 def test_the_local_index_ranks_the_paper_with_both_concepts_first() -> None:
@@ -337,7 +371,7 @@ def test_the_demo_corpus_makes_an_index() -> None:
 def test_an_absent_corpus_folder_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such corpus folder"):
         LocalIndex.from_folder(tmp_path / "none")
-    with pytest.raises(InputError, match="no note with a title"):
+    with pytest.raises(InputError, match="nothing readable"):
         LocalIndex.from_folder(tmp_path)
 
 

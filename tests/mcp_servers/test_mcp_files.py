@@ -158,19 +158,23 @@ def counted(tmp_path: Path, version: str = "1", weights: str = "") -> tuple[Regi
     return registry, calls
 
 
-def test_the_same_content_under_another_name_is_not_computed_again(
+def test_the_same_content_in_another_place_is_not_computed_again(
     roots: Roots, tmp_path: Path
 ) -> None:
     registry, calls = counted(tmp_path)
     first = registry.run("length", {"text": "a.txt"}, ToolContext(roots))
+    (roots.inputs[0] / "moved").mkdir()
+    (roots.inputs[0] / "moved" / "a.txt").write_text("one")
     (roots.inputs[0] / "b.txt").write_text("one")
     other = Roots.of(roots.inputs, tmp_path / "other")
-    second = registry.run("length", {"text": "b.txt"}, ToolContext(other))
+    second = registry.run("length", {"text": "moved/a.txt"}, ToolContext(other))
     assert calls == ["one"]
+    # Outputs are named after their input, so another name is another result.
+    assert not registry.run("length", {"text": "b.txt"}, ToolContext(roots)).cached
     assert (first.cached, second.cached) == (False, True)
     assert second.result == first.result
     assert (other.output / "copy.txt").read_text() == "one"
-    assert list(second.provenance.inputs) == [str(roots.inputs[0] / "b.txt")]
+    assert list(second.provenance.inputs) == [str(roots.inputs[0] / "moved" / "a.txt")]
 
 
 def test_other_content_argument_version_or_weights_are_computed(

@@ -116,6 +116,16 @@ def test_screen_ranks_a_list_of_features(registry: Registry, context: ToolContex
     assert len(table) == 4
 
 
+def test_data_that_cannot_bear_a_model_are_an_input_error(
+    registry: Registry, context: ToolContext
+) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, 0) for i in range(40)]
+    cohort = small_cohort(context.roots.inputs[0] / "c", rows)
+    with pytest.raises(InputError, match="no events among 40 patients"):
+        given = {"cohort": cohort, "endpoint": "OS", "covariates": ["clinical:arm"]}
+        registry.run("cox", given, context)
+
+
 def test_filters_choose_the_patients(registry: Registry, context: ToolContext, gbsg2: Any) -> None:
     old = {"variable": "clinical:age", "op": "gt", "value": 60}
     given = {"cohort": "gbsg2", "endpoint": "RFS", "filters": [old]}

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -294,6 +295,46 @@ def test_wrong_arguments_come_back_as_words_a_model_can_use(folder: Path) -> Non
     asyncio.run(main())
 
 
+def test_a_request_or_a_queue_beyond_its_bound_is_refused(folder: Path) -> None:
+    from mcp_servers.registry import load
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.options import Limits
+    from mcp_servers.servers.server import ToolServer
+    from mcp_servers.workers.inline import InlineWorkers
+
+    async def main() -> None:
+        roots = Roots.of([folder / "in"], folder / "out")
+        workers = InlineWorkers(load("oncology", tool_folders=[TOOLS]))
+        bounds = Limits(request=1000, jobs=1, wait=0.1)
+        async with Client(ToolServer("test", roots, workers, limits=bounds).build()) as client:
+            with pytest.raises(MCPError, match="more than 1000 bytes"):
+                await client.call_tool("preview", {"slide": "x" * 2000})
+            first = data(await client.call_tool("wait", {"seconds": 5}))
+            second = await client.call_tool("wait", {"seconds": 5})
+            assert second.is_error
+            assert "try again later" in second.content[0].text
+            await client.call_tool("job_cancel", {"job": first["job"]})
+
+    asyncio.run(main())
+
+
+def test_a_large_image_is_shown_smaller(tmp_path: Path) -> None:
+    import io
+    import random
+
+    from mcp_servers.servers.content import image_of
+
+    noise = random.Random(1).randbytes(1500 * 1500 * 3)
+    Image.frombytes("RGB", (1500, 1500), noise).save(tmp_path / "big.png")
+    shown = image_of(tmp_path / "big.png", "image/png", 1 << 20)
+    assert shown is not None
+    assert shown.mime_type == "image/jpeg"
+    with Image.open(io.BytesIO(base64.b64decode(shown.data))) as small:
+        assert small.size == (1024, 1024)
+    (tmp_path / "fake.png").write_bytes(b"x" * (2 << 20))
+    assert image_of(tmp_path / "fake.png", "image/png", 1 << 20) is None
+
+
 def test_a_large_result_goes_to_a_file(folder: Path) -> None:
     from mcp_servers.registry import load
     from mcp_servers.roots import Roots
@@ -314,3 +355,33 @@ def test_a_large_result_goes_to_a_file(folder: Path) -> None:
             assert json.loads(text)["result"]["n_patients"] == 686
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(shutil.which("mcp-inspector") is None, reason="the MCP Inspector is missing")
+def test_the_inspector_lists_and_calls_tools(folder: Path) -> None:
+    config = {
+        "mcpServers": {
+            "sage": {
+                "type": "stdio",
+                "command": sys.executable,
+                "args": words(folder),
+                "env": {"PYTHONPATH": str(ROOT)},
+            }
+        }
+    }
+    (folder / "mcp.json").write_text(json.dumps(config))
+    inspector = ["mcp-inspector", "--cli", "--config", "mcp.json", "--server", "sage"]
+
+    def ask(*more: str) -> Any:
+        done = subprocess.run(
+            [*inspector, "--method", *more],
+            capture_output=True, text=True, cwd=folder, timeout=120,
+            env={**os.environ, "MCP_INSPECTOR_SECRET_STORE": "memory"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert "logrank" in {one["name"] for one in ask("tools/list")["tools"]}
+    given = ["cohort=gbsg2", "endpoint=RFS", "group=clinical:hormonal_therapy"]
+    answer = ask("tools/call", "--tool-name", "logrank", "--tool-arg", *given)
+    assert answer["structuredContent"]["result"]["df"] == 1

@@ -39,6 +39,15 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def warm(pool: LocalPool, roots: Roots) -> None:
+    """Until every worker is up, however busy the machine is."""
+    jobs = [pool.submit("wait", {"seconds": 60}, roots) for _ in range(pool.size)]
+    until(lambda: all(job.state is State.RUNNING for job in jobs), 60)
+    for job in jobs:
+        pool.cancel(job)
+        job.wait(20)
+
+
 def test_workers_stay_warm_and_report_progress(pool: LocalPool, roots: Roots) -> None:
     seen: list[float] = []
     first = pool.submit(
@@ -52,12 +61,14 @@ def test_workers_stay_warm_and_report_progress(pool: LocalPool, roots: Roots) ->
 
 
 def test_two_workers_run_two_jobs_at_once(pool: LocalPool, roots: Roots) -> None:
+    warm(pool, roots)
     jobs = [pool.submit("wait", {"seconds": 1.5}, roots) for _ in range(2)]
     runs = [job.result(30).result for job in jobs]
     assert max(run["started"] for run in runs) < min(run["ended"] for run in runs)
 
 
 def test_higher_priority_goes_first(pool: LocalPool, roots: Roots) -> None:
+    warm(pool, roots)
     blockers = [pool.submit("wait", {"seconds": 1.0}, roots) for _ in range(2)]
     until(lambda: all(job.state is State.RUNNING for job in blockers))
     low = [pool.submit("wait", {"seconds": 0.3}, roots) for _ in range(3)]

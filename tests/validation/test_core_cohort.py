@@ -279,6 +279,32 @@ def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> No
         draft(wrong, dictionary)
 
 
+def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(60))
+    rows = "patient,slide,status,lymphoid_density,note\n"
+    for at in range(50):
+        rows += f"ID{at:04d},s{at},ok,{at},fine\nID{at:04d},t{at},ok,{at + 2},fine\n"
+    rows += "ID0050,s50,failed,,unreadable slide\nSTRANGER,s,ok,1,fine\n"
+    path = tmp_path / "out" / "lymphoid_aggregates.csv"
+    path.parent.mkdir()
+    path.write_text(rows)
+    found = cohort.with_features(path)
+    key = "imaging:lymphoid_aggregates_lymphoid_density"
+    column = found.column(key)
+    assert column["ID0003"] == 4.0
+    assert int(column.notna().sum()) == 50
+    assert found.dictionary().has(key)
+    assert not cohort.dictionary().has(key)
+    assert "features/lymphoid_aggregates.csv" in found.hashes()
+
+
+def test_a_feature_table_of_other_patients_is_refused(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(60))
+    (tmp_path / "f.csv").write_text("patient,x\nA,1\nB,2\n")
+    with pytest.raises(InputError, match="none of its patients"):
+        cohort.with_features(tmp_path / "f.csv")
+
+
 # -- check ---------------------------------------------------------------------------------------
 
 

@@ -195,7 +195,8 @@ def test_the_schema_is_json_schema() -> None:
 def test_the_committed_hypotheses_are_valid() -> None:
     folder = ROOT / "docs" / "hypotheses"
     names = {read_hypothesis(path).id for path in folder.glob("*.json")}
-    assert names == {"e5-fabp5-tls", "table8-cxcl13", "e1-adrm1-male", "e2-adrm1-stroma"}
+    assert names == {"e5-fabp5-tls", "table8-cxcl13", "e1-adrm1-male", "e2-adrm1-stroma",
+                     "cxcl13-os"}  # fmt: skip
 
 
 def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:
@@ -217,3 +218,18 @@ def test_confirmation_patients_are_the_same_for_every_contract_of_a_seed(tmp_pat
     held = [in_confirmation(f"P{at:04d}", one) for at in range(400)]
     assert held == [in_confirmation(f"P{at:04d}", two) for at in range(400)]
     assert 160 < sum(held) < 240
+
+
+def test_the_log_rank_test_of_two_groups_has_one_degree_of_freedom_at_every_size() -> None:
+    import numpy as np
+    from lifelines.statistics import logrank_test
+
+    from validation.statistics.survival import logrank
+
+    rng = np.random.default_rng(0)
+    for n in range(60, 900, 20):
+        time, event, group = rng.exponential(20, n), rng.random(n) < 0.6, rng.random(n) < 0.5
+        found = logrank(time, event, group.astype(float))
+        theirs = logrank_test(time[group], time[~group], event[group], event[~group])
+        assert found.df == 1
+        assert found.p == pytest.approx(theirs.p_value, rel=1e-6)

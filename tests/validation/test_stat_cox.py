@@ -302,3 +302,37 @@ def test_proportional_hazards_are_rejected_at_the_nominal_rate_when_they_hold():
         fit = cox(s.time, s.event, s.X, ["a", "b"])
         small += schoenfeld(s.time, s.event, s.X, fit).global_test.p < 0.05
     assert small <= 19  # 99.9% point of a binomial (200, 0.05) is 20
+
+
+def test_cox_gives_the_published_fit_of_the_lung_cancer_data():
+    # The example of R's survival package: coxph(Surv(time, status) ~ age + sex + ph.ecog, lung).
+    from lifelines.datasets import load_lung
+
+    table = load_lung().dropna(subset=["ph.ecog"])
+    names = ["age", "sex", "ph.ecog"]
+    X = table[names].to_numpy(float)
+    if X[:, 1].min() == 0:
+        X[:, 1] += 1
+    fit = cox(table.time, table.status, X, names)
+    assert (fit.n, fit.events) == (227, 164)
+    np.testing.assert_allclose(fit.coef, [0.011067, -0.552612, 0.463728], atol=1e-6)
+    np.testing.assert_allclose(fit.se, [0.009267, 0.167739, 0.113577], atol=1e-6)
+    assert fit.concordance == pytest.approx(0.637, abs=5e-4)
+    assert fit.likelihood_ratio.statistic == pytest.approx(30.5, abs=0.05)
+
+
+@given(st.integers(0, 500))
+@settings(max_examples=15, deadline=None)
+def test_firth_never_gives_an_infinite_estimate(seed):
+    rng = np.random.default_rng(seed)
+    time = np.round(rng.exponential(10, 30) + 1)
+    event = rng.random(30) < 0.4
+    X = np.column_stack((rng.random(30) < 0.2, rng.normal(size=30))).astype(float)
+    try:
+        fit = cox(time, event, X, ["rare", "x"], penalty="firth")
+    except (ConstantFeatureError, TooManyCovariatesError, NoEventsError):
+        return
+    assert np.isfinite(fit.coef).all() and (fit.se > 0).all()
+    assert (fit.lower <= fit.hr).all() and (fit.hr <= fit.upper).all()
+    inside = (fit.lower < 1) & (fit.upper > 1)
+    assert ((fit.p > 0.05) == inside).all()

@@ -252,3 +252,38 @@ def test_specifications_that_fail_keep_their_reason():
     assert curve.failed == 12
     assert {one.reason.split(":")[0] for one in curve.specifications if not one.ok} == {"shape"}
     assert curve.table()[-1]["reason"].startswith("shape: no patients")
+
+
+def test_features_that_few_patients_carry_are_fitted_at_the_top_of_their_likelihood():
+    # Silent genes with a few spikes throw an unguarded Newton step past the maximum (on real
+    # expression data scikit-survival stops there, at a likelihood far below the best one).
+    from validation.statistics.partial_likelihood import likelihood, risk_sets
+
+    time, event, _, _ = features(n=300)
+    rng = np.random.default_rng(3)
+    G = 0.02 * rng.normal(size=(300, 40))
+    for j in range(40):
+        carriers = rng.choice(300, 1 + j % 4, replace=False)
+        G[carriers, j] += rng.gamma(2.0, 2.0, len(carriers))
+    result = screen(time, event, G)
+    sets = [risk_sets(time, event, np.arange(300))]
+    ok = np.flatnonzero(result.ok)
+    assert len(ok) > 20
+    for j in ok:
+        z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
+        assert abs(likelihood(sets, z, result.coef[[j]]).score[0]) < 1e-6
+        assert result.coef[j] == pytest.approx(cox(time, event, z, ["g"]).coef[0], abs=1e-6)
+    assert set(result.refused()) <= {"separation"}
+    for j in np.flatnonzero(~result.ok):
+        z = ((G[:, j] - G[:, j].mean()) / G[:, j].std())[:, None]
+        far = [likelihood(sets, z, np.array([s * 25 / np.ptp(z)])).value for s in (-1, 1)]
+        near = [likelihood(sets, z, np.array([s * 8 / np.ptp(z)])).value for s in (-1, 1)]
+        assert max(far) >= max(near) - 1e-6
+
+
+def test_a_feature_of_one_patient_does_not_lead_the_ranking():
+    time, event, G, _ = features(n=300, p=30)
+    early = int(np.argmin(np.where(event, time, np.inf)))
+    G[:, 5] = 0.01 * np.random.default_rng(1).normal(size=300)
+    G[early, 5] = 9.0
+    assert screen(time, event, G).ranking()[0] == 0

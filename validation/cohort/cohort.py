@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validation.cohort.collapse import collapse
-from validation.cohort.endpoints import coding_text, decode
+from validation.cohort.describe import endpoint_of, joins_of, variable_of
+from validation.cohort.endpoints import decode
 from validation.cohort.expression import Expression, load_expression
 from validation.cohort.model import (
     CohortSpec,
-    CompetingSpec,
-    ContinuousSpec,
     ExpressionSpec,
     RatioSpec,
-    SurvivalSpec,
     VariableSpec,
     key_of,
 )
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
-from validation.derive import Signature, mean_z, signatures, ssgsea, z_scores
-from validation.dictionary import DataDictionary, Endpoint, JoinReport, Variable
+from validation.derive import Signature, mean_z, ssgsea, z_scores
+from validation.derive import signatures as shipped_signatures
+from validation.dictionary import DataDictionary, JoinReport, Modality
 from validation.errors import InputError
 from validation.types import Finding, canonical_json, sha256_file, sha256_text
 
@@ -42,12 +41,20 @@ class Cohort:
     identifiers and the data, so that they cannot be turned back without the files.
     """
 
-    def __init__(self, spec: CohortSpec, root: Path, *, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: CohortSpec,
+        root: Path,
+        *,
+        cache: Path | None = None,
+        elsewhere: dict[str, Path] | None = None,
+    ) -> None:
         self.spec = spec
         self.root = root.resolve()
         self.cache = cache
+        self._elsewhere = elsewhere or {}
         self.tables: dict[str, Loaded] = {
-            name: load_table(name, table, self.root, spec.patient.ids)
+            name: load_table(name, table, self._elsewhere.get(name, self.root), spec.patient.ids)
             for name, table in spec.tables.items()
         }
         base = self.tables[spec.patient.table]
@@ -57,9 +64,9 @@ class Cohort:
                 f'cohort "{spec.id}": table "{spec.patient.table}" ({base.path.name}) names no '
                 "patient after its filters"
             )
-        self._variables = {key_of(name, one): one for name, one in spec.variables.items()}
-        self._derived = {f"derived:{name}": one for name, one in spec.derived.items()}
-        for key, one in self._variables.items():
+        self.variables = {key_of(name, one): one for name, one in spec.variables.items()}
+        self.derived = {f"derived:{name}": one for name, one in spec.derived.items()}
+        for key, one in self.variables.items():
             self.tables[one.table].column(one.column, f"variables.{key.split(':', 1)[1]}")
         for name, endpoint in spec.endpoints.items():
             table = self.tables[endpoint.table]
@@ -67,6 +74,42 @@ class Cohort:
                 if hasattr(endpoint, field):
                     table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
         self._outcomes: dict[str, pd.DataFrame] = {}
+
+    def with_features(
+        self,
+        path: Path,
+        *,
+        key: str = "patient",
+        modality: Modality = "imaging",
+        source: str = "",
+    ) -> Cohort:
+        """This cohort with the numbers of another table, such as a tool computed on its slides.
+
+        Parameters
+        ----------
+        path : one row per slide or patient; columns `patient`, perhaps `slide` and `status` (rows
+            whose status is not "ok" are left out), and numbers. Several slides of a patient are
+            averaged. Each column becomes `MODALITY:FILE_COLUMN`.
+
+        Raises
+        ------
+        InputError
+            If the table has no such key, no numbers, or hardly any of the cohort's patients.
+        """
+        from validation.cohort.features import feature_table
+
+        name, table, variables = feature_table(path, key, modality, source, self.spec)
+        spec = self.spec.model_copy(
+            update={
+                "tables": {**self.spec.tables, name: table},
+                "variables": {**self.spec.variables, **variables},
+            }
+        )
+        elsewhere = {**self._elsewhere, name: path.resolve().parent}
+        found = Cohort(spec, self.root, cache=self.cache, elsewhere=elsewhere)
+        if not set(found.tables[name].patient) & set(self.patients):
+            raise InputError(f'{path}: none of its patients is in cohort "{self.id}"')
+        return found
 
     @property
     def id(self) -> str:
@@ -86,11 +129,12 @@ class Cohort:
         return load_expression(self.spec.expression, self.root, self.spec.patient.ids, self.cache)
 
     @cached_property
-    def _signatures(self) -> dict[str, Signature]:
+    def signatures(self) -> dict[str, Signature]:
+        """Signatures whose genes the matrix holds, by variable key."""
         if self.expression is None:
             return {}
         wanted = self.spec.signatures
-        found = signatures()
+        found = shipped_signatures()
         unknown = set(wanted) - set(found)
         if unknown:
             raise InputError(
@@ -116,11 +160,17 @@ class Cohort:
 
     @cached_property
     def _hashes(self) -> dict[str, str]:
-        found = {path.relative_to(self.root).as_posix(): sha256_file(path) for path in self.files()}
+        found = {self._name_of(path): sha256_file(path) for path in self.files()}
         found["cohort.toml"] = sha256_text(
             canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes"}))
         )
         return dict(sorted(found.items()))
+
+    def _name_of(self, path: Path) -> str:
+        """A file's name in the hashes: relative to the root, or as a feature table."""
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        return f"features/{path.name}"
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every data file and of the cohort's description."""
@@ -138,14 +188,14 @@ class Cohort:
 
     def keys(self) -> list[str]:
         """Every variable key except single genes."""
-        return [*self._variables, *self._derived, *self._signatures]
+        return [*self.variables, *self.derived, *self.signatures]
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
         """The genes of a signature variable ("signature:NAME") that the matrix holds."""
-        if key not in self._signatures or self.expression is None:
+        if key not in self.signatures or self.expression is None:
             raise InputError(self._unknown(key))
         matrix = self.expression
-        return tuple(gene for gene in self._signatures[key].genes if gene in matrix)
+        return tuple(gene for gene in self.signatures[key].genes if gene in matrix)
 
     def column(self, key: str) -> pd.Series:
         """One variable for all patients, indexed by patient identifier; missing values are NaN.
@@ -155,14 +205,14 @@ class Cohort:
         InputError
             For a key that the cohort does not have, with the nearest ones it has.
         """
-        if key in self._variables:
-            values = self._table_column(key, self._variables[key])
-        elif key in self._derived:
-            values = self._derived_column(key, self._derived[key])
+        if key in self.variables:
+            values = self._table_column(key, self.variables[key])
+        elif key in self.derived:
+            values = self._derived_column(key, self.derived[key])
         elif key.startswith("expression:"):
             values = self._gene(key)
-        elif key in self._signatures:
-            values = self._signature(self._signatures[key])
+        elif key in self.signatures:
+            values = self._signature(self.signatures[key])
         else:
             raise InputError(self._unknown(key))
         return values.reindex(self.patients).rename(key)
@@ -214,7 +264,11 @@ class Cohort:
 
     def dictionary(self) -> DataDictionary:
         """What may be known before results exist: no rows, and no level under `min_level`."""
-        variables = [self._describe(key) for key in self.keys()]
+        return self._dictionary
+
+    @cached_property
+    def _dictionary(self) -> DataDictionary:
+        variables = [variable_of(self, key) for key in self.keys()]
         matrix = self.expression
         spec = self.spec.expression
         known = set(self.patients)
@@ -227,7 +281,7 @@ class Cohort:
             expression=tuple(matrix.genes) if matrix else (),
             expression_unit=_unit(spec) if spec else None,
             expression_n=sum(one in known for one in matrix.patients) if matrix else 0,
-            endpoints=tuple(self._describe_endpoint(name) for name in self.spec.endpoints),
+            endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),
             slides=self._slides(),
             license=self.spec.license,
@@ -236,27 +290,7 @@ class Cohort:
 
     def joins(self) -> tuple[JoinReport, ...]:
         """Every step between the files and the patients, with what it lost and why."""
-        reports: list[JoinReport] = []
-        base = self.spec.patient.table
-        everybody = set(self.patients)
-        for name, table in self.tables.items():
-            reports.extend(table.reports)
-            found = set(table.patient)
-            if len(table.patient) != len(found):
-                reports.append(
-                    JoinReport(
-                        step=f"{name}: rows to patients",
-                        before=len(table.patient),
-                        after=len(found),
-                        reason=f"several rows per patient ({table.spec.rows_per_patient})",
-                    )
-                )
-            if name != base:
-                reports.append(_join(name, base, everybody, found))
-        if self.expression is not None:
-            reports.extend(self.expression.reports)
-            reports.append(_join("expression", base, everybody, set(self.expression.patients)))
-        return tuple(reports)
+        return joins_of(self)
 
     def check(self) -> list[Finding]:
         """Everything about the cohort that would mislead an analysis."""
@@ -326,85 +360,6 @@ class Cohort:
         near = difflib.get_close_matches(key, has, n=4, cutoff=0.6) or has[:6]
         return f'cohort "{self.id}" has no variable "{key}"; near: {", ".join(near) or "none"}'
 
-    # -- descriptions ----------------------------------------------------------------------------
-
-    def _describe(self, key: str) -> Variable:
-        values = self.column(key)
-        known = int(values.notna().sum())
-        missing = 1 - known / len(values)
-        if key in self._variables:
-            spec = self._variables[key]
-            levels: dict[str, int] = {}
-            if spec.kind != "continuous":
-                levels = _levels(values.dropna(), self.spec.min_level)
-            table = self.tables[spec.table]
-            return Variable(
-                key=key,
-                label=spec.label or spec.column,
-                modality=spec.modality,
-                kind=spec.kind,
-                unit=spec.unit,
-                source=f"{table.path.name}:{spec.column}",
-                n=known,
-                missing=round(missing, 4),
-                levels=levels,
-                synonyms=spec.synonyms,
-                note=spec.note,
-            )
-        if key in self._derived:
-            ratio = self._derived[key]
-            return Variable(
-                key=key,
-                label=ratio.label or key,
-                modality="derived",
-                kind="continuous",
-                unit=ratio.unit,
-                source=f"{ratio.formula} of {', '.join(ratio.of)}",
-                n=known,
-                missing=round(missing, 4),
-                synonyms=ratio.synonyms,
-                note=ratio.note,
-            )
-        signature = self._signatures[key]
-        assert self.expression is not None
-        present = [gene for gene in signature.genes if gene in self.expression]
-        return Variable(
-            key=key,
-            label=signature.label,
-            modality=signature.modality,
-            kind="continuous",
-            unit="mean z-score" if signature.method == "mean_z" else "enrichment score",
-            source=f"{len(present)} of {len(signature.genes)} genes; {signature.source}",
-            n=known,
-            missing=round(missing, 4),
-            synonyms=signature.synonyms,
-            note=signature.note,
-        )
-
-    def _describe_endpoint(self, name: str) -> Endpoint:
-        spec = self.spec.endpoints[name]
-        outcome = self.outcome(name)
-        in_time = isinstance(spec, SurvivalSpec | CompetingSpec)
-        events: int | None
-        if in_time:
-            events = int((outcome["event"] == 1).sum())
-        elif isinstance(spec, ContinuousSpec):
-            events = None
-        else:
-            events = int(outcome["value"].sum())
-        return Endpoint(
-            key=name,
-            label=spec.label or name,
-            kind=spec.kind,
-            unit="months" if in_time else getattr(spec, "unit", None),
-            n=len(outcome),
-            events=events,
-            median_follow_up=_reverse_median(outcome) if in_time else None,
-            coding=coding_text(spec),
-            contained_in=getattr(spec, "contained_in", ()),
-            note=spec.note,
-        )
-
     def _slides(self) -> int:
         spec = self.spec.slides
         if spec is None:
@@ -437,47 +392,4 @@ def _mapped(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd
         pd.to_numeric(values)
         if spec.kind in ("continuous", "ordinal")
         else values.map(text_of, na_action="ignore")
-    )
-
-
-def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
-    """Counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
-    counts: dict[str, int] = {}
-    pooled = 0
-    tally = values.map(text_of).value_counts()
-    for level, count in sorted((str(level), count) for level, count in tally.items()):
-        if count >= minimum:
-            counts[level] = int(count)
-        else:
-            pooled += int(count)
-    if pooled >= minimum:
-        counts["other (pooled)"] = pooled
-    return counts
-
-
-def _reverse_median(outcome: pd.DataFrame) -> float | None:
-    """Median follow-up by the reverse Kaplan-Meier estimator (Schemper and Smith 1996)."""
-    import numpy as np
-
-    if outcome.empty:
-        return None
-    time = outcome["time"].to_numpy(dtype=float)
-    censored = (outcome["event"].to_numpy(dtype=float) == 0).astype(float)
-    survival = 1.0
-    for moment in np.unique(time):
-        at_risk = float((time >= moment).sum())
-        survival *= 1 - float(censored[time == moment].sum()) / at_risk
-        if survival <= 0.5:
-            return round(float(moment), 1)
-    return None
-
-
-def _join(name: str, base: str, everybody: set[str], found: set[str]) -> JoinReport:
-    strangers = len(found - everybody)
-    return JoinReport(
-        step=f"{base} with {name}",
-        before=len(everybody),
-        after=len(everybody & found),
-        reason=f"{len(everybody - found)} patients without a row in {name}"
-        + (f"; {strangers} patients of {name} are not in {base}" if strangers else ""),
     )

@@ -24,7 +24,7 @@ TRAINING = {"train", "training"}
 TRAINING_COLUMN = re.compile(r"(slide_?set|split|partition|subset|^set$)", re.IGNORECASE)
 EVENT_COLUMN = re.compile(
     r"^(os|dss|pfi|dfi|pfs|dfs|rfs)([ ._,]*(event|status|cens))?$|vital_?status|^cens|"
-    r"^(oc|os), event$|censor",
+    r"^(oc|os), event$|censor|^(overall|(cancer|disease).specific)[._ ]?survival$",
     re.IGNORECASE,
 )
 DEAD = {"dead", "deceased", "1:deceased"}

@@ -7,11 +7,11 @@ lines also differ in their dashes, so that they survive a black-and-white printe
 
 from __future__ import annotations
 
-from validation.figures.forest import ForestRow, forest
+from validation.figures.forest_plot import ForestRow, forest
 from validation.figures.kaplan_meier import kaplan_meier_figure
-from validation.figures.specification import specification_curve_figure
+from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.style import OKABE_ITO
-from validation.figures.volcano import volcano
+from validation.figures.volcano_plot import volcano
 
 specification_curve = specification_curve_figure
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from validation.errors import InputError
-from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, canvas, heading, save
+from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, canvas, heading, save, wrapped
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.survival import KaplanMeier
 
@@ -49,13 +49,15 @@ def kaplan_meier_figure(
     marks = np.asarray(
         ticks if ticks is not None else _round_ticks(end, time_unit), dtype=np.float64
     )
-    rows = len(curves)
-    widest = max(len(name) for name in curves)
-    left = min(0.40, max(0.12, 0.033 + 0.0115 * widest))
-    height = 3.9 + 0.19 * rows
+    labels = {name: wrapped(name, 24) for name in curves}
+    widest = max(len(line) for label in labels.values() for line in label.split("\n"))
+    left = max(0.12, 0.033 + 0.0115 * widest)
+    step = 0.31 if any("\n" in label for label in labels.values()) else 0.19
+    block = step * len(curves)
+    height = 3.9 + block
     with canvas(6.4, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
-        table = 0.62 + 0.19 * rows
+        table = 0.62 + block
         top = 0.62 if subtitle else 0.42
         axes = figure.add_axes(
             (left, (table + 0.28) / height, 0.97 - left, 1 - (table + 0.28 + top) / height)
@@ -108,9 +110,17 @@ def kaplan_meier_figure(
         first = (table - 0.28) / height
         figure.text(0.02, first, "At risk", fontsize=8, weight="bold", va="center")
         for number, (name, curve) in enumerate(curves.items()):
-            y = first - (number + 1) * 0.19 / height
-            color = OKABE_ITO[number]
-            figure.text(left - 0.035, y, name, color=color, fontsize=8, ha="right", va="center")
+            y = first - (0.19 + number * step + (step - 0.19) / 2.0) / height
+            figure.text(
+                left - 0.035,
+                y,
+                labels[name],
+                color=OKABE_ITO[number],
+                fontsize=8,
+                ha="right",
+                va="center",
+                linespacing=1.05,
+            )
             for mark, count in zip(marks, at_risk(curve, marks), strict=True):
                 x = left + (0.97 - left) * float(mark) / (end * 1.005)
                 figure.text(x, y, str(int(count)), fontsize=8, ha="center", va="center", color=INK)

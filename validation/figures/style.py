@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,14 @@ def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left:
             color="white",
             bbox={"facecolor": "#B00020", "edgecolor": "none", "boxstyle": "square,pad=0.3"},
         )
+
+
+def wrapped(text: str, width: int, lines: int = 2) -> str:
+    """Text broken into at most `lines` lines; what does not fit ends in an ellipsis."""
+    parts = textwrap.wrap(text, width, break_long_words=True)
+    if len(parts) > lines:
+        parts = [*parts[: lines - 1], parts[lines - 1][: width - 1].rstrip() + "…"]
+    return "\n".join(parts)
 
 
 def p_text(p: float) -> str:

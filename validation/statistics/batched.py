@@ -18,6 +18,10 @@ from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_
 _MOST_STEPS = 25
 _TOLERANCE = 1e-9
 _BLOCK = 160
+# As in `validation.statistics.cox`: log hazard ratios between the extreme patients that no data
+# support, while still growing and after the likelihood went flat.
+_SEPARATED = 30.0
+_SEPARATED_FLAT = 12.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Batch:
     """One entry per feature, on the scale of the standardized feature.
 
     `score` is the score statistic (chi-squared, 1 df) given the covariates; `converged` is False
-    where Newton's method did not settle, and the numbers there are NaN.
+    where Newton's method did not settle, and the numbers there are NaN. `separated` marks those of
+    them whose coefficient was on its way to infinity.
     """
 
     coef: FloatArray
@@ -33,6 +38,7 @@ class Batch:
     score: FloatArray
     score_sign: FloatArray
     converged: BoolArray
+    separated: BoolArray
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,12 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
     converged = np.zeros(p, dtype=bool)
     se = np.full(p, np.nan)
     score_test, sign = np.full(p, np.nan), np.zeros(p)
+    span = np.ptp(z, axis=0)
     active = np.arange(p)
+    separated = np.zeros(p, dtype=bool)
+    # No step moves the extreme patients' log hazard ratio by more than ten: a feature that a few
+    # patients carry would be thrown past its maximum.
+    reach = np.minimum(1.5, 10.0 / np.maximum(span, 1e-9))
     for iteration in range(_MOST_STEPS):
         whole = len(active) == p
         score, information = _step(
@@ -159,7 +170,12 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
         )
         matrices = np.moveaxis(information, 2, 0)
         good = np.isfinite(matrices).all(axis=(1, 2)) & (np.linalg.det(matrices) > 1e-12)
-        active, matrices, score = active[good], matrices[good], score[:, good]
+        apart = np.abs(beta[0, active]) * span[active]
+        outward = score[0] * np.sign(beta[0, active]) > -1e-8
+        lost = outward & ((apart > _SEPARATED) | (~good & (apart > _SEPARATED_FLAT)))
+        separated[active[lost]] = True
+        keep = good & ~lost
+        active, matrices, score = active[keep], matrices[keep], score[:, keep]
         if len(active) == 0:
             break
         inverse = np.linalg.inv(matrices)
@@ -170,15 +186,15 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
             if not newton:
                 break
         settled = (np.abs(step) < _TOLERANCE).all(axis=0)
+        step[0] = np.clip(step[0], -reach[active], reach[active])
         beta[:, active] += np.clip(step, -1.5, 1.5)
         se[active] = np.sqrt(inverse[:, 0, 0])
         converged[active[settled]] = True
-        lost = np.abs(beta[0, active]) > 12.0
-        active = active[~settled & ~lost]
+        active = active[~settled]
         if len(active) == 0:
             break
     coef = np.where(converged, beta[0], np.nan)
-    return coef, np.where(converged, se, np.nan), score_test, sign, converged
+    return coef, np.where(converged, se, np.nan), score_test, sign, converged, separated
 
 
 def batched_cox(
@@ -225,5 +241,12 @@ def batched_cox(
     else:
         with ThreadPoolExecutor(count) as pool:
             parts = list(pool.map(solve, blocks))
-    joined = [np.concatenate([part[i] for part in parts]) for i in range(5)]
-    return Batch(joined[0], joined[1], joined[2], joined[3], joined[4].astype(bool))
+    joined = [np.concatenate([part[i] for part in parts]) for i in range(6)]
+    return Batch(
+        coef=joined[0],
+        se=joined[1],
+        score=joined[2],
+        score_sign=joined[3],
+        converged=joined[4].astype(bool),
+        separated=joined[5].astype(bool) & newton,
+    )

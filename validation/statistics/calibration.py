@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from validation.statistics.base import Estimate, FloatArray, IntArray, as_float, survival_arrays
+from validation.statistics.base import (
+    Estimate,
+    FloatArray,
+    IntArray,
+    as_float,
+    survival_arrays,
+    z_of,
+)
 from validation.statistics.concordance import censoring_weight
 from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import BadTimesError, EmptyGroupError, ShapeError
@@ -108,7 +115,7 @@ def calibration(
     clipped = np.clip(s, 1e-9, 1.0 - 1e-9)
     until = e & (t <= when)
     fit = cox(np.minimum(t, when), until, np.log(-np.log(clipped)), ["predicted risk"])
-    half = (np.log(fit.upper[0]) - np.log(fit.lower[0])) / 2.0
+    half = z_of(fit.level) * float(fit.se[0])
     slope = Estimate(
         float(fit.coef[0]),
         float(fit.coef[0] - half),

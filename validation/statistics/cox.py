@@ -30,6 +30,7 @@ from validation.statistics.concordance import harrell
 from validation.statistics.errors import (
     BadTimesError,
     CollinearError,
+    ConstantFeatureError,
     ConvergenceError,
     SeparationError,
     TooManyCovariatesError,
@@ -39,9 +40,9 @@ from validation.statistics.proportional import NonProportionality, schoenfeld
 
 _MOST_STEPS = 50
 _TOLERANCE = 1e-10
-# A coefficient this many standard deviations from zero means a hazard ratio above e^15 between
-# ordinary patients: no data set supports it, the likelihood has no maximum.
-_SEPARATED = 15.0
+# A log hazard ratio this large between the extreme patients (e^30) is supported by no data set: the
+# likelihood has no maximum, the fit was on its way to infinity.
+SEPARATED = 30.0
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,20 @@ def _maximize(
     start: FloatArray,
     free: BoolArray,
     tolerance: float = _TOLERANCE,
+    spans: FloatArray | None = None,
 ) -> _Maximum:
-    """Newton's method with step halving over the `free` coefficients."""
+    """Newton's method with step halving over the `free` coefficients.
+
+    With `spans` (the range of each covariate) it gives up as soon as one is separated.
+    """
     beta, at = start.copy(), evaluate(start)
     for iteration in range(1, _MOST_STEPS + 1):
         try:
             step = np.linalg.solve(at.information[np.ix_(free, free)], at.score[free])
         except np.linalg.LinAlgError:
             return _Maximum(beta, at, False, iteration)
-        step = np.clip(step, -5.0, 5.0)
+        most = 5.0 if spans is None else np.minimum(5.0, 10.0 / spans[free])
+        step = np.clip(step, -most, most)
         size = 1.0
         while True:
             candidate = beta.copy()
@@ -123,9 +129,15 @@ def _maximize(
         beta, at = candidate, found
         if moved < tolerance:
             return _Maximum(beta, at, True, iteration)
-        if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
+        if spans is not None and _separated(beta, at.score, spans).any():
             return _Maximum(beta, at, False, iteration)
     return _Maximum(beta, at, False, _MOST_STEPS)
+
+
+def _separated(beta: FloatArray, score: FloatArray, spans: FloatArray) -> BoolArray:
+    """Coefficients far out whose likelihood still rises outward (it is concave: no way back)."""
+    far: BoolArray = (np.abs(beta) * spans > SEPARATED) & (score * np.sign(beta) > -1e-8)
+    return far
 
 
 def _prepare(
@@ -211,10 +223,11 @@ def cox(
         return likelihood(sets, z, beta, firth=firth)
 
     null = evaluate(np.zeros(k))
-    if firth and not np.isfinite(null.value):
-        raise CollinearError(f"covariates {', '.join(labels)} do not vary among patients at risk")
-    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool))
-    _refuse_divergence(best, labels, firth)
+    _refuse_unidentified(null.information, labels)
+    spans = np.ptp(z, axis=0)
+    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool), spans=None if firth else spans)
+    _refuse_divergence(best, spans, labels, firth)
+    _refuse_unidentified(best.at.information, labels)
     covariance_z = np.linalg.inv(best.at.information)
     se_z = np.sqrt(np.diag(covariance_z))
     _refuse_flat(best, se_z, labels, firth)
@@ -257,13 +270,32 @@ def cox(
     )
 
 
-def _refuse_divergence(best: _Maximum, names: Sequence[str], firth: bool) -> None:
-    worst = int(np.argmax(np.abs(best.beta)))
-    if abs(float(best.beta[worst])) > _SEPARATED:
-        remedy = "simplify the model" if firth else 'use penalty="firth"'
+def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
+    """Refuse covariates that do not vary, or vary together, among those at risk at event times."""
+    own = np.diag(information)
+    if (own < 1e-9).any():
+        raise ConstantFeatureError(
+            f'covariate "{names[int(np.argmin(own))]}" does not vary among the patients at risk'
+            " when events happen (within strata): it cannot be related to the outcome"
+        )
+    scaled = information / np.sqrt(np.outer(own, own))
+    if float(np.linalg.eigvalsh(scaled)[0]) < 1e-9:
+        raise CollinearError(
+            f"covariates {', '.join(names)} cannot be told apart among the patients at risk when"
+            " events happen: leave one out"
+        )
+
+
+def _refuse_divergence(
+    best: _Maximum, spans: FloatArray, names: Sequence[str], firth: bool
+) -> None:
+    apart = np.abs(best.beta) * spans
+    worst = int(np.argmax(apart))
+    far = bool(_separated(best.beta, best.at.score, spans).any())
+    if not firth and (far or (not best.converged and apart[worst] > 12.0)):
         raise SeparationError(
-            f'covariate "{names[worst]}" orders the events perfectly (its coefficient grows without'
-            f" bound): {remedy}"
+            f'covariate "{names[worst]}" separates the events (its coefficient grows without'
+            ' bound): use penalty="firth"'
         )
     if not best.converged:
         raise ConvergenceError(
@@ -342,7 +374,7 @@ def _root(
             proposed = (inside + outside) / 2.0
         elif not bracketed and (proposed - value) * reach <= 0.0:
             proposed = value + reach
-        if abs(proposed) > 4.0 * _SEPARATED:
+        if abs(proposed) > 2.0 * SEPARATED:
             return float(np.sign(reach) * np.inf)
         if abs(proposed - value) < 1e-10:
             return proposed

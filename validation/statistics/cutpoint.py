@@ -21,7 +21,7 @@ from validation.statistics.base import (
     survival_arrays,
     two_sided,
 )
-from validation.statistics.errors import ConstantFeatureError, ShapeError
+from validation.statistics.errors import ConstantFeatureError, NoEventsError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ def maximally_selected(
             f"x has no cut that leaves at least {lower:.0%} of patients on each side"
         )
     scores = logrank_scores(t, e)
+    if np.ptp(scores) < 1e-12:
+        raise NoEventsError("all patients have the same log-rank score: nothing can be separated")
     below = last + 1.0
     sd = np.sqrt(below * (n - below) / n * scores.var(ddof=1))
 

@@ -102,6 +102,8 @@ def impute(
     x = as_float(X, "covariates")
     if x.ndim != 2 or x.shape[1] != len(names):
         raise ShapeError(f"{len(names)} names for covariates of shape {x.shape}")
+    if len(x) == 0:
+        raise ShapeError("no patients: nothing to impute")
     missing = np.isnan(x)
     share = missing.mean(axis=0)
     if (share > MOST_MISSING).any():

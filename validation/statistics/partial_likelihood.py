@@ -1,4 +1,4 @@
-"""The Cox partial likelihood with Efron's ties: value, score, information, third moments.
+"""The Cox partial likelihood with Efron's ties: value, score, information.
 
 Everything is computed from reverse cumulative sums over patients sorted by time, so one evaluation
 is O(n k^2) with no loop over patients. Efron 1977 (J Am Stat Assoc) for ties.
@@ -68,13 +68,16 @@ def risk_sets(
 class Moments:
     """Risk-weighted moments of the covariates, one row per event (Efron-adjusted).
 
-    `mean` is (events, k), `covariance` (events, k, k), `third` (events, k, k, k) or None.
+    `mean` is (events, k), `raw` and `covariance` (events, k, k). `weights` are exp(X beta) over
+    `total`, up to the shift in `log_total`; they serve further moments over the same risk sets.
     """
 
     mean: FloatArray
+    raw: FloatArray
     covariance: FloatArray
-    third: FloatArray | None
-    log_weight: FloatArray
+    weights: FloatArray
+    total: FloatArray
+    log_total: FloatArray
     event_rows: IntArray
     event_times: FloatArray
 
@@ -93,32 +96,41 @@ def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
     return result
 
 
-def moments(sets: RiskSets, X: FloatArray, beta: FloatArray, *, third: bool = False) -> Moments:
+def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
     """Moments of X over each risk set under weights exp(X beta)."""
     eta = X @ beta
     shift = float(eta[sets.order].max())
     w = np.exp(eta - shift)
     s0 = _sums(sets, w)
-    s1 = _sums(sets, w[:, None] * X)
-    outer = X[:, :, None] * X[:, None, :]
-    s2 = _sums(sets, w[:, None, None] * outer)
-    mean = s1 / s0[:, None]
-    raw = s2 / s0[:, None, None]
-    covariance = raw - mean[:, :, None] * mean[:, None, :]
-    cube = None
-    if third:
-        s3 = _sums(sets, w[:, None, None, None] * outer[:, :, :, None] * X[:, None, None, :])
-        m = mean
-        mm = m[:, :, None] * m[:, None, :]
-        cube = (
-            s3 / s0[:, None, None, None]
-            - raw[:, :, :, None] * m[:, None, None, :]
-            - raw[:, :, None, :] * m[:, None, :, None]
-            - raw[:, None, :, :] * m[:, :, None, None]
-            + 2.0 * mm[:, :, :, None] * m[:, None, None, :]
-        )
-    rows = sets.order[sets.who]
-    return Moments(mean, covariance, cube, np.log(s0) + shift, rows, sets.event_times[sets.group])
+    mean = _sums(sets, w[:, None] * X) / s0[:, None]
+    raw = _sums(sets, w[:, None, None] * (X[:, :, None] * X[:, None, :])) / s0[:, None, None]
+    return Moments(
+        mean=mean,
+        raw=raw,
+        covariance=raw - mean[:, :, None] * mean[:, None, :],
+        weights=w,
+        total=s0,
+        log_total=np.log(s0) + shift,
+        event_rows=sets.order[sets.who],
+        event_times=sets.event_times[sets.group],
+    )
+
+
+def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray) -> FloatArray:
+    """tr(I^-1 dI/dbeta_r) of one stratum, (k,), from third central moments.
+
+    With q = x' I^-1 x and risk-set means E: E[q x] - E[q] m - 2 E[x x'] I^-1 m + 2 (m' I^-1 m) m,
+    summed over events, which needs no array of k^3.
+    """
+    q = np.einsum("ij,jk,ik->i", X, inverse, X)
+    total = m.total[:, None]
+    third = _sums(sets, (m.weights * q)[:, None] * X) / total
+    first = _sums(sets, m.weights * q)[:, None] / total
+    turned = m.mean @ inverse
+    cross = np.einsum("eij,ej->ei", m.raw, turned)
+    own = (turned * m.mean).sum(axis=1, keepdims=True)
+    slope: FloatArray = (third - first * m.mean - 2.0 * cross + 2.0 * own * m.mean).sum(axis=0)
+    return slope
 
 
 @dataclass(frozen=True)
@@ -140,21 +152,22 @@ def likelihood(
     """
     k = X.shape[1]
     value, score, information = 0.0, np.zeros(k), np.zeros((k, k))
-    slope = np.zeros((k, k, k))
+    parts = []
     for sets in strata:
         if len(sets.who) == 0:
             continue
-        m = moments(sets, X, beta, third=firth)
+        m = moments(sets, X, beta)
+        parts.append((sets, m))
         rows = X[m.event_rows]
-        value += float((rows @ beta - m.log_weight).sum())
+        value += float((rows @ beta - m.log_total).sum())
         score = score + (rows - m.mean).sum(axis=0)
         information = information + m.covariance.sum(axis=0)
-        if m.third is not None:
-            slope = slope + m.third.sum(axis=0)
     if firth:
         sign, logdet = np.linalg.slogdet(information)
         if sign <= 0:
             return Likelihood(-np.inf, score, information)
         value += 0.5 * float(logdet)
-        score = score + 0.5 * np.einsum("ij,ijr->r", np.linalg.inv(information), slope)
+        inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
+        for sets, m in parts:
+            score = score + 0.5 * _firth_slope(sets, X, m, inverse)
     return Likelihood(value, score, information)

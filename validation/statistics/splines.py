@@ -26,6 +26,8 @@ def rcs_knots(x: npt.ArrayLike, knots: int = 4) -> FloatArray:
     if knots not in _PERCENTILES:
         raise ShapeError(f"restricted cubic splines take 3 to 7 knots, not {knots}")
     values = as_float(x, "x")
+    if not np.isfinite(values).any():
+        raise ShapeError("x has no value: no knots can be placed")
     found = np.percentile(values[np.isfinite(values)], _PERCENTILES[knots])
     if len(np.unique(found)) < knots:
         raise ConstantFeatureError(

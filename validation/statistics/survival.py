@@ -167,8 +167,12 @@ def logrank(
         difference, covariance = difference + part, covariance + spread
     if np.trace(covariance) <= 0.0:
         raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
-    statistic = float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
-    df = int(np.linalg.matrix_rank(covariance, hermitian=True))
+    # The rows sum to zero up to rounding that grows with the number of events; a tolerance at
+    # machine precision would take that rounding for a further degree of freedom.
+    inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
+    statistic = float(difference @ inverse @ difference)
+    tolerance = 1e-9 * float(np.abs(covariance).max())
+    df = int(np.linalg.matrix_rank(covariance, tol=tolerance, hermitian=True))
     return TestResult(statistic, df, chi2_p(statistic, df), "log-rank")
 
 

@@ -191,17 +191,26 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
     return table, part[:, 0] > 0
 
 
+def darkness(densities: AnyArray) -> float:
+    """Density that a lymphocyte's nucleus reaches among nuclei of these mean densities.
+
+    0.85 of their 75th percentile, at most 0.45: on slides with lymphocytes the upper quarter holds
+    them, as their chromatin is the densest; on others few small nuclei are as dark as the rest.
+    """
+    return float(min(0.85 * np.percentile(densities, 75), 0.45))
+
+
 def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`: the table's median or
-    0.35, whichever is less, when None.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`; `darkness` of
+    the table when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
     if dark is None:
-        dark = min(float(np.median(table[:, 8])), 0.35)
+        dark = darkness(table[:, 8])
     low, high = LYMPHOCYTE_AREA_UM2
     small = (table[:, 2] >= low) & (table[:, 2] <= high)
     round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY

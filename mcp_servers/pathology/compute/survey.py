@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_servers.pathology.compute.nuclei import lymphocyte_like, segment
+from mcp_servers.pathology.compute.nuclei import darkness, lymphocyte_like, segment
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
 
@@ -79,14 +79,14 @@ class Survey:
         return float(self.layers["tissue"].sum()) * (CELL_UM / 1000) ** 2
 
 
-def darkness(images: list[U8], mpp: float) -> float:
-    """Density that a lymphocyte's nucleus reaches on this slide: the median nucleus, at most 0.35.
+def sampled_darkness(images: list[U8], mpp: float) -> float:
+    """`darkness` of the nuclei in sampled tissue, so that cells are called alike all over a slide.
 
-    From sampled tissue, so that the same cells are called alike all over the slide.
+    0.2 when there are fewer than 20 nuclei.
     """
     values = [segment(image, mpp).column("density_mean") for image in images]
     pooled = np.concatenate(values) if values else np.zeros(0)
-    return float(min(np.median(pooled), 0.35)) if pooled.size >= 20 else 0.2
+    return darkness(pooled) if pooled.size >= 20 else 0.2
 
 
 def add_block(

@@ -56,12 +56,12 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
 
     Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
     (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
-    green and blue alike and hardly any red; black ink absorbs all alike and strongly.
+    green and blue nearly alike and little red; black ink absorbs all alike and strongly.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.2)
     blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.25)
-    red_ink = (blue > 0.8 * green) & (blue < 1.25 * green) & (red < 0.18 * green) & (green > 0.35)
+    red_ink = (blue > 0.7 * green) & (blue < 1.25 * green) & (red < 0.32 * green) & (green > 0.4)
     low = np.minimum(np.minimum(red, green), blue)
     high = np.maximum(np.maximum(red, green), blue)
     black = (low > 0.75) & (high < 1.2 * low)
@@ -120,8 +120,8 @@ def find_tissue(
         pen = cv2.dilate(pen8, np.ones((3, 3), np.uint8)).astype(bool)
         mask[pen] = 0
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
-    mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel)
-    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
+    for step in (cv2.MORPH_CLOSE, cv2.MORPH_OPEN):
+        mask = np.asarray(cv2.morphologyEx(mask, step, kernel), dtype=np.uint8)
     pixel = mpp * mpp
     # an image of a small field has no large piece to show
     least = min(min_area_um2 / pixel, 0.05 * mask.size)

@@ -10,7 +10,7 @@ from mcp_servers.pathology.compute.tissue import otsu
 from mcp_servers.slides.arrays import F32, BoolArray
 
 SMOOTH_UM = 28.0
-BOUNDS = (0.08, 0.75)
+BOUNDS = (0.0, 0.75)
 """The automatic threshold on the score is kept within these."""
 PALE = 0.42
 """A threshold below this was set by solidity more than by nuclei, and is reported as unsure."""

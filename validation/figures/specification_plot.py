@@ -7,8 +7,24 @@ from pathlib import Path
 import numpy as np
 
 from validation.errors import InputError
-from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, ratio_ticks, save
+from validation.figures.style import (
+    INK,
+    MUTED,
+    OKABE_ITO,
+    canvas,
+    heading,
+    ratio_ticks,
+    save,
+    wrapped,
+)
 from validation.specification import SpecificationCurve
+
+_WIDTH = 38
+
+
+def _rows(value: str) -> float:
+    """Height of a choice's label in rows."""
+    return 1.3 if "\n" in wrapped(value, _WIDTH) else 1.0
 
 
 def specification_curve_figure(
@@ -32,13 +48,14 @@ def specification_curve_figure(
     used = {key: list(dict.fromkeys(s.choices[key] for s in curve.specifications)) for key in keys}
     keys = [key for key in keys if len(used[key]) > 1]
     lines = [(key, value) for key in keys for value in used[key]]
-    height = 3.1 + 0.17 * len(lines) + 0.14 * len(keys)
-    widest = max([len(v) for _, v in lines] + [12])
+    block = 0.17 * sum(_rows(value) for _, value in lines) + 0.14 * len(keys)
+    height = 3.25 + block
+    widest = max([min(len(v), _WIDTH) for _, v in lines] + [12])
     left = min(0.42, max(0.16, 0.05 + 0.0095 * widest))
     with canvas(6.8, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
-        below = 0.45 + 0.17 * len(lines) + 0.14 * len(keys)
-        top = 0.65 if subtitle else 0.45
+        below = 0.45 + block
+        top = 0.8 if subtitle else 0.6
         upper = figure.add_axes((left, below / height, 0.97 - left, 1 - (below + top) / height))
         x = np.arange(len(fitted))
         hr = np.array([s.hr for s in fitted])
@@ -67,7 +84,7 @@ def specification_curve_figure(
         )
         if curve.failed:
             note += f"; {curve.failed} not estimable"
-        upper.text(0.01, 0.99, note, transform=upper.transAxes, fontsize=7.5, va="top")
+        upper.text(0.0, 1.02, note, transform=upper.transAxes, fontsize=7.5, va="bottom")
         if lines:
             _choices(figure, fitted, keys, used, left, below, height)
         return save(figure, path, title=title, description=description or note)
@@ -84,15 +101,20 @@ def _choices(figure, fitted, keys, used, left, below, height) -> None:  # type: 
         )  # fmt: skip
         row += 0.82
         for value in used[key]:
+            row += (_rows(value) - 1.0) / 2.0
             x = [i for i, s in enumerate(fitted) if s.choices[key] == value]
             axes.plot(x, [row] * len(x), "|", color=INK, markersize=6, markeredgewidth=1.1)
             axes.axhline(row, color="#E4E4E4", linewidth=0.5, zorder=0)
-            labels.append(value)
+            labels.append(wrapped(value, _WIDTH))
             places.append(row)
-            row += 1.0
+            row += (_rows(value) + 1.0) / 2.0
     axes.set_ylim(row - 0.3, -0.6)
     axes.set_xlim(-1, len(fitted))
     axes.set_yticks(places, labels, fontsize=7.5)
+    for label in axes.get_yticklabels():
+        if "\n" in label.get_text():
+            label.set_fontsize(6.5)
+            label.set_linespacing(0.95)
     axes.tick_params(length=0)
     axes.set_xticks([])
     for spine in axes.spines.values():

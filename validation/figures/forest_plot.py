@@ -72,6 +72,8 @@ def forest(
         columns = ((right + 0.03, n_title), (0.75, f"{measure} (95% CI)"), (0.985, "p"))
         head = 1 - (top - 0.10) / height
         for x, text in columns:
+            if text == "p" and all(r.p is None for r in rows):
+                continue
             align = "right" if text == "p" else "left"
             figure.text(x, head, text, fontsize=8, weight="bold", ha=align, va="center")
         for y, row in enumerate(rows):

@@ -63,7 +63,7 @@ def volcano(
         axes.set_ylabel("−log10 p (Wald)")
         note = (
             f"{int(up.sum())} features with higher and {int(down.sum())} with lower risk"
-            f" of {len(result.names)}; n = {result.n}, {result.events} events"
+            f" of {len(result.names):,}; n = {result.n}, {result.events} events"
         )
         axes.text(0.0, 1.015, note, transform=axes.transAxes, fontsize=7.5, va="bottom")
         wanted = list(np.argsort(p, kind="stable")[:labels])
@@ -75,19 +75,32 @@ def volcano(
 def _name(  # type: ignore[no-untyped-def]
     axes, hr: FloatArray, y: FloatArray, wanted: list[int], names: list[str], bold: set[str]
 ) -> None:
-    """Name points, the labels of each side spread so that none covers another."""
-    gap = 0.034 * float(axes.get_ylim()[1])
+    """Name points in a column on each side, joined by thin lines, no label on another."""
+    gap = 0.036 * float(axes.get_ylim()[1])
     for side in (-1, 1):
         points = sorted((i for i in wanted if (hr[i] > 1) == (side > 0)), key=lambda i: -y[i])
-        level = float("inf")
+        if not points:
+            continue
+        edge = max(hr[i] for i in points) if side > 0 else min(hr[i] for i in points)
+        low, high = axes.get_xlim()
+        column = float(edge) * (high / low) ** (side * 0.05)
+        levels: list[float] = []
         for i in points:
-            level = min(float(y[i]), level - gap)
+            levels.append(min(float(y[i]), levels[-1] - gap) if levels else float(y[i]))
+        # Labels pushed below the axis move up together.
+        short = gap / 2.0 - levels[-1]
+        for at in range(len(levels) - 1, -1, -1):
+            floor = gap / 2.0 if at == len(levels) - 1 else levels[at + 1] + gap
+            levels[at] = max(levels[at], floor) if short > 0 else levels[at]
+        for i, level in zip(points, levels, strict=True):
             axes.annotate(
                 names[i],
                 (float(hr[i]), float(y[i])),
-                xytext=(float(hr[i]) * (1.0 + side * 0.012), level),
+                xytext=(column, level),
                 fontsize=7,
                 ha="left" if side > 0 else "right",
                 va="center",
                 weight="bold" if names[i] in bold else "normal",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+                arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkB": 2},
             )

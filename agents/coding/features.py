@@ -1,0 +1,251 @@
+"""Features that do not exist yet: a registered tool over each patient's slides, then a table.
+
+The result is a cohort like the one that was given, with the new variables in it; the given folder
+is not written to. It is made before a contract is frozen, so that the new table is hashed with the
+rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from agents.base import Reasoner, View
+from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
+from agents.errors import InputError
+from mcp_servers.errors import FaultError as ToolFault
+from mcp_servers.errors import InputError as ToolRefusal
+
+if TYPE_CHECKING:
+    from mcp_servers.registry import Registry, ToolRun
+    from validation.cohort.cohort import Cohort
+
+RunTool = Callable[[str, dict[str, Any]], "ToolRun"]
+_NUMBERS = re.compile(r"\b(int|float)\b")
+
+
+class FeatureProvenance(View):
+    """How one variable was computed: tool and version, slides and patients, hashes; never a row.
+
+    `inputs_sha256` covers the content hashes of all slides in order, `table_sha256` the table.
+    """
+
+    variable: str
+    tool: str
+    version: str
+    field: str
+    arguments: dict[str, str | int | float | bool]
+    patients: int
+    slides: int
+    failed: int
+    without_value: int
+    reasons: tuple[str, ...]
+    inputs_sha256: str
+    table: str
+    table_sha256: str
+
+
+def offers(registry: Registry) -> tuple[ToolOffer, ...]:
+    """The registered tools that read a file and return numbers, as the data agent sees them."""
+    found = []
+    for spec in registry:
+        numbers = tuple(
+            name
+            for name, info in spec.returns.model_fields.items()
+            if _NUMBERS.search(str(info.annotation)) and "[" not in str(info.annotation)
+        )
+        if spec.path_fields() and numbers:
+            found.append(
+                ToolOffer(
+                    name=spec.name,
+                    suite=spec.suite,
+                    version=spec.version,
+                    summary=spec.summary,
+                    returns=numbers,
+                )
+            )
+    return tuple(found)
+
+
+def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
+    """Each patient's slide files, inside the cohort's root; patients without slides are absent."""
+    from validation.cohort.ids import patient_of
+
+    spec, found = cohort.spec.slides, dict[str, list[Path]]()
+    if spec is None:
+        return found
+    folder = (cohort.root / spec.folder).resolve()
+    named: list[tuple[str | None, Path]] = []
+    if spec.table is not None and spec.file_column is not None:
+        table = cohort.tables[spec.table]
+        column = table.column(spec.file_column, "slides.file_column")
+        named = [
+            (str(who), folder / str(name)) for who, name in zip(table.patient, column, strict=True)
+        ]
+    elif folder.is_dir():
+        ids = cohort.spec.patient.ids
+        named = [(patient_of(path.stem, ids), path) for path in sorted(folder.glob(spec.pattern))]
+    known = set(cohort.patients)
+    for who, path in named:
+        inside = path.resolve().is_relative_to(cohort.root)
+        if who is not None and who in known and inside and path.is_file():
+            found.setdefault(who, []).append(path)
+    return found
+
+
+def resolve_cohort(
+    cohort: Cohort,
+    wanted: Sequence[str],
+    reasoner: Reasoner,
+    registry: Registry,
+    run_tool: RunTool,
+    folder: Path,
+    *,
+    on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
+) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
+    """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
+
+    To be called before a contract is frozen. The plan's `missing` variables cannot be had.
+    """
+    dictionary = cohort.dictionary()
+    given = DataInput(
+        cohort=cohort.id,
+        wanted=tuple(dict.fromkeys(wanted)),
+        present=tuple(key for key in dict.fromkeys(wanted) if dictionary.has(key)),
+        slides=sum(len(paths) for paths in slides_of(cohort).values()),
+        tools=offers(registry),
+    )
+    plan = reasoner.ask(DATA_AGENT, given).output
+    extended, told = extract_features(cohort, plan, registry, run_tool, folder, on_event=on_event)
+    return extended, plan, told
+
+
+def extract_features(
+    cohort: Cohort,
+    plan: DataPlan,
+    registry: Registry,
+    run_tool: RunTool,
+    folder: Path,
+    *,
+    on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
+) -> tuple[Cohort, tuple[FeatureProvenance, ...]]:
+    """Compute what `plan` says, and return the cohort with the new variables.
+
+    Parameters
+    ----------
+    run_tool : runs a tool by name and arguments, here or on workers; failures raise
+    folder : new folder; gets one table per variable, `provenance.json` and the extended cohort
+    on_event : told "feature" with the number of slides done
+
+    Raises
+    ------
+    InputError
+        If the cohort has no slides, or a tool gives no value for any patient.
+    """
+    from validation.cohort.cohort import Cohort as Made
+    from validation.cohort.model import TableSpec, VariableSpec
+
+    if not plan.extract:
+        return cohort, ()
+    slides = slides_of(cohort)
+    if not slides:
+        raise InputError(f'cohort "{cohort.id}" has no slide files to extract features from')
+    root = folder / "cohort"
+    for path in cohort.files():
+        _link(path, root / path.relative_to(cohort.root))
+    tables, variables = dict(cohort.spec.tables), dict(cohort.spec.variables)
+    told = []
+    for one in plan.extract:
+        name = one.variable.split(":", 1)[1]
+        said = _extract(one, name, slides, registry, run_tool, root, on_event)
+        told.append(said)
+        tables[f"feature_{name}"] = TableSpec(
+            file=said.table, key="patient", source=f"{said.tool} {said.version}"
+        )
+        variables[name] = VariableSpec(
+            table=f"feature_{name}", column=name, kind="continuous", modality="imaging",
+            label=name.replace("_", " "), note=f"computed by {said.tool} {said.version}",
+        )  # fmt: skip
+    spec = cohort.spec.model_copy(
+        update={"tables": tables, "variables": variables, "slides": None, "root": None}
+    )
+    text = json.dumps([one.model_dump(mode="json") for one in told], indent=2) + "\n"
+    (folder / "provenance.json").write_text(text, encoding="utf-8")
+    return Made(spec, root), tuple(told)
+
+
+def _extract(
+    one: Extraction,
+    name: str,
+    slides: dict[str, list[Path]],
+    registry: Registry,
+    run_tool: RunTool,
+    root: Path,
+    on_event: Callable[[str, dict[str, Any]], None],
+) -> FeatureProvenance:
+    """Run the tool on every slide; a patient's value is the mean over the patient's slides."""
+    from validation.types import sha256_file, sha256_text
+
+    spec = registry.get(one.tool)
+    argument = spec.path_fields()[0]
+    rows, hashes, reasons = ["patient," + name], list[str](), dict[str, int]()
+    done = failed = without = 0
+    total = sum(len(paths) for paths in slides.values())
+    for who, paths in sorted(slides.items()):
+        values = []
+        for path in paths:
+            try:
+                ended = run_tool(one.tool, {**one.arguments, argument: str(path)})
+            except (ToolRefusal, ToolFault) as wrong:
+                failed += 1
+                reason = str(wrong).replace(str(path), "(slide)").replace(path.name, "(slide)")
+                reasons[reason[:120]] = reasons.get(reason[:120], 0) + 1
+            else:
+                hashes += sorted(ended.provenance.inputs.values())
+                value = ended.result.get(one.field)
+                values += [float(value)] if value is not None else []
+            done += 1
+            on_event("feature", {"variable": one.variable, "done": done, "total": total})
+        if values:
+            rows.append(f"{who},{fmean(values)!r}")
+        else:
+            without += 1
+    if len(rows) == 1:
+        why = "; ".join(reasons) or f"{one.field} is empty everywhere"
+        raise InputError(f"{one.tool} gave no {one.variable} for any patient: {why}")
+    table = root / "features" / f"{name}.csv"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    partial = table.with_name(f".{table.name}.partial")
+    partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    partial.replace(table)
+    return FeatureProvenance(
+        variable=one.variable,
+        tool=one.tool,
+        version=spec.version,
+        field=one.field,
+        arguments=one.arguments,
+        patients=len(rows) - 1,
+        slides=total,
+        failed=failed,
+        without_value=without,
+        reasons=tuple(f"{count} × {reason}" for reason, count in sorted(reasons.items())[:5]),
+        inputs_sha256=sha256_text("\n".join(hashes)),
+        table=table.relative_to(root).as_posix(),
+        table_sha256=sha256_file(table),
+    )
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another root: linked where the disk allows it, else copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,181 @@
+"""Calibration sets: known cases, dated literature for them, labeled ideas, human reviews."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import sys
+from collections import defaultdict
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from agents.base import View
+from agents.errors import InputError
+from kg.literature.local import NAME
+from kg.literature.types import Record, clean_doi
+
+Tier = Literal["A", "B", "C", "D", "E"]
+
+
+class Proposal(View):
+    """One known case. `own_title` is the paper that the case is about: never used as evidence."""
+
+    id: str
+    tier: Tier
+    statement: str
+    parts: tuple[str, ...] = Field(min_length=2)
+    as_of: date
+    domain: str = ""
+    own_title: str = ""
+    reference: str = ""
+    doi: str | None = None
+
+
+class Idea(View):
+    """One idea with experts' label and the papers that were found for it."""
+
+    id: str
+    statement: str
+    parts: tuple[str, ...]
+    label: float
+    papers: tuple[Record, ...]
+
+
+def read_proposals(path: Path) -> list[Proposal]:
+    """Proposals, one JSON object per line.
+
+    Raises
+    ------
+    InputError
+        If a line is no proposal: names the line and the field.
+    """
+    found = []
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Proposal.model_validate_json(line))
+        except ValidationError as problem:
+            first = problem.errors()[0]
+            where = ".".join(str(one) for one in first["loc"]) or "line"
+            raise InputError(f'{path}:{number}: "{where}": {first["msg"]}') from None
+    if not found:
+        raise InputError(f"{path}: no proposal; give one JSON object per line")
+    return found
+
+
+def read_literature(path: Path) -> list[Record]:
+    """Dated records with findings, one JSON object per line (`data/novelty/literature.jsonl`)."""
+    records = []
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            one = json.loads(line)
+            retracted = bool(one.get("retracted"))
+            records.append(
+                Record(
+                    title=one["title"],
+                    authors=tuple(one.get("authors", ())),
+                    year=one["year"],
+                    published=_day(one.get("published")),
+                    venue=one.get("venue"),
+                    doi=clean_doi(one.get("doi")),
+                    retracted=retracted,
+                    retracted_on=_day(one.get("retracted_on")),
+                    retraction_sources=(NAME,) if retracted else (),
+                    sources=(NAME,),
+                    snippets=tuple(one.get("findings", ())),
+                )
+            )
+        except (ValueError, KeyError, TypeError) as problem:
+            raise InputError(f"{path}:{number}: no dated record ({problem})") from None
+    return records
+
+
+def read_ideas(path: Path) -> list[Idea]:
+    """Ideas labeled novel or not by experts, with ten papers each (a CSV of that benchmark).
+
+    Parts are the phrases that the idea itself sets in bold; words are otherwise too many.
+    """
+    csv.field_size_limit(min(sys.maxsize, 10_000_000))
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    missing = {"idea", "class", "paper0_title"} - set(rows[0] if rows else ())
+    if missing:
+        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; is this the idea set?")
+    ideas = []
+    for number, row in enumerate(rows, start=1):
+        bold = [_squeeze(one) for one in re.findall(r"(?s)\*\*(.+?)\*\*", row["idea"])]
+        plain = _squeeze(row["idea"].replace("**", ""))
+        parts = tuple(dict.fromkeys(one for one in bold if one))[:6] or tuple(plain.split()[:6])
+        papers = tuple(
+            Record(
+                title=_squeeze(row[f"paper{n}_title"]),
+                abstract=_squeeze(row.get(f"paper{n}_abstract") or ""),
+                sources=("dataset",),
+            )
+            for n in range(10)
+            if (row.get(f"paper{n}_title") or "").strip()
+        )
+        label = 1.0 if row["class"].strip().lower() == "novel" else 0.0
+        ideas.append(Idea(id=str(number), statement=plain, parts=parts, label=label, papers=papers))
+    return ideas
+
+
+def reviewer_agreement(path: Path) -> dict[str, float]:
+    """How far human reviewers agree on novelty, from blind reviews of the same ideas.
+
+    The set holds scores and reasons without the ideas' texts, so that nothing can be scored on
+    it; it tells how much agreement any scorer could reach. Returns the number of reviews, of
+    ideas with two or more, the mean absolute difference of two reviewers of one idea, and the
+    correlation of one reviewer with another of the same idea (all ordered pairs).
+    """
+    try:
+        columns = json.loads(_text(path))
+        scores = [float(str(one).split(" ")[0]) for one in columns["novelty_score"]]
+        ideas = [str(one) for one in columns["idea_id"]]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{path}: no review set ({problem}); it needs novelty_score") from None
+    by_idea: dict[str, list[float]] = defaultdict(list)
+    for idea, score in zip(ideas, scores, strict=True):
+        by_idea[idea].append(score)
+    pairs = [
+        (a, b)
+        for values in by_idea.values()
+        for i, a in enumerate(values)
+        for j, b in enumerate(values)
+        if i != j
+    ]
+    one, other = np.array(pairs).T if pairs else (np.zeros(0), np.zeros(0))
+    return {
+        "reviews": float(len(scores)),
+        "ideas_with_two_or_more": float(sum(len(values) > 1 for values in by_idea.values())),
+        "mean_absolute_difference": float(np.abs(one - other).mean()) if pairs else math.nan,
+        "pearson_between_reviewers": float(np.corrcoef(one, other)[0, 1]) if pairs else math.nan,
+        "mean": float(np.mean(scores)),
+        "sd": float(np.std(scores)),
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: cannot be read ({problem})") from None
+
+
+def _day(value: object) -> date | None:
+    return date.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,78 @@
+"""Findings that run against a hypothesis's direction, as far as words near a name tell.
+
+"High FABP5 is associated with longer survival" speaks against "high FABP5 predicts shorter
+survival". The reading is shallow: a level word next to the exposure's name, an outcome word next
+to survival or prognosis, no negation between. It can miss, and is only used to point at sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kg.literature.expansion import synonyms
+from kg.literature.text import normalize
+from kg.ontology import Ontology
+from validation.hypothesis import Direction, Hypothesis
+
+_HIGH = r"high|higher|elevated|increased|over-?express\w*|up-?regulat\w*|abundant|dense|presence"
+_LOW = r"low|lower|reduced|decreased|loss|absence|absent|down-?regulat\w*"
+_OUTCOME = r"(?:[\w-]+\s+){0,4}(?:survival|prognosis|outcomes?|os|pfs|rfs|dfs|dss)\b"
+_GOOD = re.compile(
+    rf"\b(?:longer|better|improved|favou?rable|prolonged|superior|good)\s+{_OUTCOME}"
+    r"|\b(?:lower|reduced|decreased)\s+(?:risk|mortality|hazard)"
+)
+_BAD = re.compile(
+    rf"\b(?:shorter|worse|poor|poorer|unfavou?rable|adverse|inferior|worst)\s+{_OUTCOME}"
+    r"|\b(?:higher|increased|greater)\s+(?:risk|mortality|hazard)"
+)
+_NEGATED = re.compile(r"\bnot\b|\bno\b|\bneither\b|\bnor\b|\bwithout\b")
+_TEXT = "text:"
+"""Proposals that are no cohort hypotheses carry an exposure of this kind; it has no direction."""
+
+
+class Opposition:
+    """Recognizes sentences against one hypothesis's direction."""
+
+    def __init__(self, hypothesis: Hypothesis, ontology: Ontology | None = None) -> None:
+        self._risky = hypothesis.direction is Direction.HIGHER_RISK
+        self._exposures = [
+            (one.level, _near(_names(one.variable, one.label, ontology)))
+            for one in hypothesis.exposures
+            if not one.variable.startswith(_TEXT)
+        ]
+
+    def __call__(self, sentence: str) -> bool:
+        """True when the sentence reports the opposite of what an exposure is claimed to do."""
+        text = normalize(sentence)
+        good, bad = _GOOD.search(text) is not None, _BAD.search(text) is not None
+        if good == bad or _NEGATED.search(text):
+            return False
+        for level, (high, low) in self._exposures:
+            said_high, said_low = high.search(text) is not None, low.search(text) is not None
+            if said_high == said_low:
+                continue
+            same_level = said_high == (level == "high")
+            if same_level == (good if self._risky else bad):
+                return True
+        return False
+
+
+def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
+    kind, _, symbol = variable.partition(":")
+    bare = re.sub(r"\s+(expression|density|score|level|signature)s?\b.*$", "", label).strip()
+    names = [bare, *([symbol] if kind == "expression" else [])]
+    return [name for one in names for name in synonyms(one, ontology) if len(name) > 2]
+
+
+def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns for a high and a low level word up to three words before a name, or right after."""
+    either = "|".join(re.escape(normalize(name)) for name in dict.fromkeys(names)) or r"(?!)"
+    plural = rf"(?:{either})s?"
+
+    def pattern(level: str) -> re.Pattern[str]:
+        before = rf"\b(?:{level})\s+(?:[\w-]+\s+){{0,3}}?(?:\(\s*)?{plural}\b"
+        after = rf"\b{plural}\b\)?\s+(?:[\w-]+\s+)?(?:{level})\b"
+        return re.compile(f"{before}|{after}")
+
+    return pattern(_HIGH), pattern(_LOW)

@@ -1,0 +1,197 @@
+"""Accuracy of the slide tools, against planted truth and against labelled images.
+
+    python -m benchmarks.slide_accuracy [--shared FOLDER] [--seeds 101 102 ...]
+
+The seeds differ from those on which constants were chosen. The labelled images are few; the text
+beside each figure says which of them were looked at while constants were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcp_servers.context import ToolContext
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
+
+Points = NDArray[np.float64]
+
+
+def matched(found: Points, truth: Points, radius: float) -> int:
+    """One-to-one pairs within a radius, nearest first."""
+    from scipy.spatial import cKDTree
+
+    if not len(found) or not len(truth):
+        return 0
+    distance, index = cKDTree(truth).query(found, k=4, distance_upper_bound=radius)
+    pairs = sorted(
+        (float(distance[i, k]), i, int(index[i, k]))
+        for i in range(len(found))
+        for k in range(4)
+        if np.isfinite(distance[i, k])
+    )
+    used_found: set[int] = set()
+    used_truth: set[int] = set()
+    for _, i, j in pairs:
+        if i not in used_found and j not in used_truth:
+            used_found.add(i)
+            used_truth.add(j)
+    return len(used_found)
+
+
+def f1(pairs: int, found: int, truth: int) -> tuple[float, float, float]:
+    """Precision, recall, F1."""
+    precision, recall = pairs / max(found, 1), pairs / max(truth, 1)
+    return precision, recall, 2 * precision * recall / max(precision + recall, 1e-9)
+
+
+def run(context: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:
+    """One tool's result."""
+    return load("pathology").run(name, arguments, context).result
+
+
+def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
+    """Nuclei, aggregates and tumor on painted slides of 3072 x 3072 px."""
+    import pandas as pd
+    from PIL import Image
+
+    from validation.simulate.slide import render_slide
+
+    nuclei, tls, areas, tumor, immune = [], [0, 0, 0], [], [], []
+    for seed in seeds:
+        path = folder / f"sim{seed}.tif"
+        truth = render_slide(path, seed=seed, size_px=3072, mpp=mpp, aggregates=4)
+        context = ToolContext(Roots.of([folder], folder / "out"))
+        result = run(context, "nuclei", slide=path.name, outlines=False)
+        table = pd.read_csv(folder / "out" / result["table"])
+        found = table[["x", "y"]].to_numpy()
+        every = np.concatenate([truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes])
+        nuclei.append(f1(matched(found, every, 4.0 / mpp), len(found), len(every)))
+        small = found[table["lymphocyte_like"].to_numpy()]
+        hits = matched(small, truth.lymphocytes, 4.0 / mpp)
+        immune.append(f1(hits, len(small), len(truth.lymphocytes)))
+        result = run(context, "tls", slide=path.name)
+        got = np.array([[a["x"], a["y"], a["area_um2"]] for a in result["aggregates"]])
+        got = got.reshape(-1, 3)
+        for one in truth.aggregates:
+            if np.pi * (one.radius * mpp) ** 2 < 10_000:  # below the tool's least area
+                continue
+            tls[2] += 1
+            away = np.hypot(got[:, 0] - one.x, got[:, 1] - one.y)
+            if len(away) and away.min() < one.radius:
+                tls[0] += 1
+                planted = np.pi * (one.radius * mpp) ** 2
+                areas.append(got[away.argmin(), 2] / planted - 1)
+        tls[1] += len(got)
+        result = run(context, "tumor", slide=path.name)
+        mask = np.asarray(Image.open(folder / "out" / result["mask"])) > 0
+
+        def inside(points: Any, mask: Any = mask) -> float:
+            cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
+            return float(mask[cells[:, 1], cells[:, 0]].mean())
+
+        groups = (truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes)
+        tumor.append([inside(group) for group in groups])
+    p, r, f = np.mean(nuclei, axis=0)
+    print(f"simulated, {mpp} µm/px: nuclei precision {p:.3f} recall {r:.3f} F1 {f:.3f}")
+    p, r, f = np.mean(immune, axis=0)
+    print(f"simulated, {mpp} µm/px: lymphocyte-like precision {p:.3f} recall {r:.3f} F1 {f:.3f}")
+    p, r, f = f1(*tls)
+    error = np.mean(np.abs(areas)) if areas else float("nan")
+    print(
+        f"simulated, {mpp} µm/px: aggregates {tls[0]} of {tls[2]} found, {tls[1] - tls[0]} false, "
+        f"area off by {error:.1%} on average"
+    )
+    t, s, i = np.mean(tumor, axis=0)
+    print(
+        f"simulated, {mpp} µm/px: tumor mask holds {t:.1%} of tumor, {s:.1%} of stroma, {i:.1%} of "
+        "lymphocyte nuclei"
+    )
+
+
+def labelled(folder: Path, shared: Path) -> None:
+    """The labelled images of the shared data."""
+    import cv2
+    import pandas as pd
+    from PIL import Image
+
+    def centers(mask: Any) -> Points:
+        _, _, stats, where = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=4)
+        return where[1:][stats[1:, 4] >= 20]
+
+    for name in ("Bladder1", "Lung1"):
+        strip = np.asarray(Image.open(shared / f"ihc_deepliif/{name}.png").convert("RGB"))
+        panel = strip[:, -512:].astype(int)
+        red, green, blue = panel[..., 0], panel[..., 1], panel[..., 2]
+        positive = centers((red > 150) & (green < 100) & (blue < 100))
+        negative = centers((blue > 150) & (green < 100) & (red < 100))
+        Image.fromarray(strip[:, :512]).save(folder / f"{name}.png")
+        context = ToolContext(Roots.of([folder], folder / "out"))
+        result = run(context, "ihc", slide=f"{name}.png", mpp=0.25)
+        found = pd.read_csv(folder / "out" / result["table"])[["x", "y"]].to_numpy()
+        truth = np.concatenate([positive, negative])
+        p, r, f = f1(matched(found, truth, 16), len(found), len(truth))
+        share = 100 * len(positive) / len(truth)
+        print(
+            f"{name} (Ki67, DeepLIIF's segmentation): nuclei precision {p:.3f} recall {r:.3f} "
+            f"F1 {f:.3f}; positive {result['percent_positive'] or 0:.1f}% against {share:.1f}%"
+        )
+    context = ToolContext(Roots.of([shared], folder / "out"))
+    result = run(context, "nuclei", slide="tls_tile/he_tls_tile.png", mpp=0.25)
+    found = pd.read_csv(folder / "out" / result["table"])[["x", "y"]].to_numpy()
+    truth = centers(np.asarray(Image.open(shared / "tls_tile/lymphocyte_mask.png")) > 127)
+    p, r, f = f1(matched(found, truth, 16), len(found), len(truth))
+    print(
+        f"TLS tile (another model's lymphocytes): {len(found)} nuclei, of its {len(truth)} "
+        f"lymphocytes {r:.3f} found, {p:.3f} of ours are among them"
+    )
+    tile = run(context, "tls", slide="tls_tile/he_tls_tile.png", mpp=0.3)
+    print(f"TLS tile: {tile['count']} aggregate, {tile['area_fraction'] or 0:.2f} of the tissue")
+    labels = dict(
+        line.split()[:2] for line in (shared / "til_patches/label.txt").read_text().splitlines()
+    )
+    patches = sorted((shared / "til_patches").glob("*.png"), key=lambda one: int(one.stem))
+    calls = 0
+    densities = []
+    for path in patches:
+        result = run(context, "til", slide=f"til_patches/{path.name}", mpp=0.5)
+        densities.append(result["tissue"]["per_mm2"] or 0.0)
+        calls += densities[-1] > 5000
+    kinds = {labels[one.name] for one in patches}
+    print(
+        f"lymphocyte patches: {len(patches)} with labels {sorted(kinds)}; {calls} above 5,000 per "
+        f"mm², median {np.median(densities):.0f}"
+    )
+    for number in (70, 72, 74, 76):
+        mask = np.asarray(Image.open(shared / f"necrosis_masks/mask_{number}.png")) > 0
+        name = f"necrosis_masks/image_{number}.png"
+        result = run(context, "tls", slide=name, mpp=1.0)
+        wrong = 0
+        for one in result["aggregates"]:
+            x, y = min(int(one["x"]), 499), min(int(one["y"]), 499)
+            wrong += bool(mask[y, x])
+        print(f"{name}: {result['count']} aggregates, {wrong} of them in necrosis")
+
+
+def main() -> None:
+    """Print all figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--shared", type=Path, help="folder with the labelled histology images")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[101, 102, 103, 104, 105])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for mpp in (0.5, 0.25):
+            simulated(folder, options.seeds if mpp == 0.5 else options.seeds[:2], mpp)
+        if options.shared:
+            labelled(folder, options.shared.resolve())
+
+
+if __name__ == "__main__":
+    main()

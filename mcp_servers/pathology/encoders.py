@@ -1,0 +1,151 @@
+"""Features of tiles, by the handcrafted encoder or a foundation model with local weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.tiles import TilesInput
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_servers.slides.arrays import I64, U8
+    from mcp_servers.slides.slide import Slide
+
+EncoderName = Literal[
+    "handcrafted", "phikon", "phikon-v2", "uni2", "conch", "virchow2", "h-optimus-0", "h-optimus-1"
+]
+
+
+class EncodeInput(TilesInput):
+    """Which encoder, and which tiles."""
+
+    encoder: EncoderName = "handcrafted"
+    weights: InputPath | None = Field(
+        default=None, description="Folder of the encoder's weights; the handcrafted one needs none"
+    )
+    coords: InputPath | None = Field(
+        default=None,
+        description="HDF5 of coordinates (Trident, CLAM); cut from the tissue when absent",
+    )
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    normalize: Literal["none", "macenko", "reinhard"] = "none"
+
+
+class EncodeResult(SlideResult):
+    """Features of a slide's tiles."""
+
+    tiles: int
+    encoder: str
+    dimension: int
+    device: str
+    at_mpp: float
+    license: str = Field(description="License of the encoder's weights")
+    tcga_overlap: str = Field(description="Whether the encoder was trained on TCGA")
+    features: OutputName = Field(description="HDF5 with features and coords (Trident, CLAM)")
+
+
+@tool(
+    "encode_tiles",
+    SUITE,
+    "1.0.0",
+    "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
+    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
+    validity=Validity(
+        stain="H&E",
+        mpp=(0.2, 1.05),
+        organ="any",
+        training_data="handcrafted: none; others: see the result's tcga_overlap and license",
+        tcga_overlap="handcrafted: none; Phikon was trained on TCGA",
+        known_failures=(
+            "handcrafted features follow color: normalize before mixing labs",
+            "handcrafted features are no match for a foundation model on subtle morphology",
+        ),
+    ),
+    license="the encoder's own; handcrafted: Apache-2.0",
+)
+def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
+    """Features of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.hdf5 import Grid, read_coords, write_features
+    from mcp_servers.pathology.models import choose_device, encoder_spec, load_encoder
+    from mcp_servers.pathology.stain import normalizer
+    from mcp_servers.pathology.tiles import tile_grid
+    from mcp_servers.pathology.tissue import slide_tissue
+
+    spec = encoder_spec(given.encoder)
+    slide = open_slide(given, context)
+    warnings = list(slide.warnings)
+    if given.coords is not None:
+        corners, attributes = read_coords(context.input(given.coords, "file"))
+        size = int(attributes.get("patch_size_level0", 0))
+        patch = int(attributes.get("patch_size", given.tile_px))
+        if not 16 <= size <= 65536 or not 16 <= patch <= 4096:
+            raise InputError(f"{given.coords}: its attributes lack patch_size_level0, patch_size")
+        outside = (corners < 0).any() or (corners > [slide.width, slide.height]).any()
+        if outside:
+            raise InputError(f"{given.coords}: coordinates lie outside this slide")
+        base = slide.need_mpp()
+        grid = Grid(
+            slide.name, patch, size, base * size / patch, base, 0, slide.width, slide.height
+        )
+    else:
+        found, view = slide_tissue(slide)
+        corners, _, grid = tile_grid(slide, found.mask, view.scale, given)
+    if len(corners) == 0:
+        raise InputError(f"{slide.path}: no tile to encode; see the tool tile_slide")
+    if not 0.6 <= grid.mpp / spec.mpp <= 1.7:
+        warnings.append(
+            f"{spec.name} expects about {spec.mpp:g} µm per pixel, the tiles have {grid.mpp:.3g}"
+        )
+    weights = context.input(given.weights) if given.weights is not None else None
+    device = "cpu" if spec.loader == "handcrafted" else choose_device(given.device)
+    encode = context.shared(
+        ("encoder", spec.name, str(weights), device, round(grid.mpp, 4)),
+        lambda: load_encoder(spec, weights, device, grid.mpp),
+    )
+    recolor = None if given.normalize == "none" else normalizer(slide, given.normalize)
+    batch_size = 16 if device == "cpu" else max(16, min(512, context.memory_mb // 16))
+    parts, batch = [], []
+    for number, tile in enumerate(_tiles(slide, corners, grid.patch_size, grid.patch_size_level0)):
+        batch.append(tile if recolor is None else recolor(tile))
+        if len(batch) == batch_size or number + 1 == len(corners):
+            parts.append(encode(batch))
+            batch = []
+            context.progress((number + 1) / len(corners), "encoding")
+    features = np.concatenate(parts).astype(np.float32)
+    name = f"{slide.name}.{spec.name}.h5"
+    with context.writing(name) as path:
+        write_features(path, corners, features, grid, spec.name)
+    return EncodeResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        method="classical" if spec.loader == "handcrafted" else "learned",
+        warnings=warnings,
+        tiles=len(corners),
+        encoder=spec.name,
+        dimension=features.shape[1],
+        device=device,
+        at_mpp=grid.mpp,
+        license=spec.license,
+        tcga_overlap=spec.tcga_overlap,
+        features=name,
+    )
+
+
+def _tiles(slide: Slide, corners: I64, patch: int, size: int) -> Iterator[U8]:
+    """Tiles of `size` level-0 pixels a side, `patch` pixels large."""
+    if size == patch:
+        yield from slide.tiles(corners, patch)
+        return
+    view = slide.scaled(size / patch)
+    for x, y in corners:
+        yield view.read(round(x / view.scale), round(y / view.scale), patch, patch)

@@ -1,0 +1,150 @@
+"""Scores of tiles drawn over the slide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import InputPath, OutputName, Resources, tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_servers.slides.arrays import F64, I64
+
+
+class HeatmapInput(SlideInput):
+    """Scores and their range."""
+
+    scores: InputPath = Field(
+        description="CSV with columns x, y and the score, or HDF5 with coords and the score"
+    )
+    column: str = Field(default="score", description="Name of the column or dataset")
+    tile_px_level0: float | None = Field(
+        default=None,
+        gt=0,
+        description="Side of a tile; from the file or the grid when absent",
+    )
+    low: float | None = Field(default=None, description="Score drawn blue; the 1st percentile")
+    high: float | None = Field(default=None, description="Score drawn yellow; the 99th percentile")
+
+
+class HeatmapResult(SlideResult):
+    """The picture and the range of its colors."""
+
+    tiles: int
+    low: float
+    high: float
+    mean: float
+    image: OutputName
+
+
+@tool(
+    "heatmap",
+    SUITE,
+    "1.0.0",
+    "Draw scores of tiles (attention, text similarity, any column) over a slide.",
+    resources=Resources(memory_mb=512, seconds_per_item=0.5),
+)
+def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
+    """Heatmap of one slide; tiles without a score stay as they are."""
+    import cv2
+    import numpy as np
+
+    from mcp_servers.formats.images import colorize, write_png
+
+    slide = open_slide(given, context)
+    coords, scores, stored = read_scores(context.input(given.scores, "file"), given.column)
+    inside = (coords >= 0).all(axis=1) & (coords < [slide.width, slide.height]).all(axis=1)
+    if not inside.all():
+        raise InputError(f"{given.scores}: {int((~inside).sum())} tiles lie outside this slide")
+    finite = np.isfinite(scores)
+    if not finite.any():
+        raise InputError(f'{given.scores}: "{given.column}" holds no number')
+    warnings = list(slide.warnings)
+    if not finite.all():
+        warnings.append(f"{int((~finite).sum())} tiles have no score and are not drawn")
+    coords, scores = coords[finite], scores[finite]
+    size = given.tile_px_level0 or stored or _spacing(coords)
+    low = float(np.percentile(scores, 1)) if given.low is None else given.low
+    high = float(np.percentile(scores, 99)) if given.high is None else given.high
+    if high < low:
+        raise InputError(f"high ({high:g}) lies below low ({low:g})")
+    colors = colorize(scores, low, max(high, low + 1e-9))
+    picture = slide.thumbnail(2048)
+    ratio = slide.width / picture.shape[1]
+    layer = picture.copy()
+    for (x, y), color in zip(coords, colors, strict=True):
+        a = (round(x / ratio), round(y / ratio))
+        b = (round((x + size) / ratio) - 1, round((y + size) / ratio) - 1)
+        cv2.rectangle(layer, a, b, tuple(int(v) for v in color), -1)
+    name = f"{slide.name}.{_safe(given.column)}.heatmap.png"
+    with context.writing(name) as path:
+        write_png(path, np.asarray(cv2.addWeighted(layer, 0.55, picture, 0.45, 0), dtype=np.uint8))
+    return HeatmapResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=warnings,
+        tiles=len(scores),
+        low=low,
+        high=high,
+        mean=float(scores.mean()),
+        image=name,
+    )
+
+
+def _safe(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)[:60]
+
+
+def _spacing(coords: I64) -> float:
+    """Side of the tiles by the smallest step between their corners."""
+    import numpy as np
+
+    steps = [np.diff(np.unique(coords[:, axis])) for axis in (0, 1)]
+    every = np.concatenate(steps)
+    return float(every.min()) if len(every) else 256.0
+
+
+def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
+    """(n, 2) corners, (n,) scores and the tile's side when the file states it.
+
+    Raises `InputError` when columns are missing or lengths differ.
+    """
+    import numpy as np
+
+    if path.suffix.lower() in {".h5", ".hdf5"}:
+        import h5py
+
+        from mcp_servers.formats.hdf5 import read_coords
+
+        coords, attributes = read_coords(path)
+        with h5py.File(path, "r") as file:
+            if column not in file:
+                raise InputError(f'{path}: has no dataset "{column}" (it holds: {", ".join(file)})')
+            scores = np.asarray(file[column][()], dtype=np.float64).ravel()
+        if len(scores) != len(coords):
+            raise InputError(f"{path}: {len(coords)} coordinates but {len(scores)} scores")
+        side = attributes.get("patch_size_level0")
+        return coords, scores, None if side is None else float(side)
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path}: not a readable CSV: {error}") from error
+    missing = [name for name in ("x", "y", column) if name not in table.columns]
+    if missing:
+        held = ", ".join(map(str, table.columns[:20]))
+        raise InputError(f"{path}: has no column {', '.join(missing)}. It has: {held}")
+    try:
+        coords = table[["x", "y"]].to_numpy(dtype=np.float64).round().astype(np.int64)
+        scores = table[column].to_numpy(dtype=np.float64)
+    except ValueError as error:
+        raise InputError(f"{path}: x, y and {column} must be numbers: {error}") from error
+    return coords, scores, None

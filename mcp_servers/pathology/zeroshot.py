@@ -1,0 +1,167 @@
+"""Scores of tiles against text, with a vision-language model that the user supplies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.tiles import TilesInput
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TextScoreInput(TilesInput):
+    """Texts to score against, and the model."""
+
+    texts: list[str] = Field(
+        min_length=2, max_length=50, description="At least two texts that compete for each tile"
+    )
+    weights: InputPath | None = Field(
+        default=None,
+        description="Folder of a CLIP-type pathology model in the transformers layout, e.g. PLIP",
+    )
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+
+
+class TextScore(BaseModel):
+    """One text over the slide."""
+
+    text: str
+    mean_probability: float
+    share_of_tiles: float = Field(description="Tiles for which this text scored highest")
+
+
+class TextScoreResult(SlideResult):
+    """Scores per text; the table holds one row per tile for the tool heatmap."""
+
+    tiles: int
+    texts: list[TextScore]
+    table: OutputName
+
+
+@tool(
+    "text_score",
+    SUITE,
+    "1.0.0",
+    "Score a slide's tiles against texts, zero-shot, with a vision-language model's weights.",
+    resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
+    validity=Validity(
+        stain="as the model",
+        organ="as the model",
+        training_data="the model's own",
+        tcga_overlap="the model's own",
+        known_failures=(
+            "there is no classical substitute: without a model the tool refuses",
+            "scores depend on wording; compare texts within one slide, not numbers across slides",
+        ),
+    ),
+    license="the model's own",
+)
+def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
+    """Zero-shot scores of one slide."""
+    import numpy as np
+
+    from mcp_servers.formats.tables import write_columns
+    from mcp_servers.pathology.encoders import _tiles
+    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.tiles import tile_grid
+    from mcp_servers.pathology.tissue import slide_tissue
+
+    if given.weights is None:
+        raise InputError(
+            "text_score needs a vision-language model: pass weights=... with the folder of a "
+            "CLIP-type pathology model in the transformers layout (for example PLIP). Without one "
+            "there is nothing that could compare a tile with a text"
+        )
+    folder = context.input(given.weights, "folder")
+    device = choose_device(given.device)
+    model, tokens, side = context.shared(
+        ("text", str(folder), device), lambda: _load_model(folder, device)
+    )
+    slide = open_slide(given, context)
+    found, view = slide_tissue(slide)
+    corners, _, grid = tile_grid(slide, found.mask, view.scale, given)
+    if len(corners) == 0:
+        raise InputError(f"{slide.path}: no tile has enough tissue; see the tool tile_slide")
+    words = _embed_texts(model, tokens, given.texts, device)
+    parts, batch = [], []
+    tiles = _tiles(slide, corners, grid.patch_size, grid.patch_size_level0)
+    for number, tile in enumerate(tiles):
+        batch.append(tile)
+        if len(batch) == 16 or number + 1 == len(corners):
+            parts.append(_score(model, batch, words, side, device))
+            batch = []
+            context.progress((number + 1) / len(corners), "scoring")
+    probability = np.concatenate(parts)
+    name = f"{slide.name}.text_scores.csv"
+    columns = {"x": corners[:, 0], "y": corners[:, 1]}
+    with context.writing(name) as path:
+        scored = {text: probability[:, i] for i, text in enumerate(given.texts)}
+        write_columns(path, columns | scored)
+    best = probability.argmax(axis=1)
+    return TextScoreResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        method="learned",
+        warnings=list(slide.warnings),
+        tiles=len(corners),
+        texts=[
+            TextScore(
+                text=text,
+                mean_probability=float(probability[:, i].mean()),
+                share_of_tiles=float((best == i).mean()),
+            )
+            for i, text in enumerate(given.texts)
+        ],
+        table=name,
+    )
+
+
+def _load_model(folder: Path, device: str) -> tuple[Any, Any, int]:
+    from transformers import AutoTokenizer, CLIPModel
+
+    try:
+        model: Any = CLIPModel.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, trust_remote_code=False
+        )
+        tokens = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise InputError(f"{folder}: not a CLIP-type model that can be loaded: {error}") from error
+    return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
+
+
+def _embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
+    import torch
+
+    limit = int(model.config.text_config.max_position_embeddings)
+    encoded = tokens(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+    with torch.inference_mode():
+        out = model.text_model(**{k: v.to(device) for k, v in encoded.items()})
+        vectors = model.text_projection(out.pooler_output)
+    return torch.nn.functional.normalize(vectors, dim=-1)
+
+
+def _score(model: Any, tiles: list[Any], words: Any, side: int, device: str) -> Any:
+    """(n, texts) probabilities: softmax of scaled cosine similarities."""
+    import numpy as np
+    import torch
+
+    mean = torch.tensor([0.48145466, 0.4578275, 0.40821073], device=device)[None, :, None, None]
+    sd = torch.tensor([0.26862954, 0.26130258, 0.27577711], device=device)[None, :, None, None]
+    pixels = torch.from_numpy(np.stack(tiles)).to(device).permute(0, 3, 1, 2).float().div_(255)
+    pixels = torch.nn.functional.interpolate(pixels, (side, side), mode="bicubic", antialias=True)
+    with torch.inference_mode():
+        out = model.vision_model(pixel_values=(pixels.clamp(0, 1) - mean) / sd)
+        images = model.visual_projection(out.pooler_output)
+        images = torch.nn.functional.normalize(images, dim=-1)
+        logits = model.logit_scale.exp() * images @ words.T
+        return torch.softmax(logits, dim=-1).cpu().numpy()

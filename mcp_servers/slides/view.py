@@ -1,0 +1,97 @@
+"""A slide at one resolution, read whole, in parts or block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mcp_servers.slides.arrays import U8
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A rectangle of a view with a halo around it.
+
+    `image` includes the halo; `x`, `y` is the corner of `image` in view pixels (may be negative);
+    `inner` is (top, bottom, left, right) of the block proper inside `image`.
+    """
+
+    image: U8
+    x: int
+    y: int
+    inner: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A slide at one resolution. `scale` is level-0 pixels per view pixel."""
+
+    slide: Slide
+    level: int
+    reduce: int
+    scale: float
+    resample: float
+
+    @property
+    def mpp(self) -> float:
+        """µm per view pixel."""
+        return self.slide.need_mpp() * self.scale
+
+    @property
+    def width(self) -> int:
+        """View pixels."""
+        return max(1, round(self.slide.width / self.scale))
+
+    @property
+    def height(self) -> int:
+        """View pixels."""
+        return max(1, round(self.slide.height / self.scale))
+
+    def read(self, x: int, y: int, width: int, height: int) -> U8:
+        """RGB of a rectangle in view pixels; white outside the slide."""
+        source = self.slide.source
+        if self.resample == 1.0:
+            r = self.reduce
+            return source.read(self.level, x * r, y * r, width * r, height * r, r)
+        import cv2
+
+        ratio = self.resample * self.reduce
+        x0, y0 = round(x * ratio), round(y * ratio)
+        x0, y0 = x0 - x0 % self.reduce, y0 - y0 % self.reduce
+        w, h = max(1, round(width * ratio)), max(1, round(height * ratio))
+        image = source.read(self.level, x0, y0, w, h, self.reduce)
+        resized = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+        return np.asarray(resized, dtype=np.uint8)
+
+    def blocks(
+        self, size: int, halo: int = 0, keep: Iterable[tuple[int, int]] | None = None
+    ) -> Iterator[Block]:
+        """Blocks of `size` view pixels row by row, the next one read while this one is used.
+
+        `keep` names the blocks to read by (row, column); all when None.
+        """
+        rows, columns = -(-self.height // size), -(-self.width // size)
+        wanted = [(r, c) for r in range(rows) for c in range(columns)] if keep is None else keep
+
+        def load(row: int, column: int) -> Block:
+            x0, y0 = column * size, row * size
+            width, height = min(size, self.width - x0), min(size, self.height - y0)
+            image = self.read(x0 - halo, y0 - halo, width + 2 * halo, height + 2 * halo)
+            return Block(image, x0 - halo, y0 - halo, (halo, halo + height, halo, halo + width))
+
+        with ThreadPoolExecutor(1, thread_name_prefix="blocks") as pool:
+            ahead: Future[Block] | None = None
+            for row, column in wanted:
+                coming = pool.submit(load, row, column)
+                if ahead is not None:
+                    yield ahead.result()
+                ahead = coming
+            if ahead is not None:
+                yield ahead.result()

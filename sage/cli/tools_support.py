@@ -1,0 +1,259 @@
+"""What the `sage tools` and `sage mcp` commands share: settings, progress, telling what came."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mcp_servers.knowledge.runs import Answer
+    from mcp_servers.orchestrator import Complete, Orchestrated
+    from mcp_servers.registry import ToolRun, ToolSpec
+    from mcp_servers.workers.base import Workers
+    from mcp_servers.workers.cohort import CohortReport
+    from mcp_servers.workers.jobs import Job
+
+
+def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` words as arguments: JSON where the value is JSON, else text.
+
+    Raises `InputError` for a word without "=", or a key that the tool does not take.
+    """
+    from mcp_servers.errors import InputError
+
+    properties = spec.input_schema.get("properties", {})
+    found: dict[str, Any] = {}
+    for word in settings:
+        key, value = split_setting(word)
+        if key not in properties:
+            known = ", ".join(properties) or "nothing"
+            raise InputError(f'{spec.name} has no argument "{key}"; it takes: {known}')
+        kinds = {one.get("type") for one in _alternatives(properties[key])}
+        found[key] = value if kinds == {"string"} else json_or_text(value)
+    return found
+
+
+def split_setting(word: str) -> tuple[str, str]:
+    """`KEY=VALUE` as its two halves; raises `InputError` for anything else."""
+    from mcp_servers.errors import InputError
+
+    key, sign, value = word.partition("=")
+    if not sign or not key:
+        raise InputError(f'--set {word}: write KEY=VALUE, e.g. --set "mpp=0.25"')
+    return key, value
+
+
+def json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:  # plain text where text is one of the types
+        return value
+
+
+def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(schema.get("anyOf", [schema]))
+
+
+def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
+    """Run `sage` with these words as a process of its own; ended when `stop` says so."""
+    import subprocess
+    import tempfile
+    import time
+
+    from mcp_servers.errors import Cancelled
+    from mcp_servers.knowledge.runs import Answer
+
+    command = [sys.executable, "-m", "sage", *words]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment()
+        )
+        try:
+            while process.poll() is None:
+                if stop():
+                    raise Cancelled("cancelled by the caller; `sage resume` goes on with the run")
+                time.sleep(0.1)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        out.seek(0)
+        err.seek(0)
+        code = process.returncode
+        return Answer(
+            code, out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
+        )
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with the packages importable wherever it started."""
+    import os
+
+    base = str(Path(__file__).resolve().parents[2])
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{base}{os.pathsep}{path}" if path else base}
+
+
+def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
+    """Folders of the user's own tools: those named on the command line, then the settings' one."""
+    from sage.settings import load
+
+    folders = [str(one.resolve()) for one in named or ()]
+    own = load().user_tools
+    if own is not None and own.expanduser().is_dir():
+        folders.append(str(own.expanduser().resolve()))
+    return tuple(dict.fromkeys(folders))
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def run_one(
+    pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
+) -> ToolRun:
+    """One call, with a progress bar."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
+        task = bar.add_task(name, total=1.0)
+
+        def changed(job: Job) -> None:
+            text = f"{name} {job.message}".strip()[:60]
+            bar.update(task, completed=job.fraction, description=text)
+
+        job = pool.submit(name, arguments, roots, on_change=changed)
+        while not job.wait(0.2):  # so that Ctrl-C is heard
+            pass
+    return job.result(0)
+
+
+def run_over(
+    pool: Workers,
+    name: str,
+    slides: list[Path],
+    roots: Any,
+    arguments: dict[str, Any],
+    *,
+    quiet: bool,
+) -> CohortReport:
+    """A cohort job, with a progress bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    from mcp_servers.workers.cohort import Outcome, run_cohort
+
+    failed = 0
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        Remaining(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        task = bar.add_task(name, total=len(slides), failed=0)
+
+        def ended(outcome: Outcome, done: int, total: int) -> None:
+            nonlocal failed
+            failed += outcome.run is None
+            bar.update(task, completed=done, failed=failed)
+
+        return run_cohort(pool, name, slides, roots, arguments, on_outcome=ended)
+
+
+def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
+    if as_json:
+        files = {one.name: str(roots.output / one.name) for one in made.outputs}
+        print_json({**made.model_dump(mode="json"), "files": files})
+        return
+    from rich.console import Console
+
+    console = Console(soft_wrap=True)
+    console.print_json(json.dumps(made.result, ensure_ascii=False))
+    for one in made.outputs:
+        console.print(f"{roots.output / one.name}  ({one.bytes:,} bytes)", highlight=False)
+    note = "found in the cache" if made.cached else f"{made.provenance.seconds:.2f} s"
+    console.print(f"{made.provenance.tool} {made.provenance.version}: {note}", highlight=False)
+
+
+def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
+    failures = report.failures
+    if as_json:
+        print_json(
+            {
+                "tool": report.tool,
+                "table": str(report.table),
+                "slides": len(report.outcomes),
+                "resumed": report.resumed,
+                "failures": [{"slide": str(one.item.path), "error": one.error} for one in failures],
+            }
+        )
+        return
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    done = len(report.outcomes) - len(failures)
+    console.print(f"{done} of {len(report.outcomes)} slides, {report.resumed} from before")
+    console.print(f"{report.table}")
+    console.print(
+        f'for cohort.toml: tables.{report.tool} = {{ file = "{report.table.name}", '
+        'key = "patient", where = { status = "ok" } }',
+        markup=False,
+    )
+    for one in failures:
+        console.print(f"failed: {one.item.path.name}: {one.error}", markup=False)
+
+
+def completion() -> Complete | None:
+    """The model that settings name, for planning; None when SAGE runs without one."""
+    from sage.settings import load
+
+    settings = load()
+    if settings.effective_reasoner != "chat":
+        return None
+
+    def complete(system: str, user: str) -> str:
+        from langchain_openai import ChatOpenAI
+
+        client = ChatOpenAI(
+            model=settings.models.mini.name,
+            base_url=settings.base_url,
+            api_key=settings.api_key,
+            timeout=settings.timeout_s,
+            max_retries=settings.retries,
+        )
+        return str(client.invoke([("system", system), ("user", user)]).content)
+
+    return complete
+
+
+def tell_steps(done: Orchestrated, root: Any) -> None:
+    """Print what was done, step by step."""
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    how = f"{done.method}: {done.plan}" if done.plan else done.method
+    console.print(f"chosen by {how}", markup=False)
+    for one in done.notes:
+        console.print(f"note: {one}", markup=False)
+    for at, step in enumerate(done.steps, 1):
+        seconds = step.provenance.get("seconds", 0.0)
+        state = "from the cache" if step.provenance.get("cached") else f"{seconds:.2f} s"
+        version = step.provenance.get("version", "")
+        console.print(f"[bold]{at}. {step.tool}[/] {version} on {step.host}, {state}")
+        short = {k: v for k, v in step.result.items() if not isinstance(v, list | dict)}
+        console.print_json(json.dumps(short, ensure_ascii=False))
+        for file in step.files:
+            console.print(f"   {root / file}", markup=False)

@@ -1,0 +1,148 @@
+"""The model path against a real HTTP server: repairs, faults, budget, cache, secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agents.base import Role
+from agents.errors import FaultError, InputError
+from agents.path_generation import PATH_GENERATION, PathRequest
+from agents.reasoners.cache import BudgetError, Meter, ReplyCache
+from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+from tests.openai_server import Answer, Server, serve
+
+GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
+GIVEN = PathRequest(prompt="TLS and FABP5")
+SECRET = "sk-very-secret"
+
+
+def _reasoner(
+    server: Server, folder: Path, *, budget: float | None = None, **more: Any
+) -> ChatReasoner:
+    model = ModelChoice(name="test-model", price_in=1000.0, price_out=1000.0)
+    settings = ChatSettings(
+        base_url=server.url,
+        api_key=SecretStr(SECRET),
+        models=dict.fromkeys(Role, model),
+        **{"retries": 1, "timeout_s": 5, **more},
+    )
+    meter = Meter(folder / "spending.jsonl", budget)
+    return ChatReasoner(settings, ReplyCache(folder / "replies"), meter)
+
+
+def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
+    left = list(answers)
+    return lambda body: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_an_answer_is_validated_counted_and_kept(tmp_path: Path) -> None:
+    with serve(_script(Answer(GOOD))) as server:
+        reply = _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+    assert reply.output.sources == ("TLS",)
+    assert reply.spent.prompt_tokens > 0
+    assert reply.spent.usd > 0
+    sent = server.requests[0]
+    assert sent["response_format"]["json_schema"]["name"] == "PathQuery"
+    assert "TLS and FABP5" in sent["messages"][1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        (Answer("I cannot help with that."), "no JSON"),
+        (Answer('{"sources": ["TLS"], "targets": ['), "not complete"),
+        (Answer('{"sources": ["TLS"], "targets": [], "domain": 3, "extra": 1}'), "domain"),
+        (Answer(GOOD, finish="length"), "cut off"),
+        (Answer(GOOD + GOOD), "more than one"),
+    ],
+    ids=["prose", "truncated", "schema", "length", "twice"],
+)
+def test_a_bad_reply_goes_back_with_the_reason(bad: Answer, word: str, tmp_path: Path) -> None:
+    with serve(_script(bad, Answer(GOOD))) as server:
+        reply = _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+    assert reply.spent.repairs == 1
+    assert word in server.requests[1]["messages"][-1]["content"]
+
+
+def test_repairs_are_bounded_and_useless_replies_are_forgotten(tmp_path: Path) -> None:
+    with serve(_script(Answer("no"))) as server:
+        reasoner = _reasoner(server, tmp_path, repairs=2)
+        with pytest.raises(FaultError, match="path_generation"):
+            reasoner.ask(PATH_GENERATION, GIVEN)
+        assert len(server.requests) == 3
+    with serve(_script(Answer(GOOD))) as server:
+        assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
+
+
+def test_a_reply_is_never_paid_twice(tmp_path: Path) -> None:
+    with serve(_script(Answer(GOOD))) as server:
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+        again = _reasoner(server, tmp_path)
+        reply = again.ask(PATH_GENERATION, GIVEN)
+        assert len(server.requests) == 1
+    assert reply.spent.cached == 1
+    assert again.meter.total_usd == pytest.approx(reply.spent.usd)
+
+
+def test_a_damaged_kept_reply_is_asked_again(tmp_path: Path) -> None:
+    with serve(_script(Answer(GOOD))) as server:
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+        for path in (tmp_path / "replies").glob("*.json"):
+            path.write_text("{broken")
+        assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_passing_errors_are_retried(status: int, tmp_path: Path) -> None:
+    busy = Answer("busy", status=status, headers={"Retry-After": "0"})
+    with serve(_script(busy, Answer(GOOD))) as server:
+        assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
+        assert len(server.requests) == 2
+
+
+def test_an_error_that_stays_is_one_clear_fault(tmp_path: Path) -> None:
+    down = Answer("down", status=503, headers={"Retry-After": "0"})
+    with serve(_script(down)) as server, pytest.raises(FaultError, match=r"503.*sage resume"):
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+
+
+def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
+    refused = Answer("bad key", status=401)
+    with serve(_script(refused)) as server, pytest.raises(InputError, match="API key") as caught:
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+    assert SECRET not in str(caught.value)
+    assert server.keys == [f"Bearer {SECRET}"]
+
+
+def test_an_unreachable_endpoint_names_itself_and_the_way_on(tmp_path: Path) -> None:
+    nowhere = Server(url="http://127.0.0.1:9/v1")
+    with pytest.raises(FaultError, match=r"127\.0\.0\.1:9.*--reasoner rules"):
+        _reasoner(nowhere, tmp_path).ask(PATH_GENERATION, GIVEN)
+
+
+def test_an_answer_that_is_no_completion_is_a_fault(tmp_path: Path) -> None:
+    page = Answer(raw=b"<html>gateway</html>")
+    with serve(_script(page)) as server, pytest.raises(FaultError, match="no chat completion"):
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+
+
+def test_the_budget_stops_before_the_call_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+    with serve(_script(Answer(GOOD))) as server:
+        with pytest.raises(BudgetError, match="budget"):
+            _reasoner(server, tmp_path, budget=0.0001).ask(PATH_GENERATION, GIVEN)
+        assert not server.requests
+        assert _reasoner(server, tmp_path, budget=100.0).ask(PATH_GENERATION, GIVEN).output
+
+
+def test_no_secret_reaches_a_file(tmp_path: Path) -> None:
+    with serve(_script(Answer(GOOD))) as server:
+        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET not in path.read_text()

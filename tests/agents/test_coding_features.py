@@ -1,0 +1,162 @@
+"""Variables that do not exist yet: computed by a registered tool, then part of the cohort."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from agents.base import Resources
+from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
+from agents.coding.features import extract_features, offers, resolve_cohort
+from agents.errors import InputError
+from agents.reasoners.rules import RulesReasoner
+from kg.ontology import Ontology
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError as ToolRefusal
+from mcp_servers.registry import InputPath, Registry, ToolRun, tool
+from mcp_servers.roots import Roots
+from validation.cohort.cohort import Cohort
+from validation.cohort.model import CohortSpec
+from validation.simulate.world import write_world
+
+
+class SizeInput(BaseModel):
+    slide: InputPath
+
+
+class SizeResult(BaseModel):
+    name: str
+    per_mm2: float | None
+    sizes: list[float] = []
+
+
+@tool("dots", "pathology", "2.1.0", "Count the dots of a slide.")
+def dots(given: SizeInput, context: ToolContext) -> SizeResult:
+    text = context.input(given.slide, "file").read_text()
+    if text == "broken":
+        raise ToolRefusal(f"{given.slide} cannot be read")
+    return SizeResult(name="x", per_mm2=float(text.count(".")) if text != "empty" else None)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry()
+    made.add(dots.__sage_tool__)  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.fixture
+def cohort(tmp_path: Path) -> Cohort:
+    root = tmp_path / "cohort"
+    (root / "slides").mkdir(parents=True)
+    rows = ["patient,time,event"]
+    for number in range(12):
+        rows.append(f"A{number:02},{number + 1}.5,{number % 2}")
+        (root / "slides" / f"A{number:02}.svs").write_text("." * number)
+    (root / "slides" / "A10.svs").write_text("broken")
+    (root / "slides" / "A11.svs").write_text("empty")
+    (root / "slides" / "stranger.svs").write_text("....")
+    (root / "clinical.csv").write_text("\n".join(rows) + "\n")
+    spec = CohortSpec.model_validate(
+        {
+            "id": "dots",
+            "title": "Dots",
+            "simulated": True,
+            "patient": {"table": "clinical"},
+            "tables": {"clinical": {"file": "clinical.csv", "key": "patient"}},
+            "endpoints": {
+                "OS": {
+                    "kind": "survival",
+                    "table": "clinical", "time": "time", "time_unit": "months", "event": "event",
+                    "event_values": ["1"], "censored_values": ["0"],
+                }
+            },
+            "slides": {"folder": "slides", "pattern": "*.svs"},
+        }
+    )  # fmt: skip
+    return Cohort(spec, root)
+
+
+def runner(registry: Registry, cohort: Cohort, folder: Path):  # type: ignore[no-untyped-def]
+    context = ToolContext(Roots.of([cohort.root], folder))
+
+    def run(name: str, arguments: dict[str, object]) -> ToolRun:
+        return registry.run(name, arguments, context)
+
+    return run
+
+
+def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
+    cohort: Cohort, registry: Registry, tmp_path: Path
+) -> None:
+    before = sorted(cohort.root.rglob("*"))
+    heard: list[int] = []
+
+    extended, plan, told = resolve_cohort(
+        cohort, ["imaging:dots_density", "imaging:collagen"],
+        RulesReasoner(Resources(Ontology((), ()))), registry,
+        runner(registry, cohort, tmp_path / "o"), tmp_path / "features",
+        on_event=lambda _, what: heard.append(what["done"]),
+    )  # fmt: skip
+
+    assert list(extended.column("imaging:dots_density").dropna().sort_values()) == list(range(10))
+    assert extended.dictionary().has("imaging:dots_density")
+    assert "features/dots_density.csv" in extended.hashes()
+    assert sorted(cohort.root.rglob("*")) == before, "the given cohort was written to"
+    assert heard[-1] == 12
+    assert plan.missing == ("imaging:collagen",)
+    said = told[0]
+    assert (said.tool, said.version, said.field) == ("dots", "2.1.0", "per_mm2")
+    assert (said.patients, said.slides, said.failed, said.without_value) == (10, 12, 1, 2)
+    assert "A10" not in said.model_dump_json(), "provenance names a patient"
+
+
+def test_a_tool_that_gives_nothing_is_an_error_that_says_why(
+    cohort: Cohort, registry: Registry, tmp_path: Path
+) -> None:
+    for path in (cohort.root / "slides").iterdir():
+        path.write_text("broken")
+    plan = DataPlan(extract=(Extraction(variable="imaging:d", tool="dots", field="per_mm2"),))
+    with pytest.raises(InputError, match=r"gave no imaging:d for any patient.*cannot be read"):
+        run = runner(registry, cohort, tmp_path / "o")
+        extract_features(cohort, plan, registry, run, tmp_path / "features")
+
+
+def test_nothing_to_extract_gives_the_same_cohort(cohort: Cohort, registry: Registry) -> None:
+    same, told = extract_features(cohort, DataPlan(), registry, None, Path("unused"))  # type: ignore[arg-type]
+    assert same is cohort and told == ()
+
+
+def test_the_same_slides_give_the_same_hashes(
+    cohort: Cohort, registry: Registry, tmp_path: Path
+) -> None:
+    plan = DataPlan(extract=(Extraction(variable="imaging:d", tool="dots", field="per_mm2"),))
+    found = [
+        extract_features(
+            cohort, plan, registry, runner(registry, cohort, tmp_path / "o"), tmp_path / name
+        )[0].hashes()
+        for name in ("one", "two")
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_the_registered_tls_tool_computes_density_on_rendered_slides(tmp_path: Path) -> None:
+    from mcp_servers.registry import load
+    from validation.cohort.model import read_spec
+
+    write_world(tmp_path / "w", seed=5, patients=40, slides=2, slide_px=1024)
+    cohort = Cohort(read_spec(tmp_path / "w" / "cohort.toml"), tmp_path / "w")
+    registry = load("pathology")
+    asked = DataInput(
+        cohort=cohort.id, wanted=("imaging:tls_count",), present=(), slides=2,
+        tools=offers(registry),
+    )  # fmt: skip
+    plan = RulesReasoner(Resources(Ontology((), ()))).ask(DATA_AGENT, asked).output
+    assert plan.extract, "no registered tool measures TLS"
+    run = runner(registry, cohort, tmp_path / "o")
+    extended, told = extract_features(cohort, plan, registry, run, tmp_path / "features")
+    assert told[0].patients + told[0].without_value == 2 and told[0].failed == 0
+    assert len(extended.column("imaging:tls_count").dropna()) == told[0].patients

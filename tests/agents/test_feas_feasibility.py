@@ -1,0 +1,300 @@
+"""Feasibility: facts, weights, verdicts, and what would make it feasible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.base import Resources
+from agents.feasibility import (
+    FEASIBILITY,
+    EvidenceItem,
+    FeasibilityInput,
+    FeasibilitySettings,
+    FeasibilityVerdict,
+    Machine,
+    check_feasibility,
+    gather,
+)
+from agents.feasibility.data_facts import compared_share, exposed_fraction
+from agents.feasibility.external import ExternalFact
+from agents.feasibility.rule import judge
+from agents.feasibility.types import STEPS
+from agents.reasoners.prompting import parse, render
+from agents.reasoners.rules import RulesReasoner
+from agents.types import dictionary_view
+from kg.ontology import Ontology
+from tests.agents.nov_helpers import dictionary, expanded, hypothesis
+from validation.dictionary import Endpoint
+from validation.hypothesis import Comparison, CutRule, Exposure, Filter, Population
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Needs:
+    gpu: str = "none"
+    memory_mb: int = 1024
+    seconds_per_item: float | None = 30.0
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str = "nuclear_density"
+    version: str = "1.0.0"
+    summary: str = "Measure nuclear density and nuclear texture on H&E slides."
+    resources: Needs = Needs()
+
+
+def assessed(change: dict[str, Any] | None = None, **more: Any) -> FeasibilityVerdict:
+    tools = more.pop("tools", ())
+    machine = more.pop("machine", None)
+    clients = more.pop("clients", None)
+    cohort = dictionary(**more)
+    whole = expanded(**(change or {}))
+    evidence = gather(whole, cohort, tools, clients, machine=machine)
+    given = FeasibilityInput(
+        expanded=whole,
+        dictionary=dictionary_view(cohort, list(whole.parts)),
+        evidence=tuple(evidence),
+    )
+    rules = RulesReasoner(Resources(ontology=Ontology.load(ROOT / "data" / "ontology")))
+    return rules.ask(FEASIBILITY, given).output
+
+
+def text_of(verdict: FeasibilityVerdict) -> str:
+    return verdict.model_dump_json()
+
+
+def test_the_four_steps_carry_the_weights_of_the_protocol() -> None:
+    verdict = assessed()
+    assert [(one.name, one.weight) for one in verdict.steps] == [
+        ("data", 35),
+        ("tools", 25),
+        ("logic", 25),
+        ("resources", 15),
+    ]
+    total = sum(one.weight * one.score for one in verdict.steps) / 100
+    assert verdict.score == pytest.approx(total)
+
+
+def test_a_testable_hypothesis_is_feasible_with_counts_of_patients_and_events() -> None:
+    verdict = assessed()
+    assert verdict.may_run
+    assert verdict.verdict in ("feasible", "conditionally_feasible")
+    assert "200 events among 400 patients" in text_of(verdict)
+    assert "measured in 380 of 400 patients" in text_of(verdict)
+
+
+def test_power_states_the_smallest_visible_hazard_ratio() -> None:
+    from validation.statistics.power import minimum_detectable_hr
+
+    facts = gather(expanded(), dictionary())
+    power = next(one for one in facts if one.check == "power")
+    # 380 of 400 have TLS density: 190 of the 200 events; two median cuts expose a quarter.
+    assert power.value == pytest.approx(minimum_detectable_hr(190, 0.25, 0.05, 0.8))
+    assert "hazard ratio" in power.statement
+
+
+def test_a_missing_variable_is_infeasible_and_a_near_match_is_offered() -> None:
+    exposures = (Exposure(variable="expression:FABP6", label="FABP6"),)
+    verdict = assessed({"exposures": exposures})
+    assert verdict.verdict == "infeasible" and not verdict.may_run
+    assert "FABP6 (expression:FABP6) is not in demo" in verdict.blockers[0]
+    assert "Near matches: FABP" in verdict.what_would_make_it_feasible[0]
+
+
+def test_a_missing_endpoint_names_those_that_exist() -> None:
+    verdict = assessed({"endpoint": "PFI"})
+    assert verdict.verdict == "infeasible"
+    assert "it has: OS" in verdict.blockers[0]
+
+
+def test_too_few_events_are_infeasible_and_say_how_many_are_needed() -> None:
+    few = (Endpoint(key="OS", label="Overall survival", kind="survival", n=400, events=12),)
+    verdict = assessed(endpoints=few)
+    assert verdict.verdict == "infeasible"
+    assert any("At least 20 events" in one for one in verdict.what_would_make_it_feasible)
+
+
+def test_a_variable_missing_in_most_patients_is_as_good_as_absent() -> None:
+    verdict = assessed(expression_n=100)
+    assert verdict.verdict == "infeasible"
+    assert "measured in 100 of 400" in verdict.blockers[0]
+
+
+def test_an_unadjusted_confounder_is_a_condition() -> None:
+    verdict = assessed({"covariates": ("clinical:age",)})
+    assert verdict.verdict == "conditionally_feasible"
+    assert any("Adjust for clinical:stage" in one for one in verdict.conditions)
+
+
+def test_an_exposure_that_is_the_endpoint_is_circular() -> None:
+    verdict = assessed(
+        {"exposures": (Exposure(variable="clinical:age", label="Age"),), "endpoint": "age"},
+        endpoints=(Endpoint(key="age", label="Age", kind="survival", n=400, events=200),),
+    )
+    assert verdict.verdict == "infeasible"
+    assert any("the endpoint itself" in one for one in verdict.blockers)
+
+
+def test_a_population_filter_on_an_absent_variable_blocks() -> None:
+    population = Population(
+        description="men", filters=(Filter(variable="clinical:sex", op="eq", value="MALE"),)
+    )
+    verdict = assessed({"population": population})
+    assert verdict.verdict == "infeasible"
+
+
+def test_slides_are_timed_by_the_tools_own_costs() -> None:
+    exposures = (Exposure(variable="imaging:nuclear_density", label="nuclear density"),)
+    facts = gather(
+        expanded(exposures=exposures),
+        dictionary(slides=400),
+        (Tool(),),
+        machine=Machine(cores=4, memory_mb=8192),
+    )
+    runtime = next(one for one in facts if one.check == "runtime")
+    assert runtime.value == pytest.approx((60 + 24 + 30 * 400 / 4) / 3600)
+    assert "nuclear_density 30 s per slide, 400 slides" in runtime.statement
+
+
+def test_a_tool_that_needs_a_gpu_blocks_a_machine_without() -> None:
+    exposures = (Exposure(variable="imaging:nuclear_density", label="nuclear density"),)
+    tools = (Tool(resources=Needs(gpu="required")),)
+    facts = gather(expanded(exposures=exposures), dictionary(slides=10), tools)
+    gpu = next(one for one in facts if one.check == "accelerator")
+    assert gpu.found is False and gpu.blocking and "with a GPU" in gpu.remedy
+
+
+def test_a_feature_that_no_tool_measures_is_named() -> None:
+    exposures = (Exposure(variable="imaging:mitotic_count", label="mitotic count"),)
+    facts = gather(expanded(exposures=exposures), dictionary(), (Tool(),))
+    image = next(one for one in facts if one.check == "image features")
+    assert image.found is False
+    assert "No registered tool measures mitotic count" in image.statement
+
+
+def test_an_unanswered_registry_counts_neither_way() -> None:
+    class Silent:
+        def facts(self, expanded):
+            return [
+                ExternalFact("data", "public data sets", "GEO could not be asked.", "GEO", None, 0)
+            ]
+
+    with_silence = assessed(clients=Silent())
+    assert with_silence.score == pytest.approx(assessed().score)
+    assert "GEO could not be asked" in text_of(with_silence)
+    check = next(one for one in with_silence.steps[0].checks if one.name == "public data sets")
+    assert check.passed is None
+
+
+def test_every_check_names_gathered_facts() -> None:
+    facts = gather(expanded(), dictionary())
+    known = {one.id for one in facts}
+    verdict = assessed()
+    for step in verdict.steps:
+        assert step.checks
+        for check in step.checks:
+            assert check.evidence and set(check.evidence) <= known
+
+
+@pytest.mark.parametrize(
+    ("cuts", "comparison", "fraction", "share"),
+    [
+        ((CutRule.MEDIAN,), Comparison.EXPOSED_VS_REST, 0.5, 1.0),
+        ((CutRule.MEDIAN, CutRule.MEDIAN), Comparison.EXPOSED_VS_REST, 0.25, 1.0),
+        ((CutRule.MEDIAN, CutRule.MEDIAN), Comparison.EXTREMES, 0.5, 0.5),
+        ((CutRule.TERTILE,), Comparison.EXPOSED_VS_REST, 1 / 3, 1.0),
+    ],
+)
+def test_expected_groups_follow_the_cut_rules(cuts, comparison, fraction, share) -> None:
+    exposures = tuple(
+        Exposure(variable=f"clinical:v{n}", label=str(n), cut=cut) for n, cut in enumerate(cuts)
+    )
+    one = hypothesis(exposures=exposures, comparison=comparison)
+    assert exposed_fraction(one) == pytest.approx(fraction)
+    assert compared_share(one) == pytest.approx(share)
+
+
+facts = st.lists(
+    st.builds(
+        EvidenceItem,
+        id=st.integers(1, 99).map("E{}".format),
+        step=st.sampled_from(STEPS),
+        check=st.sampled_from(["a", "b"]),
+        statement=st.just("A fact."),
+        source=st.just("test"),
+        found=st.sampled_from([True, False, None]),
+        share=st.floats(0, 1),
+        blocking=st.booleans(),
+        remedy=st.sampled_from(["", "Do this."]),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(facts)
+def test_a_verdict_is_always_consistent(evidence) -> None:
+    verdict = judge(evidence, FeasibilitySettings())
+    assert 0 <= verdict.score <= 100
+    blocked = any(one.blocking and one.found is False for one in evidence)
+    assert not blocked or verdict.verdict == "infeasible"
+    assert (verdict.verdict != "conditionally_feasible") or verdict.conditions
+    assert (verdict.verdict != "infeasible") or verdict.what_would_make_it_feasible
+    assert (verdict.verdict != "feasible") or verdict.score >= 70
+
+
+def checked(**change: Any) -> list[str]:
+    whole, cohort = expanded(), dictionary()
+    evidence = tuple(gather(whole, cohort))
+    given_to = FeasibilityInput(
+        expanded=whole, dictionary=dictionary_view(cohort, []), evidence=evidence
+    )
+    verdict = judge(evidence, FeasibilitySettings())
+    return check_feasibility(given_to, verdict.model_copy(update=change))
+
+
+def test_a_models_verdict_is_held_to_arithmetic_and_evidence() -> None:
+    verdict = assessed()
+    assert checked() == []
+    assert "but the weighted steps give" in checked(score=12.0)[0]
+    assert "four steps once each" in checked(steps=verdict.steps[:3])[0]
+    check = verdict.steps[0].checks[0].model_copy(update={"evidence": ("E99",)})
+    step = verdict.steps[0].model_copy(update={"checks": (check,)})
+    assert any(
+        "E99, which was not gathered" in one for one in checked(steps=(step, *verdict.steps[1:]))
+    )
+    assert any("what would make it" in one for one in checked(verdict="infeasible"))
+
+
+def test_a_model_cannot_pass_over_a_blocker() -> None:
+    whole, cohort = expanded(endpoint="PFI"), dictionary()
+    evidence = tuple(gather(whole, cohort))
+    verdict = judge(evidence, FeasibilitySettings()).model_copy(update={"verdict": "feasible"})
+    given_to = FeasibilityInput(
+        expanded=whole, dictionary=dictionary_view(cohort, []), evidence=evidence
+    )
+    assert any(
+        "blocks: the verdict has to be" in one for one in check_feasibility(given_to, verdict)
+    )
+
+
+def test_the_prompt_renders_facts_and_no_patient() -> None:
+    whole, cohort = expanded(), dictionary()
+    given_to = FeasibilityInput(
+        expanded=whole,
+        dictionary=dictionary_view(cohort, list(whole.parts)),
+        evidence=tuple(gather(whole, cohort)),
+    )
+    system, user = render(FEASIBILITY.prompt, given_to)
+    assert parse(FEASIBILITY.prompt).version >= 1
+    assert "E1 [data, exposures] found" in user
+    assert "Genes named by the task: FABP5 (of 2)" in user
+    assert "blocking" in system

@@ -1,0 +1,396 @@
+"""The debate's numbers, its citations, its transcript; the rules behind the three critics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.base import Agent, I, O, Reply, Resources, Spent
+from agents.novelty.checks import check_judge, check_prover, check_verifier
+from agents.novelty.debate import hold, retriever
+from agents.novelty.evidence import read
+from agents.novelty.judge import JUDGE
+from agents.novelty.prover import PROVER
+from agents.novelty.render import to_markdown
+from agents.novelty.settings import DebateSettings
+from agents.novelty.types import (
+    Answer,
+    CitedRecord,
+    Claim,
+    CriticInput,
+    JudgePosition,
+    ProverPosition,
+    SpeciousFlag,
+    Turn,
+    VerifierPosition,
+)
+from agents.novelty.update import sigma
+from agents.novelty.verifier import VERIFIER
+from agents.reasoners.prompting import parse, render
+from agents.reasoners.rules import RulesReasoner
+from kg.literature.local import LocalIndex
+from kg.literature.search import Literature
+from kg.literature.types import Query, Record, SearchAnswer
+from kg.ontology import Ontology
+from tests.agents.nov_helpers import PARTS, expanded
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rules() -> RulesReasoner:
+    return RulesReasoner(Resources(ontology=Ontology.load(ROOT / "data" / "ontology")))
+
+
+def found(*records: Record) -> Callable[..., dict[str, SearchAnswer]]:
+    def retrieve(wanted: dict[str, list[Query]]) -> dict[str, SearchAnswer]:
+        return {name: SearchAnswer(records=records, served_by=("test",)) for name in wanted}
+
+    return retrieve
+
+
+class Scripted:
+    """A reasoner that gives each critic its positions in turn; the last one repeats."""
+
+    name = "scripted"
+
+    def __init__(self, **positions: list[Any]) -> None:
+        self.positions = positions
+        self.given: list[tuple[str, CriticInput]] = []
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        self.given.append((agent.name, given))  # type: ignore[arg-type]
+        mine = self.positions[agent.name]
+        output = mine.pop(0) if len(mine) > 1 else mine[0]
+        return Reply(output, self.name, None, Spent(usd=0.01, calls=1))
+
+
+def prover(score: float, sure: float = 0.5, *, cites: str = "R1", queries: tuple[str, ...] = ()):
+    claims = (Claim(id="P1", text="New.", citations=(cites,)),)
+    return ProverPosition(score=score, confidence=sure, summary="p", claims=claims, queries=queries)
+
+
+def verifier(score: float, sure: float = 0.5, *, flag: bool = False, queries=()):
+    flags = (SpeciousFlag(claim="P1", reason="refuted", citations=("R1",)),) if flag else ()
+    return VerifierPosition(
+        score=score, confidence=sure, summary="v", specious=flags, queries=queries
+    )
+
+
+def judge(score: float, sure: float = 0.5, *, upheld: tuple[str, ...] = ()):
+    return JudgePosition(
+        score=score,
+        confidence=sure,
+        summary="j",
+        citations=("R1",),
+        upheld=upheld,
+        reasons=("Add a part.",),
+    )
+
+
+PAPER = Record(title="A paper on FABP5", year=2020)
+
+
+def debate(p: list[Any], v: list[Any], j: list[Any], **settings: Any):
+    reasoner = Scripted(prover=p, verifier=v, judge=j)
+    outcome = hold(expanded(), reasoner, found(PAPER), DebateSettings(**settings))
+    return outcome, reasoner
+
+
+def test_without_disagreement_nobody_debates_and_the_mean_is_unweighted() -> None:
+    outcome, _ = debate([prover(6, 0.9)], [verifier(5, 0.1)], [judge(7, 0.5)])
+    assert not outcome.debated
+    assert outcome.score == pytest.approx(6.0)
+    assert outcome.initial == outcome.final == {"prover": 6, "verifier": 5, "judge": 7}
+
+
+def test_a_sigma_at_the_limit_does_not_start_a_debate() -> None:
+    limit = sigma([8, 5, 6.5])
+    at, _ = debate([prover(8)], [verifier(5)], [judge(6.5)], debate_above_sigma=limit)
+    above, _ = debate([prover(8)], [verifier(5)], [judge(6.5)], debate_above_sigma=limit - 1e-9)
+    assert not at.debated and above.debated
+    assert DebateSettings().debate_above_sigma == 1.0
+    assert DebateSettings().converged_below_sigma == 0.5
+
+
+def test_disagreement_is_debated_until_sigma_is_below_half() -> None:
+    outcome, _ = debate([prover(8)], [verifier(5)], [judge(6.5)])
+    assert outcome.initial_sigma == pytest.approx(1.2247, abs=1e-3)
+    assert [round(one.sigma, 3) for one in outcome.rounds] == [1.225, 0.612, 0.306]
+    assert outcome.debate_rounds == 2
+    assert outcome.score == pytest.approx(6.5)
+
+
+def test_a_debate_ends_after_three_rounds_at_most() -> None:
+    outcome, reasoner = debate([prover(10)], [verifier(1)], [judge(5.5)])
+    assert outcome.debate_rounds == 3
+    assert outcome.sigma == pytest.approx(outcome.initial_sigma / 8)
+    assert len(reasoner.given) == 12
+
+
+def test_the_opening_scores_are_given_without_hearing_the_others() -> None:
+    _, reasoner = debate([prover(9)], [verifier(3)], [judge(6)])
+    assert all(given.debate == () for _, given in reasoner.given[:3])
+    first_round = [given for name, given in reasoner.given[3:6]]
+    assert [len(given.debate) for given in first_round] == [3, 4, 5]
+
+
+def test_a_specious_flag_upheld_by_the_judge_costs_the_stated_penalty_once() -> None:
+    plain, _ = debate([prover(9)], [verifier(5)], [judge(7)])
+    flagged, _ = debate(
+        [prover(9)],
+        [verifier(5), verifier(5, flag=True)],
+        [judge(7), judge(7, upheld=("P1",))],
+    )
+    assert flagged.specious == ("P1",)
+    assert plain.score - flagged.score == pytest.approx(DebateSettings().specious_penalty)
+    assert [one.penalty for one in flagged.rounds] == [0.0, 2.0, 2.0]
+
+
+def test_a_flag_that_the_judge_does_not_uphold_costs_nothing() -> None:
+    outcome, _ = debate([prover(9)], [verifier(5, flag=True)], [judge(7)])
+    assert outcome.specious == () and outcome.penalty == 0.0
+
+
+def test_a_judge_cannot_uphold_what_nobody_flagged() -> None:
+    outcome, _ = debate([prover(9)], [verifier(5)], [judge(7, upheld=("P1",))])
+    assert outcome.specious == ()
+    assert any(
+        "which nobody flagged" in one for turn in outcome.transcript for one in turn.rejected
+    )
+
+
+def test_a_citation_that_was_not_retrieved_is_rejected_and_its_claim_goes() -> None:
+    outcome, _ = debate([prover(6, cites="R9")], [verifier(6)], [judge(6)])
+    turn = outcome.transcript[0]
+    assert turn.position.claims == ()
+    assert turn.rejected == ("P1: R9 was not retrieved",)
+
+
+def given_with(*records: Record, debate: tuple[Turn, ...] = (), round: int = 0) -> CriticInput:
+    cited = tuple(CitedRecord(ref=f"R{n}", record=one) for n, one in enumerate(records, 1))
+    return CriticInput(expanded=expanded(), records=cited, debate=debate, round=round)
+
+
+def test_the_checks_send_unretrieved_and_missing_citations_back_to_a_model() -> None:
+    given = given_with(PAPER)
+    assert check_prover(given, prover(6)) == []
+    assert "R9, which was not retrieved" in check_prover(given, prover(6, cites="R9"))[0]
+    bare = VerifierPosition(
+        score=5,
+        confidence=0.5,
+        summary="",
+        answers=(Answer(claim="P1", verdict="overlaps", text="x", citations=()),),
+    )
+    assert "cites nothing" in check_verifier(given, bare)[0]
+    assert "was not flagged" in check_judge(given, judge(5, upheld=("P1",)))[0]
+    assert "at most 0.3" in check_prover(given_with(), prover(6, 0.9, cites="R1"))[-1]
+
+
+def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None:
+    asked: list[dict[str, list[Query]]] = []
+
+    def retrieve(wanted):
+        asked.append({name: list(queries) for name, queries in wanted.items()})
+        return {name: SearchAnswer(records=(PAPER,)) for name in wanted}
+
+    reasoner = Scripted(
+        prover=[prover(10, queries=("alpha",))],
+        verifier=[verifier(1, queries=("beta", "alpha"))],
+        judge=[judge(5)],
+    )
+    hold(expanded(), reasoner, retrieve)
+    assert set(asked[0]) == {"prover", "verifier"}
+    assert next(iter(asked[1])) == "verifier"
+    assert [[one.text for one in asked[1][name]] for name in ("prover", "verifier")] == [
+        ["alpha"],
+        ["beta", "alpha"],
+    ]
+    assert len(asked) == 2
+
+
+def test_a_paper_found_again_keeps_its_key() -> None:
+    outcome, _ = debate([prover(10)], [verifier(1)], [judge(5)])
+    assert [one.ref for one in outcome.records] == ["R1"]
+
+
+def test_costs_are_summed_over_all_calls() -> None:
+    outcome, reasoner = debate([prover(10)], [verifier(1)], [judge(5)])
+    assert outcome.spent.calls == len(reasoner.given)
+    assert outcome.spent.usd == pytest.approx(0.01 * len(reasoner.given))
+
+
+def test_missing_sources_reach_the_critics_and_the_outcome() -> None:
+    from kg.literature.types import MissingSource
+
+    gone = MissingSource(name="pubmed", reason="HTTP 500")
+
+    def retrieve(wanted):
+        return {name: SearchAnswer(records=(PAPER,), missing=(gone,)) for name in wanted}
+
+    reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
+    outcome = hold(expanded(), reasoner, retrieve)
+    assert outcome.missing_sources == (gone,)
+    assert reasoner.given[0][1].missing_sources == (gone,)
+
+
+def test_below_the_threshold_the_judges_reasons_are_returned() -> None:
+    outcome, _ = debate([prover(3)], [verifier(3)], [judge(3)], threshold=5)
+    assert outcome.below_threshold and outcome.reasons == ("Add a part.",)
+
+
+def test_the_critics_see_neither_the_prompt_nor_the_graph() -> None:
+    assert set(CriticInput.model_fields) == {
+        "expanded",
+        "records",
+        "missing_sources",
+        "as_of",
+        "debate",
+        "round",
+    }
+
+
+@pytest.mark.parametrize("agent", [PROVER, VERIFIER, JUDGE], ids=lambda one: one.name)
+def test_each_critic_has_a_versioned_prompt_that_renders(agent: Any) -> None:
+    given = given_with(
+        PAPER.model_copy(update={"retracted": True}),
+        debate=(Turn(round=0, critic="judge", position=judge(5)),),
+        round=1,
+    )
+    system, user = render(agent.prompt, given)
+    assert parse(agent.prompt).version >= 1
+    said = " ".join(system.split())
+    assert "from memory" in said and "that is not listed" in said
+    assert "[R1] RETRACTED A paper on FABP5" in user and "Round 0, judge" in user
+
+
+def known(*parts: str, retracted: bool = False, text: str = "") -> Record:
+    return Record(
+        title=" ".join(parts) or text, snippets=(text,) if text else (), retracted=retracted
+    )
+
+
+def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> None:
+    apart = found(*(known(part, f"study {n}") for part in PARTS for n in range(3)))
+    together = found(*(known(*PARTS, f"study {n}") for n in range(12)))
+    new = hold(expanded(), rules(), apart)
+    old = hold(expanded(), rules(), together)
+    assert new.score > 7 > 4 > old.score
+    assert old.below_threshold and "Already covered" in old.reasons[0]
+
+
+def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
+    outcome = hold(expanded(), rules(), found())
+    first = outcome.transcript[0].position
+    assert first.confidence <= 0.3
+    assert "absence of evidence" in first.summary
+    assert outcome.debated
+
+
+def test_more_literature_makes_the_rules_surer() -> None:
+    few = hold(expanded(), rules(), found(*(known(*PARTS[:2]) for _ in range(1))))
+    many = hold(
+        expanded(), rules(), found(*(Record(title=f"FABP5 bladder cancer {n}") for n in range(20)))
+    )
+    assert many.transcript[0].position.confidence > few.transcript[0].position.confidence
+
+
+def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
+    claim = known(*PARTS, retracted=True)
+    related = [Record(title=f"FABP5 study {n}") for n in range(12)]
+    outcome = hold(expanded(), rules(), found(claim, *related))
+    assert outcome.retracted == ("R1",)
+    assert outcome.specious == ("hypothesis",)
+    assert outcome.score < 3.5
+    spoken = " ".join(turn.position.model_dump_json() for turn in outcome.transcript)
+    assert "RETRACTED" in spoken and "retracted" in " ".join(outcome.reasons)
+
+
+def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
+    refuting = Record(
+        title="Replication",
+        snippets=(
+            "FABP5 with tertiary lymphoid structures could not be reproduced as a predictor of "
+            "overall survival in bladder cancer.",
+        ),
+    )
+    null = Record(
+        title="Null",
+        snippets=("FABP5 is not associated with overall survival in bladder cancer.",),
+    )
+    related = [Record(title=f"FABP5 study {n}") for n in range(12)]
+    refuted = hold(expanded(), rules(), found(refuting, *related))
+    weighed = hold(expanded(), rules(), found(null, *related))
+    assert [bool(one.transcript[1].position.specious) for one in (refuted, weighed)] == [
+        True,
+        False,
+    ]
+    assert refuted.score < 3.5 < weighed.score
+    assert weighed.contradictions == 1
+
+
+def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
+    given = given_with(
+        known("FABP5", "bladder cancer"), known("FABP5"), known("bladder cancer"), known("urine")
+    )
+    seen = read(given.expanded, given.records)
+    counts = dict(zip(seen.pairs, seen.together, strict=True))
+    assert counts[("FABP5", "bladder cancer")] == 1
+    assert sum(counts.values()) == 1
+    assert seen.frequency == (2, 0, 0, 2)
+    assert seen.degree == (1, 0, 0, 1)
+    assert seen.unseen_share == pytest.approx(5 / 6)
+    assert seen.seen == pytest.approx(1 + 0.5 + 0.5)
+    assert seen.nearest[0].ref == "R1"
+
+
+def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
+    outcome = hold(
+        expanded(), rules(), found(known("FABP5", "bladder cancer"), known("overall survival"))
+    )
+    judged = outcome.transcript[2].position.summary
+    assert "Seen with no other part: tertiary lymphoid structure, overall survival." in judged
+
+
+def test_synonyms_count_as_mentions() -> None:
+    given = given_with(Record(title="FABP5 in urothelial carcinoma"))
+    seen = read(given.expanded, given.records)
+    assert seen.nearest[0].parts == ("FABP5", "bladder cancer")
+
+
+def test_every_word_of_the_rules_cites_retrieved_records() -> None:
+    with Literature((), None, LocalIndex.from_folder(ROOT / "data" / "corpus")) as literature:
+        settings = DebateSettings()
+        outcome = hold(expanded(), rules(), retriever(literature, settings), settings)
+    refs = {one.ref for one in outcome.records}
+    for turn in outcome.transcript:
+        assert turn.rejected == ()
+        if turn.position.kind == "prover":
+            assert turn.position.claims
+            assert all(set(one.citations) <= refs for one in turn.position.claims)
+    assert outcome.served_by == ("local index",)
+    assert "absence from it is not absence from the literature" in outcome.notes[0]
+    assert outcome == type(outcome).model_validate_json(outcome.model_dump_json())
+
+
+def test_the_transcript_is_rendered_with_scores_citations_and_retractions() -> None:
+    claim = known(*PARTS, retracted=True)
+    related = [Record(title=f"FABP5 study {n}", year=2020) for n in range(12)]
+    outcome = hold(expanded(), rules(), found(claim, *related))
+    text = to_markdown(outcome)
+    assert "## Opening" in text and "## Round 1" in text
+    assert "hypothesis flagged as specious" in text and "hypothesis: specious, upheld" in text
+    assert "- R1: RETRACTED: FABP5" in text and "Retracted: R1." in text
+    for one in outcome.rounds:
+        assert f"sigma {one.sigma:.2f}" in text
+
+
+def test_the_debate_is_the_same_every_time() -> None:
+    literature = Literature((), None, LocalIndex.from_folder(ROOT / "data" / "corpus"))
+    settings = DebateSettings()
+    one, two = (
+        hold(expanded(), rules(), retriever(literature, settings), settings) for _ in range(2)
+    )
+    assert one.transcript == two.transcript and one.final == two.final

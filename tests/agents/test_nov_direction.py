@@ -1,0 +1,60 @@
+"""Sentences against a hypothesis's direction."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.novelty.direction import Opposition
+from agents.novelty.evidence import read
+from agents.novelty.types import CitedRecord
+from kg.literature.types import Record
+from tests.agents.nov_helpers import expanded, hypothesis
+from validation.hypothesis import Direction, Exposure
+
+RISKY = hypothesis()
+"""High FABP5 with low TLS density predicts shorter survival."""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "against"),
+    [
+        ("High FABP5 expression is associated with longer median overall survival.", True),
+        ("Loss of FABP5 is associated with shorter overall survival.", True),
+        ("FABP5 loss predicts worse prognosis.", True),
+        ("Low TLS predicts better survival.", True),
+        ("High FABP5 expression is associated with shorter overall survival.", False),
+        ("Low FABP5 expression is associated with longer overall survival.", False),
+        ("High FABP5 is not associated with longer overall survival.", False),
+        ("High FABP4 is associated with longer overall survival.", False),
+        ("High FABP5 is associated with proliferation.", False),
+        ("High FABP5: longer overall survival in women, shorter overall survival in men.", False),
+        ("Both high and low FABP5 were compared; longer survival was seen.", False),
+    ],
+)
+def test_a_finding_runs_against_the_claim_only_when_level_and_outcome_do(
+    sentence: str, against: bool
+) -> None:
+    assert Opposition(RISKY)(sentence) is against
+
+
+def test_a_protective_claim_turns_the_reading_around() -> None:
+    protective = hypothesis(direction=Direction.LOWER_RISK)
+    assert Opposition(protective)("High FABP5 is associated with worse survival.")
+    assert not Opposition(protective)("High FABP5 is associated with longer survival.")
+
+
+def test_a_proposal_without_cohort_variables_has_no_direction() -> None:
+    proposal = hypothesis(exposures=(Exposure(variable="text:claim", label="FABP5"),))
+    assert not Opposition(proposal)("High FABP5 is associated with longer survival.")
+
+
+def test_an_opposing_finding_reaches_the_verifier_as_a_denial() -> None:
+    record = Record(
+        title="A cohort",
+        snippets=(
+            "High FABP5 expression is associated with longer overall survival in bladder cancer.",
+        ),
+    )
+    seen = read(expanded(), [CitedRecord(ref="R1", record=record)])
+    assert seen.denials[0].ref == "R1" and "longer" in seen.denials[0].sentence
+    assert seen.refutations == ()

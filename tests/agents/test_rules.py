@@ -1,0 +1,163 @@
+"""The rules of the hypothesis agents: different, sensible, and checked like a model's answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.base import Resources
+from agents.expansion import check_expansion, expand
+from agents.scientist import check_proposal, compose_draft
+from agents.scientist_rule import propose
+from agents.types import (
+    Citation,
+    Definition,
+    DictionaryView,
+    OntologyBrief,
+    Relationship,
+    ReviewedHypothesis,
+)
+from agents.views import ExpansionInput, ScientistInput
+from kg.ontology import Ontology
+from kg.types import EntityType, Polarity
+from validation.dictionary import Endpoint, Variable
+from validation.hypothesis import Comparison, Direction
+
+ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+RESOURCES = Resources(ontology=ONTOLOGY)
+PAPER = Citation(title="A paper", year=2020, doi="10.1000/x", quote="TLS go with survival.")
+
+
+def _edge(chain: int, step: int, head: tuple[str, str], relation: str, tail: tuple[str, str],
+          polarity: Polarity, forward: bool = True) -> Relationship:  # fmt: skip
+    return Relationship(
+        chain=chain, step=step, head=head[0], head_type=EntityType(head[1]), relation=relation,
+        tail=tail[0], tail_type=EntityType(tail[1]), process=f"{head[0]} {relation} {tail[0]}",
+        polarity=polarity, forward=forward, belief=0.9, evidence=(PAPER,),
+    )  # fmt: skip
+
+
+def _dictionary(*, genes: tuple[str, ...] = ("FABP5", "LTA")) -> DictionaryView:
+    return DictionaryView(
+        cohort="c", title="Cohort c", simulated=True, n_patients=300, genes=genes,
+        genes_available=20000, expression_n=300,
+        variables=(
+            Variable(key="imaging:tls_density", label="TLS density", modality="imaging",
+                     kind="continuous", n=290, missing=0.03,
+                     synonyms=("tertiary lymphoid structure",)),
+            Variable(key="clinical:age", label="Age", modality="clinical", kind="continuous",
+                     n=300, missing=0.0),
+        ),
+        endpoints=(Endpoint(key="OS", label="Overall survival", kind="survival", n=300,
+                            events=120),),
+    )  # fmt: skip
+
+
+TLS, OS = ("tertiary lymphoid structure", "TissueRegion"), ("overall survival", "ClinicalEndpoint")
+FABP5, LTA = ("FABP5", "Gene"), ("LTA", "Gene")
+
+
+def _brief(*edges: Relationship) -> OntologyBrief:
+    names = {(one.head, one.head_type) for one in edges} | {(e.tail, e.tail_type) for e in edges}
+    return OntologyBrief(
+        definitions=tuple(
+            Definition(term=name, type=kind, definition="d", grounded=True)
+            for name, kind in sorted(names)
+        ),
+        relationships=edges,
+    )
+
+
+def test_scarce_tls_is_the_risk_where_tls_go_with_longer_survival() -> None:
+    brief = _brief(
+        _edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE),
+        _edge(1, 2, FABP5, "associated_with", OS, Polarity.NEGATIVE, forward=False),
+    )
+    given = ScientistInput(brief=brief, dictionary=_dictionary())
+    proposal = propose(given, RESOURCES)
+    levels = {one.variable: one.level for one in proposal.hypothesis.exposures}
+    assert levels == {"imaging:tls_density": "low", "expression:FABP5": "high"}
+    assert proposal.hypothesis.direction is Direction.HIGHER_RISK
+    assert proposal.hypothesis.comparison is Comparison.EXTREMES
+    assert check_proposal(given, proposal) == []
+
+
+def test_a_direction_that_the_literature_does_not_give_is_called_a_conjecture() -> None:
+    brief = _brief(_edge(1, 1, FABP5, "associated_with", OS, Polarity.NEUTRAL))
+    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
+    assert "conjecture" in proposal.hypothesis.rationale
+
+
+def test_hypotheses_of_a_run_differ_and_then_run_out() -> None:
+    brief = _brief(
+        _edge(1, 1, LTA, "promotes", TLS, Polarity.POSITIVE),
+        _edge(1, 2, TLS, "associated_with", OS, Polarity.POSITIVE),
+    )
+    already: tuple[str, ...] = ()
+    for _ in range(3):
+        given = ScientistInput(brief=brief, dictionary=_dictionary(), already=already)
+        already += (propose(given, RESOURCES).hypothesis.statement,)
+    assert len(set(already)) == 3
+    with pytest.raises(ValueError, match="no further hypothesis"):
+        propose(ScientistInput(brief=brief, dictionary=_dictionary(), already=already), RESOURCES)
+
+
+def test_both_sides_of_the_literature_go_with_the_draft() -> None:
+    against = PAPER.model_copy(update={"title": "Another", "doi": "10.1000/y"})
+    edge = _edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE).model_copy(
+        update={"contradicted": True, "contradicting": (against,)}
+    )
+    brief = _brief(edge)
+    proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
+    draft = compose_draft(brief, proposal, "h1")
+    assert [one.title for one in draft.contradicting] == ["Another"]
+
+
+def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() -> None:
+    brief = _brief(_edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE))
+    given = ScientistInput(brief=brief, dictionary=_dictionary())
+    proposal = propose(given, RESOURCES)
+    wrong = proposal.model_copy(
+        update={
+            "hypothesis": proposal.hypothesis.model_copy(
+                update={
+                    "statement": "TLS-low patients have a hazard ratio of 1.8.",
+                    "covariates": ("clinical:shoe_size",),
+                    "endpoint": "XFS",
+                }
+            )
+        }
+    )
+    problems = " ".join(check_proposal(given, wrong))
+    assert "shoe_size" in problems
+    assert "XFS" in problems
+    assert "1.8" in problems
+
+
+def _reviewed() -> ReviewedHypothesis:
+    brief = _brief(
+        _edge(1, 1, LTA, "promotes", TLS, Polarity.POSITIVE),
+        _edge(1, 2, TLS, "associated_with", OS, Polarity.POSITIVE),
+    )
+    given = ScientistInput(brief=brief, dictionary=_dictionary())
+    draft = compose_draft(brief, propose(given, RESOURCES), "h1")
+    return ReviewedHypothesis(**{**draft.model_dump(), "review": "approved"})
+
+
+def test_expansion_leaves_an_approved_hypothesis_alone() -> None:
+    given = ExpansionInput(reviewed=_reviewed())
+    answer = expand(given, RESOURCES)
+    assert answer.hypothesis is None
+    assert check_expansion(given, answer) == []
+    changed = given.reviewed.hypothesis.model_copy(update={"statement": "Something else."})
+    assert check_expansion(given, answer.model_copy(update={"hypothesis": changed}))
+
+
+def test_a_revision_may_use_only_what_was_offered() -> None:
+    given = ExpansionInput(reviewed=_reviewed(), reasons=("too close to known work",), round=1)
+    hypothesis = given.reviewed.hypothesis
+    foreign = hypothesis.exposures[0].model_copy(update={"variable": "expression:TP53"})
+    changed = hypothesis.model_copy(update={"exposures": (foreign,)})
+    answer = expand(given, RESOURCES).model_copy(update={"hypothesis": changed})
+    assert any("TP53" in one for one in check_expansion(given, answer))

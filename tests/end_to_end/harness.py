@@ -1,0 +1,77 @@
+"""Runs the command line as a user does: a process of its own, a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[2]
+PROMPT = (
+    "Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in"
+    " bladder cancer"
+)
+
+
+@lru_cache(maxsize=1)
+def cache_dir() -> Path:
+    """One cache for all tests of this process, so that graph and cohort are made once."""
+    return Path(tempfile.mkdtemp(prefix="sage-test-cache-"))
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The caller's environment without SAGE's or a model's settings."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("SAGE_", "OPENAI_")) or key == "SAGE_SHARED"
+    }
+    return {
+        **kept,
+        "PYTHONPATH": str(REPO),
+        "SAGE_CACHE_DIR": str(cache_dir()),
+        "XDG_CONFIG_HOME": str(cache_dir() / "config"),
+        "COLUMNS": "200",
+        "OMP_NUM_THREADS": "1",
+        **more,
+    }
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as JSON."""
+        return json.loads(self.out)
+
+
+def sage(*args: str, cwd: Path, timeout: float = 240, **env: str) -> Done:
+    """Run `sage ARGS` in `cwd`."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "sage", *args],
+        cwd=cwd,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+    return Done(ended.returncode, ended.stdout, ended.stderr)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """A run's event log."""
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]

@@ -1,0 +1,69 @@
+"""A recorded run of the model path on TCGA-BLCA replays from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.harness import PROMPT, REPO, events, sage
+from tests.openai_server import Server, from_folder, serve
+
+RECORDING = REPO / "data" / "recordings" / "tcga-blca-tls"
+SHARED = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "tcga_blca"
+COHORT = REPO / "docs" / "cohorts" / "tcga-blca"
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not SHARED.is_dir(), reason=f"the TCGA-BLCA tables are not in {SHARED}"),
+]
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
+    """The recorded run, replayed against a server that knows nothing but the recording."""
+    place = tmp_path_factory.mktemp("recording")
+    with serve(from_folder(RECORDING)) as server:
+        ended = sage(
+            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
+            "--cohort", str(COHORT), "--cohort-root", str(SHARED), "--out", str(place / "run"),
+            cwd=place, SAGE_API_KEY="none", SAGE_RETRIES="0",
+        )  # fmt: skip
+    assert ended.code == 0, ended.err[-3000:]
+    return place / "run", server
+
+
+def test_the_recorded_run_ends_in_a_report_of_a_real_cohort(
+    replayed: tuple[Path, Server],
+) -> None:
+    run, _ = replayed
+    page = (run / "report.html").read_text()
+    assert "TCGA bladder" in page
+    assert "Simulated cohort" not in page
+    assert 'class="verdict inconclusive"' in page
+
+
+def test_the_models_first_program_failed_and_its_second_was_accepted(
+    replayed: tuple[Path, Server],
+) -> None:
+    run, _ = replayed
+    outcome = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
+    assert [one["accepted"] for one in outcome["results"]] == [False, True]
+    assert outcome["sandbox"] in ("docker", "bubblewrap")
+
+
+def test_no_patient_identifier_entered_a_prompt(replayed: tuple[Path, Server]) -> None:
+    _, server = replayed
+    clinical = (SHARED / "clinical_blca.csv").read_text(encoding="utf-8-sig", errors="replace")
+    patients = {word for word in clinical.replace('"', "").split(",") if word.startswith("TCGA-")}
+    assert len(patients) > 300
+    sent = json.dumps(server.requests)
+    assert not [one for one in patients if one in sent]
+
+
+def test_a_replayed_run_pays_no_reply_twice(replayed: tuple[Path, Server]) -> None:
+    run, server = replayed
+    paid = (run / "spending.jsonl").read_text().splitlines()
+    assert len(paid) == len(server.requests) == len(list((run / "replies").glob("*.json")))
+    assert not [one for one in events(run) if one["event"] == "error"]

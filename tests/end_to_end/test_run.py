@@ -1,0 +1,132 @@
+"""The main job, as its user meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.harness import PROMPT, REPO, cache_dir, events, sage
+
+
+def test_a_prompt_ends_in_a_report_with_a_verdict(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    assert re.search(r'class="verdict (supported|not_supported|inconclusive)"', page)
+    assert PROMPT in page
+
+
+def test_simulated_data_are_labelled_in_every_output(finished: Path) -> None:
+    assert "Simulated cohort" in (finished / "report.html").read_text()
+    assert "Simulated cohort" in (finished / "report.md").read_text()
+    results = json.loads((finished / "hypotheses/h1/results/results.json").read_text())
+    assert results["simulated"] is True
+    crate = json.loads((finished / "ro-crate-metadata.json").read_text())
+    assert any("simulated" in str(one.get("description", "")) for one in crate["@graph"])
+
+
+def test_every_number_of_the_page_names_a_key_of_results_json(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    keys = set(re.findall(r'<data value="([^"]+)"', page))
+    known = json.loads((finished / "results.json").read_text())
+    assert len(keys) > 50
+    assert keys <= set(known)
+
+
+def test_every_citation_of_the_page_is_a_source_of_the_corpus(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    cited = set(re.findall(r"doi:(10\.[^\s<]+)", page))
+    shipped = " ".join(path.read_text() for path in (REPO / "data/corpus").glob("*.md"))
+    assert cited
+    assert all(doi.lower() in shipped.lower() for doi in cited)
+
+
+def test_the_page_needs_nothing_from_outside(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    assert not re.search(r'(?:src|href)="https?:', page)
+    assert "<script" not in page
+    assert "<svg" in page
+
+
+def test_replay_rebuilds_the_same_report_without_cohort_or_graph(
+    finished: Path, tmp_path: Path
+) -> None:
+    ended = sage(
+        "replay", str(finished), "--out", str(tmp_path / "again"), cwd=tmp_path,
+        SAGE_CACHE_DIR=str(tmp_path / "empty"),
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "again/report.html").read_bytes() == (finished / "report.html").read_bytes()
+
+
+def test_the_contract_was_frozen_before_the_analysis_began(finished: Path) -> None:
+    order = [
+        (one["event"], one.get("node")) for one in events(finished) if one.get("hypothesis") == "h1"
+    ]
+    assert order.index(("frozen", None)) < order.index(("start", "coding"))
+
+
+def test_error_control_runs_over_all_hypotheses_of_the_run(finished: Path) -> None:
+    results = json.loads((finished / "hypotheses/h1/results/results.json").read_text())
+    assert results["numbers"]["ledger.claims"]["value"] == 2
+
+
+def test_the_same_question_gives_the_same_numbers(finished: Path, tmp_path: Path) -> None:
+    again = tmp_path / "run"
+    ended = sage(
+        "run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(again), cwd=tmp_path
+    )
+    assert ended.code == 0, ended.err
+    for name in ("hypotheses/h1/results/results.json", "hypotheses/h2/results/results.json"):
+        assert (again / name).read_bytes() == (finished / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "word"),
+    [
+        ("Do FABP5 and overall survival relate in bladder cancer?", "FABP5"),
+        ("How does CXCL13 relate to prognosis in bladder cancer?", "CXCL13"),
+    ],
+)
+def test_other_prompts_give_other_hypotheses(prompt: str, word: str, tmp_path: Path) -> None:
+    ended = sage("run", prompt, "--json", "--out", str(tmp_path / "run"), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.json["status"] == "waiting for review"
+    assert word in json.dumps(ended.json["waiting"][0]["hypothesis"]["exposures"])
+
+
+def test_no_patient_and_no_row_enters_an_agent_output(finished: Path) -> None:
+    """Pseudonyms exist only in the prepared tables; agents saw names and aggregates."""
+    import pandas as pd
+
+    table = pd.read_parquet(finished / "hypotheses/h1/results/inputs/all/table.parquet")
+    pseudonyms = [str(one) for one in table.index if len(str(one)) > 4] or [
+        str(one) for one in table.iloc[:, 0] if len(str(one)) > 4
+    ]
+    cohort = next((cache_dir() / "cohorts").glob("demo-*"))
+    identifiers = pd.read_csv(cohort / "clinical.csv").iloc[:, 0].astype(str).tolist()
+    text = "".join(path.read_text() for path in (finished / "outputs").glob("*.json"))
+    assert not [one for one in (*identifiers, *pseudonyms) if one in text]
+
+
+def test_show_and_runs_tell_what_came_of_it(finished: Path) -> None:
+    shown = sage("show", str(finished), "--json", cwd=finished.parent).json
+    assert shown["manifest"]["status"] == "finished"
+    assert {one["step"] for one in shown["spending"]} >= {"scientist", "novelty", "coding"}
+    listed = sage("runs", "--json", cwd=finished.parent, SAGE_RUNS_DIR=str(finished.parent)).json
+    assert [one["id"] for one in listed] == ["run"]
+
+
+def test_help_of_every_command_has_an_example(tmp_path: Path) -> None:
+    for name in ("run", "review", "resume", "replay", "runs", "show", "doctor", "config"):
+        ended = sage(name, "--help", cwd=tmp_path)
+        assert ended.code == 0
+        assert "Example:" in ended.out
+
+
+def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
+    checks = sage("doctor", "--json", cwd=tmp_path).json["checks"]
+    assert {"Python", "reasoner", "disk"} <= {one["what"] for one in checks}
+    settings = sage("config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
+    assert "secret-key" not in settings

@@ -1,0 +1,159 @@
+"""Knowledge tools: the graph's own answers, and runs of SAGE driven as a separate process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import FaultError, InputError
+from mcp_servers.knowledge.runs import Answer, run_tools
+from mcp_servers.registry import Registry, load
+from mcp_servers.roots import Roots
+from tests.kg.gr_helpers import bladder, graph
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ToolContext:
+    graph(bladder()).save_sidecar(tmp_path / "kg" / "graph.kg")
+    return ToolContext(Roots.of([tmp_path / "kg"], tmp_path / "out"))
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return load("knowledge")
+
+
+def test_search_finds_an_entity_with_its_neighbors(
+    registry: Registry, context: ToolContext
+) -> None:
+    found = registry.run("graph_search", {"graph": ".", "text": "CXCL13"}, context).result
+    assert found["entities"][0]["name"] == "CXCL13"
+    assert {"CXCR5", "overall survival"} <= {one["name"] for one in found["neighbors"]}
+
+
+def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> None:
+    given = {"graph": ".", "source": "FABP5", "target": "overall survival"}
+    found = registry.run("graph_paths", given, context).result
+    assert found["paths"]
+    best = found["paths"][0]
+    assert best["sentence"].startswith("FABP5")
+    assert 0 <= best["scores"]["total"] <= 1
+    assert best["papers"]
+    with pytest.raises(InputError, match="give a prompt, or source and target"):
+        registry.run("graph_paths", {"graph": ".", "source": "FABP5"}, context)
+
+
+def test_evidence_shows_passages_for_and_against(registry: Registry, context: ToolContext) -> None:
+    given = {"graph": ".", "head": "CXCL13", "tail": "overall survival"}
+    found = registry.run("graph_evidence", given, context).result
+    assert {one["relation"] for one in found["relations"]} >= {"decreases"}
+    passage = found["relations"][0]["passages"][0]
+    assert "CXCL13" in passage["text"]
+    assert passage["paper"].startswith("Title of")
+    with pytest.raises(InputError, match="no node is called"):
+        registry.run("graph_evidence", {**given, "head": "unheard of thing"}, context)
+
+
+def test_a_graph_outside_the_roots_is_refused(
+    registry: Registry, context: ToolContext, tmp_path: Path
+) -> None:
+    (context.roots.inputs[0] / "graph.kg" / "link").symlink_to("/etc/passwd")
+    with pytest.raises(InputError, match="outside the allowed folders"):
+        registry.run("graph_search", {"graph": ".", "text": "x"}, context)
+
+
+def test_a_graph_file_does_not_choose_what_model_is_loaded() -> None:
+    from types import SimpleNamespace
+
+    from mcp_servers.knowledge.graphs import embedder_of
+
+    fake = SimpleNamespace(embedder="someone/evil-model")
+    with pytest.raises(InputError, match="use the model that comes with SAGE"):
+        embedder_of(fake, ToolContext(Roots((), Path("/"))))  # type: ignore[arg-type]
+
+
+class Driver:
+    """Records what `sage` was asked, and answers."""
+
+    def __init__(self, code: int = 0, stdout: str = "{}", stderr: str = "") -> None:
+        self.asked: list[list[str]] = []
+        self.answer = Answer(code, stdout, stderr)
+
+    def __call__(self, words: Sequence[str], stop: Callable[[], bool]) -> Answer:
+        self.asked.append(list(words))
+        return self.answer
+
+
+def runs(driver: Driver) -> Registry:
+    registry = Registry()
+    for spec in run_tools(driver):
+        registry.add(spec)
+    return registry
+
+
+def test_a_run_is_started_with_a_list_of_arguments(context: ToolContext) -> None:
+    waiting = {"run": "r1", "status": "waiting for review", "waiting": []}
+    driver = Driver(stdout=json.dumps(waiting))
+    given = {"prompt": "--auto-approve; rm -rf $HOME", "graph": "."}
+    result = runs(driver).run("start_run", given, context).result
+    assert result["run"] == "r1"
+    assert result["status"] == "waiting for review"
+    words = driver.asked[0]
+    assert words[-2:] == ["--", "--auto-approve; rm -rf $HOME"]
+    assert words[words.index("--kg") + 1] == str(context.roots.inputs[0])
+
+
+@pytest.mark.parametrize("cohort", ["../secret", "/etc", "-x"])
+def test_a_run_takes_no_cohort_outside_the_roots(context: ToolContext, cohort: str) -> None:
+    driver = Driver()
+    with pytest.raises(InputError):
+        given = {"prompt": "a question of some length", "cohort": cohort}
+        runs(driver).run("start_run", given, context)
+    assert driver.asked == []
+
+
+def test_a_review_is_answered(context: ToolContext) -> None:
+    driver = Driver(stdout='{"run": "r1", "status": "finished"}')
+    registry = runs(driver)
+    registry.run("review_run", {"run": "r1", "decision": "approve"}, context)
+    registry.run("review_run", {"run": "r1", "decision": "reject", "reason": "--edit=x"}, context)
+    changes = {"statement": "other"}
+    registry.run("review_run", {"run": "r1", "decision": "edit", "changes": changes}, context)
+    assert driver.asked[0] == ["review", "--json", "--approve", "--", "r1"]
+    assert driver.asked[1] == ["review", "--json", "--reject=--edit=x", "--", "r1"]
+    path = Path(driver.asked[2][2].removeprefix("--edit="))
+    assert json.loads(path.read_text()) == changes
+    with pytest.raises(InputError, match="reject needs a reason"):
+        registry.run("review_run", {"run": "r1", "decision": "reject"}, context)
+
+
+@pytest.mark.parametrize("name", ["../r1", "/tmp/r", "--help", "a b", ""])
+def test_a_run_is_named_never_pathed(context: ToolContext, name: str) -> None:
+    driver = Driver()
+    with pytest.raises(InputError):
+        runs(driver).run("run_status", {"run": name}, context)
+    assert driver.asked == []
+
+
+def test_what_sage_refuses_is_told(context: ToolContext) -> None:
+    refused = Driver(code=2, stderr="noise\nerror: run r9 does not exist\n")
+    with pytest.raises(InputError, match="run r9 does not exist"):
+        runs(refused).run("run_status", {"run": "r9"}, context)
+    with pytest.raises(FaultError, match="disk"):
+        runs(Driver(code=1, stderr="error: disk\n")).run("run_status", {"run": "r9"}, context)
+    with pytest.raises(FaultError, match="did not answer in JSON"):
+        runs(Driver(stdout="hello")).run("run_status", {"run": "r9"}, context)
+
+
+def test_the_real_command_is_driven_and_refuses_an_unknown_run(context: ToolContext) -> None:
+    from sage.cli.tools_support import sage_command
+
+    registry = Registry()
+    for spec in run_tools(sage_command):
+        registry.add(spec)
+    with pytest.raises(InputError, match="no run"):
+        registry.run("run_status", {"run": "no-such-run"}, context)

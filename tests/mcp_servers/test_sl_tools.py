@@ -1,0 +1,436 @@
+"""The pathology tools as users call them: through the registry, on painted slides."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import Cancelled, InputError
+from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
+from mcp_servers.registry import load
+from mcp_servers.slides.slide import Slide
+from tests.mcp_servers.slide_tools import GLASS, blobs, context, png, pyramid, run
+from validation.simulate.slide import SlideTruth, render_slide
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
+    """A painted slide of 1.2 x 1.2 mm with three aggregates, and its truth."""
+    folder = tmp_path_factory.mktemp("painted")
+    return folder, render_slide(folder / "s.tif", seed=77, size_px=2000, mpp=0.5, aggregates=3)
+
+
+@pytest.fixture(scope="module")
+def results(painted: tuple[Path, SlideTruth]) -> dict[str, Any]:
+    """Every tool without weights, run once on the painted slide in one worker."""
+    folder, _ = painted
+    ctx = context(folder)
+    out: dict[str, Any] = {"folder": folder / "out", "ctx": ctx}
+    names = ("slide_properties", "slide_thumbnail", "tissue_mask", "tile_slide", "nuclei", "tls")
+    for name in (*names, "tumor", "region_patches", "til", "stroma", "stain_separate"):
+        small = {"tile_px": 64, "at_mpp": 1.0} if name in ("tile_slide", "region_patches") else {}
+        out[name] = run(ctx, name, slide="s.tif", **small)
+    return out
+
+
+def test_every_pathology_tool_is_registered_with_its_card() -> None:
+    tools = {spec.name: spec for spec in load("pathology")}
+    assert len(tools) == 20
+    for name in ("tissue_mask", "nuclei", "tls", "tumor", "region_patches", "til", "stroma", "ihc"):
+        card = tools[name].validity
+        assert card is not None and card.mpp and card.stain and card.known_failures
+        assert card.accuracy, name
+        assert tools[name].resources.seconds_per_item
+
+
+def test_listing_the_tools_loads_nothing_heavy() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from mcp_servers.registry import load; load('pathology'); "
+        "print([m for m in ('torch','cv2','numba','skimage','sklearn','pandas','openslide',"
+        "'tifffile','transformers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_tissue_area_is_that_of_the_painted_tissue(
+    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+) -> None:
+    assert results["tissue_mask"]["tissue_mm2"] == pytest.approx(painted[1].tissue_mm2, rel=0.04)
+
+
+def test_tissue_outline_has_the_area_of_the_mask(results: dict[str, Any]) -> None:
+    polygons = read_polygons(results["folder"] / results["tissue_mask"]["geojson"])
+    area = sum(p.area for p in polygons) * 0.5**2 / 1e6
+    assert area == pytest.approx(results["tissue_mask"]["tissue_mm2"], rel=0.02)
+
+
+def test_every_aggregate_is_found_once_with_its_area(
+    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+) -> None:
+    truth, found = painted[1].aggregates, results["tls"]["aggregates"]
+    assert results["tls"]["count"] == len(truth)
+    for one in truth:
+        near = [f for f in found if np.hypot(f["x"] - one.x, f["y"] - one.y) < one.radius]
+        assert len(near) == 1
+        assert near[0]["area_um2"] == pytest.approx(np.pi * (one.radius * 0.5) ** 2, rel=0.2)
+
+
+def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None:
+    tls = results["tls"]
+    assert tls["per_mm2"] == pytest.approx(tls["count"] / tls["tissue_mm2"])
+    assert tls["count"] == tls["intratumoral"] + tls["peritumoral"] + tls["distant"]
+    table = pd.read_csv(results["folder"] / tls["table"])
+    assert len(table) == tls["count"]
+
+
+def test_aggregates_are_placed_by_a_given_tumor_outline(painted: tuple[Path, SlideTruth]) -> None:
+    folder, truth = painted
+    first = truth.aggregates[0]
+    r = first.radius * 1.5
+    outline = folder / "tumor.geojson"
+    around = feature(square(first.x - r, first.y - r, 2 * r, "Tumor"))
+    write_geojson(outline, [around])
+    got = run(context(folder), "tls", slide="s.tif", tumor_regions="tumor.geojson", band_um=60)
+    nearest = min(got["aggregates"], key=lambda f: np.hypot(f["x"] - first.x, f["y"] - first.y))
+    assert nearest["location"] == "intratumoral" and nearest["tumor_distance_um"] < 0
+    assert got["intratumoral"] == 1
+    assert not any("classical method" in note for note in got["warnings"])
+
+
+def test_nuclei_lie_on_painted_nuclei(
+    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+) -> None:
+    from scipy.spatial import cKDTree
+
+    truth = painted[1]
+    every = np.concatenate([truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes])
+    table = pd.read_csv(results["folder"] / results["nuclei"]["table"])
+    away, _ = cKDTree(every).query(table[["x", "y"]].to_numpy())
+    assert (away < 8).mean() > 0.95  # 4 µm
+    assert len(table) == pytest.approx(len(every), rel=0.2)
+    assert results["nuclei"]["nuclei"] == len(table)
+
+
+def test_nuclei_outlines_are_those_of_the_table(results: dict[str, Any]) -> None:
+    nuclei = results["nuclei"]
+    polygons = read_polygons(results["folder"] / nuclei["geojson"])
+    table = pd.read_csv(results["folder"] / nuclei["table"])
+    areas = np.array([p.area for p in polygons]) * 0.25
+    assert areas == pytest.approx(table["area_um2"].to_numpy(), rel=0.15)
+    assert np.median(areas) == pytest.approx(nuclei["median_area_um2"], rel=0.05)
+
+
+def test_tumor_mask_holds_tumor_and_not_lymphocytes(
+    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+) -> None:
+    from PIL import Image
+
+    mask = np.asarray(Image.open(results["folder"] / results["tumor"]["mask"])) > 0
+
+    def share(points: Any) -> float:
+        cells = np.minimum((points * 0.5 / 8).astype(int), np.array(mask.shape)[::-1] - 1)
+        return float(mask[cells[:, 1], cells[:, 0]].mean())
+
+    truth = painted[1]
+    assert share(truth.tumor_nuclei) > 0.85
+    assert share(truth.lymphocytes) < 0.15
+    assert share(truth.stroma_nuclei) < 0.35
+    assert results["tumor"]["method"] == "classical"
+    assert any("classical" in note for note in results["tumor"]["warnings"])
+
+
+def test_region_patches_partition_the_tiles_and_color_them(results: dict[str, Any]) -> None:
+    import h5py
+    from PIL import Image
+
+    got = results["region_patches"]
+    with h5py.File(results["folder"] / got["coords"]) as file:
+        regions = file["region"][()].astype(str)
+        coords = file["coords"][()]
+        assert file["coords"].attrs["patch_size_level0"] == 128
+    assert len(coords) == got["tumor"] + got["peritumoral"] + got["rest"] == len(regions)
+    assert {"Tumor", "Peritumoral"} <= set(regions)
+    picture = np.asarray(Image.open(results["folder"] / got["overlay"])).astype(int)
+    ratio = 2000 / picture.shape[1]
+
+    def mean(region: str) -> Any:
+        at = coords[regions == region][:40] + 64
+        return np.mean([picture[int(y / ratio), int(x / ratio)] for x, y in at], axis=0)
+
+    assert mean("Tumor")[0] > mean("Peritumoral")[0]
+    assert mean("Peritumoral")[1] > mean("Tumor")[1]
+
+
+def test_a_wider_band_takes_from_the_rest(painted: tuple[Path, SlideTruth]) -> None:
+    folder, _ = painted
+    write_geojson(folder / "t.geojson", [feature(square(900, 900, 500, "Tumor"))])
+    ctx = context(folder)
+    options = {"slide": "s.tif", "tumor_regions": "t.geojson", "tile_px": 32, "at_mpp": 1.0}
+    near = run(ctx, "region_patches", band_um=50, **options)
+    wide = run(ctx, "region_patches", band_um=250, **options)
+    assert near["tumor"] == wide["tumor"] > 0
+    assert wide["peritumoral"] > near["peritumoral"] > 0
+    assert wide["rest"] < near["rest"]
+
+
+def test_lymphocytes_are_denser_in_aggregates_than_painted_elsewhere(
+    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+) -> None:
+    til = results["til"]
+    truth = painted[1]
+    assert til["tissue"]["lymphocytes"] == pytest.approx(len(truth.lymphocytes), rel=0.35)
+    assert til["tumor"]["per_mm2"] < til["tissue"]["per_mm2"]
+    assert [d for d, _ in til["profile"]] == sorted(d for d, _ in til["profile"])
+
+
+def test_coordinates_file_says_what_trident_and_clam_ask(results: dict[str, Any]) -> None:
+    import h5py
+
+    with h5py.File(results["folder"] / results["tile_slide"]["coords"]) as file:
+        attrs = dict(file["coords"].attrs)
+        assert file["coords"].shape == (results["tile_slide"]["tiles"], 2)
+    for name in (
+        "patch_size", "patch_size_level0", "level0_magnification", "target_magnification",
+        "overlap", "name", "savetodir", "patch_level", "downsample", "level_dim", "save_path",
+    ):  # fmt: skip
+        assert name in attrs
+    assert (attrs["patch_size"], attrs["patch_size_level0"]) == (64, 128)
+    assert attrs["level0_magnification"] == 20
+
+
+def test_geojson_files_open_in_qupath_terms(results: dict[str, Any]) -> None:
+    for name in ("tissue_mask", "nuclei", "tls", "tumor", "region_patches", "tile_slide"):
+        data = json.loads((results["folder"] / results[name]["geojson"]).read_text())
+        assert data["type"] == "FeatureCollection"
+        for one in data["features"][:200]:
+            kinds = {"annotation", "detection", "cell", "tile"}
+            assert one["properties"]["objectType"] in kinds
+            for ring in one["geometry"]["coordinates"]:
+                assert ring[0] == ring[-1] and len(ring) >= 4
+
+
+def test_tiles_can_be_cut_within_regions_of_interest(painted: tuple[Path, SlideTruth]) -> None:
+    import h5py
+
+    folder, _ = painted
+    write_geojson(folder / "roi.geojson", [feature(square(800, 800, 640))])
+    got = run(context(folder), "tile_slide", slide="s.tif", at_mpp=0.5, tile_px=128,
+              regions="roi.geojson")  # fmt: skip
+    with h5py.File(folder / "out" / got["coords"]) as file:
+        coords = file["coords"][()]
+    assert 16 <= len(coords) <= 36
+    assert (coords >= 800 - 64).all() and (coords + 128 <= 1440 + 64).all()
+
+
+def test_a_region_is_given_in_micrometers(painted: tuple[Path, SlideTruth]) -> None:
+    folder, _ = painted
+    got = run(context(folder), "read_region", slide="s.tif", x=600, y=700, width=200, height=100,
+              at_mpp=1.0)  # fmt: skip
+    assert (got["width_px"], got["height_px"], got["image_mpp"]) == (200, 100, 1.0)
+
+
+def test_stain_normalization_brings_two_stainings_together(tmp_path: Path) -> None:
+    from PIL import Image
+
+    image = blobs(900, 900)
+    # half as much dye: optical density halves
+    faded = (255 * (image / 255.0) ** 0.5).astype(np.uint8)
+    png(tmp_path / "a.png", image)
+    png(tmp_path / "b.png", faded)
+    ctx = context(tmp_path)
+    for how in ("macenko", "reinhard"):
+        means = []
+        for name in "ab":
+            got = run(ctx, "stain_normalize", slide=f"{name}.png", mpp=0.5, at_mpp=0.5, how=how)
+            out = np.asarray(Image.open(tmp_path / "out" / got["image"])).astype(float)
+            means.append(out[image.min(axis=2) < 215].mean(axis=0))
+        before = np.abs(image.astype(float) - faded)[image.min(axis=2) < 215].mean()
+        assert np.abs(means[0] - means[1]).mean() < 0.5 * before
+
+
+def test_ihc_counts_brown_nuclei(tmp_path: Path) -> None:
+    import cv2
+
+    rng = np.random.default_rng(2)
+    image = np.full((600, 600, 3), (236, 236, 238), np.uint8)
+    spots = [(x, y) for x in range(20, 590, 40) for y in range(20, 590, 40)]
+    brown = rng.random(len(spots)) < 0.3
+    for at, positive in zip(spots, brown, strict=True):
+        cv2.circle(image, at, 8, (110, 70, 35) if positive else (120, 135, 185), -1, cv2.LINE_AA)
+    png(tmp_path / "i.png", image)
+    got = run(context(tmp_path), "ihc", slide="i.png", mpp=0.5)
+    assert got["nuclei"] == pytest.approx(len(spots), abs=3)
+    assert got["positive"] == pytest.approx(int(brown.sum()), abs=2)
+    assert got["percent_1"] + got["percent_2"] + got["percent_3"] == pytest.approx(
+        got["percent_positive"]
+    )
+
+
+def test_the_same_survey_serves_all_tools_of_a_worker(
+    painted: tuple[Path, SlideTruth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.pathology import walk
+
+    passes = []
+    real = walk.walk
+    monkeypatch.setattr(walk, "walk", lambda *a, **k: passes.append(1) or real(*a, **k))
+    ctx = context(painted[0])
+    for name in ("tls", "tumor", "til", "stroma"):
+        run(ctx, name, slide="s.tif")
+    assert len(passes) == 1
+
+
+# -- odd input -------------------------------------------------------------------------------
+
+
+def flat(color: tuple[int, int, int], side: int = 400) -> Any:
+    """An image of one color."""
+    return np.full((side, side, 3), color, np.uint8)
+
+
+@pytest.mark.parametrize("name", ["tissue_mask", "nuclei", "tls", "tumor", "til", "stroma"])
+def test_a_slide_without_tissue_gives_zero_and_says_so(tmp_path: Path, name: str) -> None:
+    png(tmp_path / "g.png", flat(GLASS, 2100))
+    got = run(context(tmp_path), name, slide="g.png", mpp=0.5)
+    assert any("no tissue" in note for note in got["warnings"])
+    for value in got.values():
+        assert not (isinstance(value, float) and np.isnan(value))
+
+
+def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
+    image = np.tile(blobs(700, 700)[250:450, 250:450], (5, 5, 1))
+    png(tmp_path / "a.png", image)
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=0.5)
+    assert got["tissue_fraction"] > 0.95
+    assert any("whole image" in note for note in got["warnings"])
+
+
+@pytest.mark.parametrize("pair", [((0, 0, 0), (255, 255, 255)), ((128,) * 3, (255,) * 3)])
+def test_two_tone_images_hold_no_tissue(tmp_path: Path, pair: Any) -> None:
+    image = flat(pair[1], 600)
+    image[:, :300] = pair[0]
+    png(tmp_path / "a.png", image)
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=4.0)
+    assert got["tissue_fraction"] < 0.02
+
+
+def test_three_thousand_specks_are_dropped_or_counted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    image = flat(GLASS, 1500)
+    for x, y in rng.integers(5, 1490, (3000, 2)):
+        image[y : y + 6, x : x + 6] = (200, 90, 150)
+    png(tmp_path / "a.png", image)
+    ctx = context(tmp_path)
+    assert run(ctx, "tissue_mask", slide="a.png", mpp=8.0)["pieces"] == 0
+    got = run(ctx, "tissue_mask", slide="a.png", mpp=8.0, min_area_um2=0, check_focus=False)
+    assert got["pieces"] > 500
+    assert any("separate pieces" in note for note in got["warnings"])
+
+
+@pytest.mark.parametrize("name", ["tissue_mask", "slide_thumbnail", "nuclei", "tls"])
+def test_one_pixel_does_no_harm(tmp_path: Path, name: str) -> None:
+    png(tmp_path / "a.png", flat((200, 100, 150), 1))
+    run(context(tmp_path), name, slide="a.png", mpp=0.5)
+
+
+def test_too_coarse_a_scan_is_refused_by_tools_that_see_cells(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    for name in ("nuclei", "tls", "ihc"):
+        with pytest.raises(InputError, match="µm per pixel"):
+            run(context(tmp_path), name, slide="a.png", mpp=4.0)
+
+
+def test_tiles_finer_than_the_scan_are_refused(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="finer than the scan"):
+        run(context(tmp_path), "tile_slide", slide="a.png", mpp=1.0, at_mpp=0.25)
+
+
+def test_missing_pixel_size_is_asked_for_and_its_override_recorded(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="mpp="):
+        run(context(tmp_path), "tissue_mask", slide="a.png")
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=2.0)
+    assert (got["mpp"], got["mpp_source"]) == (2.0, "override")
+
+
+@pytest.mark.parametrize("path", ["../secret.png", "/etc/passwd", "link.png"])
+def test_nothing_outside_the_roots_is_read(tmp_path: Path, path: str) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    png(tmp_path / "secret.png", blobs(100, 100))
+    (inside / "link.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match="outside"):
+        run(context(inside), "tissue_mask", slide=path, mpp=2.0)
+
+
+def test_a_failure_leaves_nothing_half_written(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(1500, 1500), levels=1)
+    with Slide.open(path, backend="direct") as slide:
+        one = slide.source._directories[0]  # type: ignore[attr-defined]
+        # not a tile that is compared with OpenSlide on opening
+        at, count = int(one.offsets[20]), int(one.counts[20])
+    data = bytearray(path.read_bytes())
+    data[at : at + count] = b"\x11" * count
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match=r"a\.svs"):
+        run(context(tmp_path), "nuclei", slide="a.svs")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_cancelling_stops_a_tool_and_leaves_nothing(tmp_path: Path) -> None:
+    pyramid(tmp_path / "a.svs", blobs(1500, 1500))
+    ctx = context(tmp_path, cancelled=lambda: True)
+    with pytest.raises(Cancelled):
+        run(ctx, "nuclei", slide="a.svs")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_two_writers_of_one_output_leave_one_whole_file(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(900, 900))
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            run(context(tmp_path), "tissue_mask", slide="a.png", mpp=2.0)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert errors == []
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == [f"a.tissue.{k}" for k in ("geojson", "mask.png", "overlay.png")]
+    assert read_polygons(tmp_path / "out" / "a.tissue.geojson")
+
+
+def test_progress_rises_to_the_end(painted: tuple[Path, SlideTruth]) -> None:
+    seen: list[float] = []
+    ctx = context(painted[0], on_progress=lambda fraction, _: seen.append(fraction))
+    run(ctx, "tls", slide="s.tif")
+    assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 2
+
+
+def test_wrong_arguments_are_named(tmp_path: Path) -> None:
+    ctx: ToolContext = context(tmp_path)
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="min_tissue"):
+        run(ctx, "tile_slide", slide="a.png", min_tissue=3)
+    with pytest.raises(InputError, match="overlap_px"):
+        run(ctx, "tile_slide", slide="a.png", mpp=0.5, tile_px=64, overlap_px=64)
+    with pytest.raises(InputError, match="rise"):
+        run(ctx, "ihc", slide="a.png", mpp=0.5, weak=0.5, moderate=0.2)

@@ -1,0 +1,71 @@
+"""The report refuses numbers without a key and citations without a source."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.types import Citation
+from agents.wording import free_numbers
+from sage.report.facts import Facts, Pen, ReportError, check, to_html, to_markdown, verbatim
+
+PAPER = Citation(title="A paper", year=2020, doi="10.1000/x")
+
+
+def _pen() -> Pen:
+    facts = Facts()
+    facts.put("h1.primary.hr", 1.684, "1.68")
+    return Pen(facts, [PAPER])
+
+
+def test_a_number_with_a_key_passes_and_names_it() -> None:
+    text = _pen().prose("The hazard ratio was [[primary.hr]].", "h1")
+    check(text)
+    assert to_markdown(text) == "The hazard ratio was 1.68."
+    assert '<data value="h1.primary.hr"' in to_html(text)
+
+
+def test_a_number_without_a_key_stops_the_report() -> None:
+    with pytest.raises(ReportError, match=r"1\.7"):
+        check(_pen().prose("The hazard ratio was 1.7.", "h1"))
+
+
+def test_an_unknown_key_stops_the_report() -> None:
+    with pytest.raises(ReportError, match=r"h1\.primary\.or"):
+        _pen().prose("[[primary.or]]", "h1")
+
+
+def test_a_citation_without_a_source_record_stops_the_report() -> None:
+    assert "[1]" in to_markdown(_pen().cite(PAPER))
+    with pytest.raises(ReportError, match="no source record"):
+        _pen().cite(Citation(title="Invented", doi="10.1000/invented"))
+
+
+def test_quotations_keep_their_numbers_and_names_their_digits() -> None:
+    check(_pen().prose("A study says “53.8 vs 29.3 months”, FABP5, CD8+ and PD-1 too.", "h1"))
+
+
+def test_numbers_hidden_in_markup_are_found() -> None:
+    with pytest.raises(ReportError):
+        check("<p>n&#61;</p><td>312</td>")
+
+
+@given(st.integers(min_value=0, max_value=10**6))
+def test_any_free_integer_is_found(number: int) -> None:
+    assert free_numbers(f"a total of {number} patients")
+    check(verbatim(f"a total of {number} patients"))
+
+
+@pytest.mark.parametrize(
+    "name", ["FABP5", "CD8A", "CXCL13", "PD-1", "12-chemokine signature", "T2", "γH2AX", "H&E"]
+)
+def test_names_with_digits_are_no_numbers(name: str) -> None:
+    assert not free_numbers(f"high {name} expression")
+
+
+@pytest.mark.parametrize(
+    "text", ["HR 1.8", "35–40%", "p < 0.01", "a hazard ratio of 2", "3 of them"]
+)
+def test_quantities_are_numbers(text: str) -> None:
+    assert free_numbers(text)

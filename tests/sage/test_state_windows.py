@@ -1,0 +1,106 @@
+"""Contexts: no node and no agent sees more than its row of the design's table."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from agents.base import Agent
+from agents.coding_instructions import CODING_INSTRUCTIONS
+from agents.expansion import EXPANSION
+from agents.feasibility import FEASIBILITY
+from agents.interpreter import INTERPRETER
+from agents.novelty.judge import JUDGE
+from agents.novelty.prover import PROVER
+from agents.novelty.verifier import VERIFIER
+from agents.ontologist import ONTOLOGIST
+from agents.path_generation import PATH_GENERATION
+from agents.scientist import SCIENTIST
+from agents.summary import SUMMARY
+from sage.machine.graph import build, build_evaluation, build_interpretation
+from sage.machine.services import Services
+
+WINDOWS = {
+    "path_generation": {"prompt"},
+    "ontologist": {"paths"},
+    "scientist": {"brief", "drafts", "wishes"},
+    "review": {"drafts", "decided", "reviewed"},
+    "judge": {"tested"},
+    "report": {"evaluations", "decided"},
+}
+EVALUATION = {
+    "expansion": {"reviewed_one", "reasons", "round"},
+    "novelty": {"expanded", "round"},
+    "feasibility": {"expanded", "round"},
+    "coding_instructions": {"expanded", "round"},
+    "coding": {"expanded", "contract_hash", "coding_status"},
+    "escalation": {"expanded"},
+}
+INTERPRETATION = {"interpreter": {"expanded", "contract_hash"}, "summary": {"expanded", "round"}}
+
+# What an agent's input may be built of, and words that must not occur anywhere in its schema.
+READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
+    (PATH_GENERATION, {"prompt", "already"}, {"ScoredPath", "Hypothesis"}),
+    (ONTOLOGIST, {"paths"}, {"prompt", "Hypothesis"}),
+    (SCIENTIST, {"brief", "dictionary", "already", "wishes"}, {"ScoredPath", "PathScores"}),
+    (EXPANSION, {"reviewed", "reasons", "round"}, {"OntologyBrief", "ScoredPath"}),
+    (PROVER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+     {"OntologyBrief", "ScoredPath", "DictionaryView"}),
+    (VERIFIER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+     {"OntologyBrief", "ScoredPath", "DictionaryView"}),
+    (JUDGE, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+     {"OntologyBrief", "ScoredPath", "DictionaryView"}),
+    (FEASIBILITY, {"expanded", "dictionary", "evidence"}, {"OntologyBrief", "ScoredPath"}),
+    (CODING_INSTRUCTIONS, {"expanded", "dictionary", "tools"}, {"OntologyBrief", "ScoredPath"}),
+    (INTERPRETER, {"expanded", "contract", "results"}, {"OntologyBrief", "ScoredPath"}),
+    (SUMMARY, {"interpretation", "expanded", "novelty", "feasibility"},
+     {"ContractView", "ScoredPath", "OntologyBrief"}),
+]  # fmt: skip
+
+
+def _windows(graph: Any, names: dict[str, set[str]]) -> dict[str, set[str]]:
+    return {name: set(get_type_hints(graph.nodes[name].input_schema)) for name in names}
+
+
+def test_each_node_reads_its_window_and_nothing_else() -> None:
+    services = cast(Services, None)
+    assert _windows(build(services), WINDOWS) == WINDOWS
+    assert _windows(build_evaluation(services), EVALUATION) == EVALUATION
+    assert _windows(build_interpretation(services), INTERPRETATION) == INTERPRETATION
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "never"), READS, ids=[agent.name for agent, _, _ in READS]
+)
+def test_each_agent_reads_its_row_and_nothing_else(
+    agent: Agent[Any, Any], fields: set[str], never: set[str]
+) -> None:
+    reads: type[BaseModel] = agent.reads
+    assert set(reads.model_fields) == fields
+    assert reads.model_config.get("extra") == "forbid"
+    nested = set(reads.model_json_schema().get("$defs", {}))
+    assert not nested & never
+    assert agent.name == "path_generation" or "prompt" not in reads.model_fields
+
+
+def test_langgraph_hands_a_node_only_its_window() -> None:
+    """A canary in every channel; a node that looks at its whole state sees its own alone."""
+    from langgraph.graph import END, START, StateGraph
+
+    from sage.machine.state import OntologistIn, RunState
+
+    seen: dict[str, Any] = {}
+
+    def look(state: OntologistIn) -> dict[str, Any]:
+        seen.update(state)
+        return {}
+
+    graph: Any = StateGraph(RunState)
+    graph.add_node("look", look, input_schema=OntologistIn)
+    graph.add_edge(START, "look")
+    graph.add_edge("look", END)
+    graph.compile().invoke({"prompt": "canary", "paths": [], "wishes": ["canary"]})
+    assert "canary" not in str(seen)
+    assert set(seen) <= {"paths"}

@@ -1,0 +1,105 @@
+"""The policy: what honest analyses say passes, the rest is refused with a reason."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.policy import check
+
+HONEST = '''
+"""An analysis."""
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from lifelines import CoxPHFitter
+from scipy.stats import fisher_exact
+from validation.analysis import Analysis
+
+
+@dataclass
+class Group:
+    name: str
+
+    def __len__(self) -> int:
+        return 2
+
+
+def main(inputs: Path, out: Path) -> None:
+    analysis = Analysis.open(inputs)
+    table = analysis.table
+    table["x"] = np.where(table["age"] > 60, "old", "young")
+    (out / "x.json").write_text(json.dumps({"n": len(table)}))
+    with open(out / "y.txt", "w") as sink:
+        sink.write(str(getattr(table, "shape")))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
+'''
+
+
+def test_an_honest_analysis_passes() -> None:
+    assert check(HONEST) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import os", "import of `os`"),
+        ("import subprocess as s", "import of `subprocess`"),
+        ("from socket import socket", "import of `socket`"),
+        ("import numpy.ctypeslib", "ctypeslib"),
+        ("import ctypes", "import of `ctypes`"),
+        ("import importlib.util", "import of `importlib`"),
+        ("from . import x", "relative imports"),
+        ("__import__('os')", "`__import__`"),
+        ("eval('1')", "`eval`"),
+        ("f = exec", "`exec`"),
+        ("compile('1', '', 'eval')", "`compile`"),
+        ("().__class__.__base__.__subclasses__()", "__subclasses__"),
+        ("(lambda: 0).__globals__", "__globals__"),
+        ("getattr(x, '__cl' + 'ass__')", "computed name"),
+        ("getattr(x, '__class__')", "__class__"),
+        ("x = '__subclasses__'", "__subclasses__"),
+        ("__builtins__", "__builtins__"),
+        ("import sys\nsys.modules['os']", "modules"),
+        ("import sys\nsys._getframe()", "_getframe"),
+        ("import pandas as pd\npd.read_pickle('x')", "unpickling"),
+        ("import numpy as np\nnp.load('x', allow_pickle=True)", "allow_pickle"),
+        ("import pathlib\npathlib.os.system('x')", "os"),
+        ("from pathlib import os", "os"),
+        ("input()", "`input`"),
+        ("globals()['x']", "`globals`"),
+        ("def f(:", "not valid Python"),
+        ("x = 1\n" * 200_000, "longer than"),
+        ("-" * 50_000 + "1", ""),
+        ("\0", ""),
+    ],
+)
+def test_what_cannot_be_meant_well_is_refused_with_a_reason(code: str, says: str) -> None:
+    found = check(code)
+    assert found
+    assert says in " ".join(one.message for one in found)
+    assert all(one.line >= 1 for one in found)
+
+
+def test_the_line_of_each_violation_is_named() -> None:
+    assert [one.line for one in check("x = 1\nimport os\n\neval('x')\n")] == [2, 4]
+
+
+def test_the_allowed_modules_can_be_chosen() -> None:
+    assert check("import networkx", {"networkx"}) == []
+    assert check("import numpy", {"networkx"})
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_judged_without_an_exception(text: str) -> None:
+    check(text)

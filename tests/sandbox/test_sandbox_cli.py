@@ -1,0 +1,79 @@
+"""`sage sandbox` from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.boxes import BOTH, working
+
+ROOT = Path(__file__).parents[2]
+
+
+def sage(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sage", "sandbox", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from pathlib import Path\n"
+        "rows = Path('/inputs/cohort/rows.csv').read_text().split()\n"
+        "Path('/output/n.txt').write_text(str(len(rows)))\nprint('counted')\n"
+    )
+    (tmp_path / "cohort").mkdir()
+    (tmp_path / "cohort" / "rows.csv").write_text("a\nb\nc\n")
+    return path
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_run_brings_the_result_back(name: str, program: Path, tmp_path: Path) -> None:
+    working(name)
+    done = sage(
+        "run", str(program), "--sandbox", name, "--input", f"cohort={tmp_path / 'cohort'}",
+        "--out", str(tmp_path / "out"), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["sandbox"], said["reason"], said["stdout_tail"]) == (name, "ok", "counted\n")
+    assert (tmp_path / "out" / "n.txt").read_text() == "3"
+
+
+@pytest.mark.bubblewrap
+def test_run_names_the_line_that_the_policy_refuses(tmp_path: Path) -> None:
+    working("bubblewrap")
+    (tmp_path / "bad.py").write_text("x = 1\nimport subprocess\n")
+    done = sage("run", str(tmp_path / "bad.py"), "--out", str(tmp_path / "o"), "--json")
+    assert done.returncode == 1
+    said = json.loads(done.stdout)
+    assert said["reason"] == "policy" and said["message"].startswith("line 2: import of")
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "no-such.py", "--out", "o"), "no such file"),
+        (("build", "--wheelhouse", "docs"), "holds no wheels"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(words: tuple[str, ...], says: str) -> None:
+    done = sage(*words)
+    assert done.returncode == 2
+    assert says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_check_lists_every_sandbox_with_a_remedy_where_one_is_missing() -> None:
+    said = json.loads(sage("check", "--json").stdout)["sandboxes"]
+    assert [one["name"] for one in said] == ["docker", "bubblewrap", "subprocess"]
+    assert all(one["ok"] or one["remedy"] for one in said)
+
+
+def test_clean_says_what_it_removed() -> None:
+    assert isinstance(json.loads(sage("clean", "--json").stdout)["removed"], list)

@@ -1,0 +1,347 @@
+"""What every sandbox promises beside containment: limits, cleaning up, choosing, plain errors."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import sandbox
+from sandbox import chooser
+from sandbox.errors import InputError
+from sandbox.limited import LimitedSubprocess
+from sandbox.types import Availability, Job, Limits, Reason, Sandbox
+from tests.sandbox.boxes import BOTH, working
+from tests.sandbox.test_attacks import own_containers
+
+ROOT = Path(__file__).parents[2]
+TRIVIAL = "import numpy\nopen('/output/n.txt', 'w').write(str(numpy.arange(4).sum()))\n"
+
+
+@pytest.fixture(params=BOTH)
+def box(request: pytest.FixtureRequest) -> Sandbox:
+    return working(request.param)
+
+
+def job(folder: Path, code: str, **limits: float) -> Job:
+    return Job(
+        files={"analysis.py": code},
+        output=folder / "out",
+        limits=Limits(**{"seconds": 60, "memory_mb": 512, "pids": 64, "output_mb": 16} | limits),
+    )
+
+
+def test_a_run_brings_back_its_files_with_hash_and_usage(box: Sandbox, tmp_path: Path) -> None:
+    result = box.run(job(tmp_path, TRIVIAL))
+    assert result.ok and result.exit_code == 0
+    assert [one.path for one in result.artifacts] == ["n.txt"]
+    assert (tmp_path / "out" / "n.txt").read_text() == "6"
+    assert result.usage.wall_seconds > 0
+    assert result.usage.cpu_seconds is None or result.usage.cpu_seconds > 0
+
+
+def test_inputs_closed_to_other_users_are_still_readable(box: Sandbox, tmp_path: Path) -> None:
+    inner = tmp_path / "cohort" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "a.csv").write_text("x\n")
+    (inner / "a.csv").chmod(0o600)
+    inner.chmod(0o700)
+    (inner / "out").symlink_to("/etc/shadow")
+    code = "print(open('/inputs/cohort/inner/a.csv').read(), open('/inputs/one').read())"
+    (tmp_path / "one").write_text("single")
+    (tmp_path / "one").chmod(0o600)
+    given = job(tmp_path, code).model_copy(
+        update={"inputs": {"cohort": tmp_path / "cohort", "one": tmp_path / "one"}}
+    )
+    result = box.run(given)
+    assert result.ok, result.stderr_tail
+    assert result.stdout_tail.split() == ["x", "single"]
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.skipif(os.getuid() != 0, reason="only root copies inputs")
+def test_a_copied_input_is_open_to_nobody_else(tmp_path: Path) -> None:
+    from sandbox.mounts import readable_copy
+
+    (tmp_path / "rows").mkdir(mode=0o700)
+    (tmp_path / "rows" / "a.csv").write_text("x")
+    copy = readable_copy(tmp_path / "rows", tmp_path / "copy", 54321)
+    for path in (copy, copy / "a.csv"):
+        assert path.stat().st_uid == 54321 and path.stat().st_mode & 0o277 == 0
+
+
+BOMBS = {
+    "processes": ("import os\nwhile True: os.fork()", Reason.PROCESSES),
+    "memory": ("h = []\nwhile True: h.append(bytearray(b'x' * (8 << 20)))", Reason.MEMORY),
+    "memory_in_children": (
+        "import os, sys, time\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0:\n"
+        "        h = bytearray(b'x' * (90 << 20)); time.sleep(5); os._exit(0)\n"
+        "sys.exit(any([os.wait()[1] for _ in range(8)]))",
+        Reason.MEMORY,
+    ),
+}
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_the_bounds_hold_without_control_groups(
+    bomb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sandbox import cgroup
+
+    monkeypatch.setattr(cgroup, "make", lambda *_: None)
+    code, reason = BOMBS[bomb]
+    result = working("bubblewrap").run(job(tmp_path, code, memory_mb=256, pids=32))
+    assert result.reason is reason, result.message
+
+
+def test_the_command_may_be_a_module_of_ours(box: Sandbox, tmp_path: Path) -> None:
+    given = job(tmp_path, "").model_copy(
+        update={"command": ("python", "-I", "-m", "validation.analysis", "/inputs", "/output")}
+    )
+    result = box.run(given)
+    assert result.exit_code == 2
+    assert "not prepared inputs" in result.stderr_tail
+
+
+def test_ten_analyses_in_parallel_all_succeed(box: Sandbox, tmp_path: Path) -> None:
+    jobs = [job(tmp_path / str(number), TRIVIAL, seconds=120) for number in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        results = list(pool.map(box.run, jobs))
+    assert [one.reason for one in results] == [Reason.OK] * 10
+    assert all((tmp_path / str(number) / "out" / "n.txt").is_file() for number in range(10))
+    assert not own_containers()
+
+
+def test_no_descriptor_stays_open_after_a_run(box: Sandbox, tmp_path: Path) -> None:
+    box.run(job(tmp_path / "warm", TRIVIAL))
+    before = open_descriptors()
+    for number in range(3):
+        box.run(job(tmp_path / str(number), TRIVIAL))
+    assert open_descriptors() <= before
+
+
+def open_descriptors() -> int:
+    gc.collect()  # the engine's client closes its last connection with its last reference
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def start_and(act: Callable[[subprocess.Popen[bytes]], None], name: str, folder: Path) -> str:
+    """A SAGE process in the middle of a run; `act` on it; returns the marker of its code."""
+    marker = str(70_000 + os.getpid() % 9000)
+    code = f"import os\nos.execvp('sleep', ['sleep', '{marker}'])\n"
+    script = (
+        "import sandbox, pathlib\nfrom sandbox.types import Job\n"
+        f"out = pathlib.Path({str(folder)!r}) / 'out'\n"
+        f"job = Job(files={{'analysis.py': {code!r}}}, output=out)\n"
+        f"sandbox.choose({name!r}).run(job)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not running(marker):
+        assert process.poll() is None and time.monotonic() < deadline, "the run did not start"
+        time.sleep(0.05)
+    act(process)
+    process.wait(30)
+    return marker
+
+
+def running(marker: str) -> bool:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[:2] == [b"sleep", marker.encode()]:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_what_a_killed_sage_left_behind_is_swept_up(name: str, tmp_path: Path) -> None:
+    working(name)
+    marker = start_and(lambda process: process.kill(), name, tmp_path)
+
+    removed = sandbox.sweep()
+
+    time.sleep(0.2)
+    assert not running(marker)
+    assert any(one.startswith("folder ") for one in removed)
+    if name == "docker":
+        assert any(one.startswith("container ") for one in removed)
+    assert sandbox.sweep() == []
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_an_interrupted_run_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    working(name)
+    marker = start_and(lambda process: process.send_signal(signal.SIGINT), name, tmp_path)
+    assert not running(marker)
+    assert sandbox.sweep() == []
+
+
+@pytest.mark.docker
+def test_the_container_runs_with_every_restriction(tmp_path: Path) -> None:
+    import json
+    import threading
+
+    from sandbox.docker_engine import OWNER_LABEL, engine
+
+    box = working("docker")
+    thread = threading.Thread(target=box.run, args=(job(tmp_path, "import time; time.sleep(3)"),))
+    thread.start()
+    with engine() as client:
+        for _ in range(100):
+            mine = [
+                one
+                for one in client.containers.list(filters={"label": OWNER_LABEL})
+                if json.loads(one.labels[OWNER_LABEL])["pid"] == str(os.getpid())
+            ]
+            if mine:
+                break
+            time.sleep(0.05)
+        config = mine[0].attrs["HostConfig"]
+        user = mine[0].attrs["Config"]["User"]
+    thread.join()
+    assert config["NetworkMode"] == "none" and config["ReadonlyRootfs"]
+    assert config["CapDrop"] == ["ALL"] and not config["CapAdd"] and not config["Privileged"]
+    assert "no-new-privileges" in config["SecurityOpt"]
+    assert config["PidsLimit"] == 65 and config["Memory"] == config["MemorySwap"] > 0
+    assert config["AutoRemove"] and config["LogConfig"]["Type"] == "none"
+    assert user and not user.startswith("0")
+    binds = [one["Source"] for one in config["Mounts"] if one["Type"] == "bind"]
+    assert all(one["ReadOnly"] for one in config["Mounts"] if one["Type"] == "bind")
+    assert not any("docker" in one for one in binds)
+
+
+def test_with_neither_engine_model_code_is_refused_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Absent:
+        name = "absent"
+
+        def available(self) -> Availability:
+            return Availability(name=self.name, ok=False, detail="not here", remedy="install it")
+
+    real = chooser._make
+    monkeypatch.setattr(
+        chooser,
+        "_make",
+        lambda name, *rest: real(name, *rest) if name == "subprocess" else Absent(),
+    )
+    with pytest.raises(InputError, match=r"install Docker .* or install bubblewrap"):
+        sandbox.choose()
+    assert sandbox.choose(compiled_by_sage=True).name == "subprocess"
+    with pytest.raises(InputError, match="install it"):
+        sandbox.choose("docker")
+
+
+def test_a_subprocess_refuses_what_sage_did_not_compile(tmp_path: Path) -> None:
+    result = LimitedSubprocess().run(job(tmp_path, TRIVIAL))
+    assert result.reason is Reason.UNAVAILABLE
+    assert "install Docker or bubblewrap" in result.message
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="no sandbox for code that a model wrote"):
+        sandbox.choose("subprocess")
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "reason"),
+    [
+        ("import time\ntime.sleep(30)", {"seconds": 1}, Reason.TIMEOUT),
+        ("x = [bytearray(b'x' * (8 << 20)) for _ in range(10**6)]", {}, Reason.MEMORY),
+        ("while True: print('x' * 4096)", {}, Reason.OUTPUT_LIMIT),
+        ("raise SystemExit(3)", {}, Reason.ERROR),
+        ("import os; os.kill(os.getpid(), 9)", {}, Reason.KILLED),
+    ],
+)
+def test_a_subprocess_bounds_what_sage_compiled(
+    code: str, limits: dict[str, float], reason: Reason, tmp_path: Path
+) -> None:
+    given = job(tmp_path, code, **{"memory_mb": 256} | limits)
+    result = LimitedSubprocess().run(given.model_copy(update={"compiled_by_sage": True}))
+    assert result.reason is reason, result.message
+
+
+def test_a_subprocess_sees_the_same_folders_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_API_KEY", "sk-canary")
+    (tmp_path / "rows").write_text("1")
+    code = (
+        "import os, sys\n"
+        "print(os.environ)\n"
+        "open(sys.argv[2] + '/copy', 'w').write(open(sys.argv[1] + '/rows').read())\n"
+    )
+    given = job(tmp_path, code).model_copy(
+        update={
+            "compiled_by_sage": True,
+            "inputs": {"rows": tmp_path / "rows"},
+            "command": ("python", "-I", "analysis.py", "/inputs", "/output"),
+        }
+    )
+    result = LimitedSubprocess().run(given)
+    assert result.ok and (tmp_path / "out/copy").read_text() == "1"
+    assert "sk-canary" not in result.stdout_tail
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"files": {"../evil.py": ""}}, "is not plain"),
+        ({"files": {"/etc/passwd": ""}}, "is not plain"),
+        ({"inputs": {"a/b": Path("/tmp")}}, "is not plain"),
+        ({"inputs": {"gone": Path("/no/such/folder")}}, "does not exist"),
+        ({"command": ()}, "no command"),
+        ({"output": ROOT / "tests"}, "is not empty"),
+    ],
+)
+def test_a_job_that_cannot_be_meant_is_refused(
+    change: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    given = job(tmp_path, TRIVIAL).model_copy(update=change)
+    with pytest.raises(InputError, match=says):
+        LimitedSubprocess().run(given.model_copy(update={"compiled_by_sage": True}))
+
+
+@pytest.mark.docker
+def test_a_runtime_that_the_engine_lacks_is_named(tmp_path: Path) -> None:
+    working("docker")
+    with pytest.raises(InputError, match='the engine has no runtime "no-such-runtime"'):
+        sandbox.choose("docker", runtime="no-such-runtime")
+
+
+@pytest.mark.docker
+def test_an_image_that_is_not_there_names_the_command_that_builds_it() -> None:
+    working("docker")
+    with pytest.raises(InputError, match="sage sandbox build"):
+        sandbox.choose("docker", image="no-such-image:latest")
+
+
+def test_an_engine_that_does_not_answer_is_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    found = sandbox.availability()[0]
+    assert found.name == "docker" and not found.ok
+    assert "install" in found.remedy
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, sandbox, sandbox.types\n"
+        "print(sorted({'docker', 'numpy', 'pandas', 'requests'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert said.stdout.strip() == "[]", said.stderr

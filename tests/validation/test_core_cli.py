@@ -1,0 +1,155 @@
+"""`sage cohort` and `sage validate` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sage.cli.cohort import app as cohort_app
+from sage.cli.validate import app as validate_app
+from tests.validation.core_help import ROOT, claim, patients, shared, write
+from validation.errors import InputError
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def hypothesis(folder: Path, name: str = "h.json", **changes: object) -> Path:
+    path = folder / name
+    path.write_text(claim(**changes).model_dump_json())
+    return path
+
+
+def test_validate_without_run_runs(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(400, log_hr=1.1))
+    path = hypothesis(tmp_path)
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
+    done = runner.invoke(validate_app, [str(path), *options])
+    assert done.exit_code == 0, done.output
+    assert "supported (evidence)" in done.stdout
+    assert "limit: one cohort only" in done.stdout
+    assert (tmp_path / "out" / "marker-os" / "results.json").is_file()
+    assert (tmp_path / "out" / "ledger.jsonl").is_file()
+
+
+def test_validate_json_prints_json_alone(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients())
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(validate_app, ["run", str(hypothesis(tmp_path)), *options])
+    found = json.loads(done.stdout)
+    assert found[0]["verdict"]["verdict"] in ("supported", "not_supported", "inconclusive")
+
+
+def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(400, log_hr=1.1))
+    one = hypothesis(tmp_path)
+    two = hypothesis(tmp_path, "two.json", id="second", direction="lower_risk")
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(validate_app, [str(one), str(two), *options])
+    found = json.loads(done.stdout)
+    assert [one["numbers"]["ledger.claims"]["value"] for one in found] == [2, 2]
+
+
+def test_replicate_and_split_are_options(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(600, log_hr=1.1))
+    other = write(tmp_path / "other", patients(400, log_hr=1.1, seed=9))
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--split", "0.5",
+               "--replicate", str(other), "--json"]  # fmt: skip
+    done = runner.invoke(validate_app, [str(hypothesis(tmp_path)), *options])
+    found = json.loads(done.stdout)[0]
+    assert found["replicate"] == "toy"
+    assert {one["part"] for one in found["tests"]} >= {"discovery", "confirmation", "replication"}
+
+
+def test_unknown_cohort_and_missing_file_are_bad_input(tmp_path: Path) -> None:
+    done = runner.invoke(validate_app, [str(hypothesis(tmp_path)), "--cohort", "nowhere"])
+    assert isinstance(done.exception, InputError)
+    done = runner.invoke(validate_app, [str(tmp_path / "no.json"), "--cohort", "gbsg2"])
+    assert isinstance(done.exception, InputError)
+    assert "no such file" in str(done.exception)
+
+
+def test_a_contract_can_be_read_before_it_is_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients())
+    done = runner.invoke(
+        validate_app, ["contract", str(hypothesis(tmp_path)), "--cohort", str(folder)]
+    )
+    assert "two-sided alpha 0.05" in done.stdout
+    assert "sha256" in done.stdout
+
+
+def test_schemas_are_printed() -> None:
+    for name in ("contract", "hypothesis", "results", "cohort"):
+        done = runner.invoke(validate_app, ["schema", name])
+        assert json.loads(done.stdout)["type"] == "object"
+
+
+def test_screen_ranks_and_writes_table_and_volcano(tmp_path: Path) -> None:
+    folder = tmp_path / "world"
+    assert runner.invoke(cohort_app, ["simulate", str(folder), "--seed", "3"]).exit_code == 0
+    options = ["--cohort", str(folder), "--covariate", "clinical:age", "--out", str(tmp_path / "o")]
+    done = runner.invoke(validate_app, ["screen", *options, "--json"])
+    found = json.loads(done.stdout)
+    assert found["simulated"] is True
+    assert found["features"] > 100
+    assert found["top"] == sorted(found["top"], key=lambda row: row["p"])
+    assert (tmp_path / "o" / "volcano.svg").is_file()
+    assert (tmp_path / "o" / "screen.csv").read_text().startswith("feature,hr")
+
+
+def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path) -> None:
+    done = runner.invoke(validate_app, ["screen", "--cohort", "gbsg2", "--endpoint", "OS"])
+    assert isinstance(done.exception, InputError)
+    assert "it has: RFS" in str(done.exception)
+
+
+def test_cohort_list_show_and_check(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohorts" / "toy", patients())
+    listed = runner.invoke(cohort_app, ["list", "--in", str(folder.parent), "--json"])
+    assert {one["id"] for one in json.loads(listed.stdout)} >= {"gbsg2", "toy"}
+    shown = runner.invoke(cohort_app, ["show", str(folder)])
+    assert "clinical:marker" in shown.stdout
+    assert "ID00" not in shown.stdout
+    checked = runner.invoke(cohort_app, ["check", str(folder)])
+    assert checked.exit_code == 0
+    assert "0 errors" in checked.stdout
+
+
+def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:
+    folder = write(tmp_path / "toy", patients().assign(dead=2))
+    checked = runner.invoke(cohort_app, ["check", str(folder), "--json"])
+    assert checked.exit_code == 2
+    assert {one["severity"] for one in json.loads(checked.stdout)} >= {"error"}
+
+
+def test_every_help_has_an_example() -> None:
+    for app, names in (
+        (validate_app, ("run", "contract", "screen", "schema")),
+        (cohort_app, ("list", "check", "show", "simulate", "fetch")),
+    ):
+        for name in names:
+            assert "Example:" in runner.invoke(app, [name, "--help"]).stdout
+
+
+@pytest.mark.shared
+def test_the_paper_s_hypothesis_runs_from_the_command_line_on_real_data(tmp_path: Path) -> None:
+    path = ROOT / "docs" / "hypotheses" / "e5_fabp5_tls.json"
+    cohort = str(shared("tcga_blca"))
+    description = str(ROOT / "docs" / "cohorts" / "tcga-blca")
+    direct = runner.invoke(
+        validate_app, [str(path), "--cohort", cohort, "--out", str(tmp_path / "a"), "--json"]
+    )
+    rooted = runner.invoke(
+        validate_app,
+        [str(path), "--cohort", description, "--root", cohort, "--out", str(tmp_path / "b"),
+         "--json"],
+    )  # fmt: skip
+    assert direct.exit_code == 0, direct.output
+    assert json.loads(direct.stdout) == json.loads(rooted.stdout)

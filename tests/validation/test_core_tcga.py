@@ -1,0 +1,272 @@
+"""The paper's hypotheses on the real TCGA-BLCA, every figure checked by a second library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import ROOT, shared
+from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
+from validation.contract import draft, freeze, read_hypothesis
+from validation.ledger import Ledger
+from validation.results import Results
+from validation.runner import finalize, run
+
+pytestmark = pytest.mark.shared
+NAMES = ("e5_fabp5_tls", "table8_cxcl13", "e1_adrm1_male", "e2_adrm1_stroma")
+DAYS = 365.25 / 12
+
+
+@pytest.fixture(scope="module")
+def cohort() -> Cohort:
+    return cohorts.load(shared("tcga_blca"))
+
+
+@pytest.fixture(scope="module")
+def results(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
+    out = tmp_path_factory.mktemp("tcga")
+    ledger = Ledger(out / "ledger.jsonl")
+    done = []
+    for name in NAMES:
+        hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / f"{name}.json")
+        frozen = freeze(draft(hypothesis, cohort.dictionary(), seed=0), cohort)
+        run(frozen, cohort, out / name, ledger=ledger)
+        done.append((frozen, out / name))
+    return dict(zip(NAMES, finalize(done, ledger), strict=True))
+
+
+def raw() -> pd.DataFrame:
+    """The cohort by another way: the published log2-CPM table, TCGA-CDR and TLS tables by hand."""
+    folder = shared("tcga_blca")
+    genes = pd.read_csv(folder / "tcga_blca_key_genes_log2cpm.csv")
+    genes = genes[genes["Sample Type"] == "Primary Tumor"]
+    table = genes.groupby("Case ID")[["FABP5", "CXCL13", "ADRM1"]].mean()
+    cdr = pd.read_csv(folder / "TCGA-CDR.csv", na_values=["#N/A", "[Not Available]"])
+    cdr = cdr[cdr["type"] == "BLCA"].set_index("bcr_patient_barcode")
+    tls = pd.read_csv(folder / "Clinical_QPdata_perpatient.csv")
+    tls = tls[(tls["Tumor_type"] == "BLCA") & (tls["Slide_set"] == "test")]
+    tls = tls.set_index("bcr_patient_barcode")["TLSdenscm2"]
+    nodes = pd.read_csv(folder / "clinical_blca.csv").set_index("bcr_patient_barcode")
+    table = cdr.join(table, how="left").join(tls, how="left").join(nodes[["pathologic_N"]])
+    stage = {"Stage I": 1, "Stage II": 2, "Stage III": 3, "Stage IV": 4}
+    table["stage"] = table["ajcc_pathologic_tumor_stage"].map(stage)
+    return table
+
+
+def joint(table: pd.DataFrame) -> pd.DataFrame:
+    """E.5's two groups: FABP5 high with scarce TLS, FABP5 low with abundant TLS."""
+    rows = table.dropna(subset=["FABP5", "TLSdenscm2", "OS.time"]).copy()
+    high = rows["FABP5"] > rows["FABP5"].median()
+    scarce = rows["TLSdenscm2"] <= rows["TLSdenscm2"].median()
+    rows = rows[(high & scarce) | (~high & ~scarce)]
+    return rows.assign(exposed=(high & scarce)[rows.index].astype(float))
+
+
+def value(results: Results, key: str) -> float:
+    found = results.numbers[key].value
+    assert found is not None
+    return float(found)
+
+
+def test_e5_log_rank_hazard_ratio_and_medians_agree_with_lifelines(
+    results: dict[str, Results],
+) -> None:
+    from lifelines import CoxPHFitter, KaplanMeierFitter
+    from lifelines.statistics import logrank_test
+
+    found, rows = results["e5_fabp5_tls"], joint(raw())
+    one, two = rows[rows["exposed"] == 1], rows[rows["exposed"] == 0]
+    test = logrank_test(one["OS.time"], two["OS.time"], one["OS"], two["OS"])
+    assert value(found, "groups.exposed.n") == len(one)
+    assert value(found, "groups.reference.n") == len(two)
+    assert value(found, "primary.p") == pytest.approx(test.p_value, rel=1e-6)
+    fit = CoxPHFitter().fit(rows[["OS.time", "OS", "exposed"]], "OS.time", "OS")
+    assert value(found, "primary.effect") == pytest.approx(
+        float(np.exp(fit.params_["exposed"])), rel=1e-5
+    )
+    limits = np.exp(fit.confidence_intervals_.loc["exposed"])
+    assert value(found, "primary.lower") == pytest.approx(float(limits.iloc[0]), rel=1e-4)
+    assert value(found, "primary.upper") == pytest.approx(float(limits.iloc[1]), rel=1e-4)
+    curve = KaplanMeierFitter().fit(one["OS.time"], one["OS"])
+    assert value(found, "kaplan_meier.exposed.median") == pytest.approx(
+        curve.median_survival_time_ / DAYS
+    )
+
+
+def test_e5_adjusted_model_agrees_with_scikit_survival(results: dict[str, Results]) -> None:
+    from sksurv.linear_model import CoxPHSurvivalAnalysis
+    from sksurv.util import Surv
+
+    rows = joint(raw()).dropna(subset=["stage"])
+    age = rows["age_at_initial_pathologic_diagnosis"].astype(float)
+    sex = (rows["gender"] == "FEMALE").astype(float)
+    X = np.column_stack([rows["exposed"], age, sex, rows["stage"]])
+    y = Surv.from_arrays(rows["OS"] == 1, rows["OS.time"])
+    fit = CoxPHSurvivalAnalysis(ties="efron", tol=1e-12).fit(X, y)
+    found = value(results["e5_fabp5_tls"], "adjusted.effect")
+    assert found == pytest.approx(float(np.exp(fit.coef_[0])), rel=1e-6)
+
+
+def test_e5_node_positivity_agrees_with_scipy(results: dict[str, Results]) -> None:
+    from scipy.stats import fisher_exact
+    from scipy.stats.contingency import odds_ratio
+
+    rows = joint(raw())
+    rows = rows[rows["pathologic_N"].isin(["N0", "N1", "N2", "N3"])]
+    positive = rows["pathologic_N"] != "N0"
+    table = [
+        [int(((rows["exposed"] == side) & (positive == flag)).sum()) for flag in (True, False)]
+        for side in (1, 0)
+    ]
+    found = results["e5_fabp5_tls"]
+    assert value(found, "pN_positive.secondary.p") == pytest.approx(fisher_exact(table).pvalue)
+    assert value(found, "pN_positive.secondary.effect") == pytest.approx(
+        odds_ratio(np.array(table)).statistic, rel=1e-4
+    )
+
+
+def test_e5_is_not_supported_by_the_data_against_the_paper(results: dict[str, Results]) -> None:
+    found = results["e5_fabp5_tls"]
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "power")
+    assert value(found, "primary.lower") < 1 < value(found, "primary.upper")
+    assert value(found, "pN_positive.secondary.effect") < 1
+
+
+def test_cxcl13_agrees_with_lifelines_and_with_the_paper_s_direction(
+    results: dict[str, Results],
+) -> None:
+    from lifelines import CoxPHFitter
+    from lifelines.statistics import logrank_test
+
+    found = results["table8_cxcl13"]
+    rows = raw().dropna(subset=["CXCL13", "PFI.time"])
+    high = rows["CXCL13"] > rows["CXCL13"].median()
+    test = logrank_test(
+        rows["PFI.time"][high], rows["PFI.time"][~high], rows["PFI"][high], rows["PFI"][~high]
+    )
+    assert value(found, "primary.p") == pytest.approx(test.p_value, rel=1e-6)
+    frame = pd.DataFrame({"t": rows["PFI.time"], "e": rows["PFI"], "x": high.astype(float)})
+    fit = CoxPHFitter().fit(frame, "t", "e")
+    assert value(found, "primary.effect") == pytest.approx(
+        float(np.exp(fit.params_["x"])), rel=1e-5
+    )
+    assert value(found, "primary.upper") < 1
+    assert found.verdict.verdict == "inconclusive"
+
+
+def test_e1_groups_and_effect_agree_with_lifelines(results: dict[str, Results]) -> None:
+    from lifelines import CoxPHFitter
+
+    folder = shared("tcga_blca")
+    leukocytes = pd.read_csv(
+        folder / "immune" / "TCGA_all_leuk_estimate.masked.20170107.tsv", sep="\t", header=None
+    )
+    leukocytes = leukocytes[(leukocytes[0] == "BLCA") & (leukocytes[1].str[13:15] == "01")]
+    fraction = leukocytes[2].groupby(leukocytes[1].str[:12]).mean().rename("leukocytes")
+    rows = raw().join(fraction)
+    rows = rows[rows["gender"] == "MALE"]
+    rows = rows.dropna(subset=["ADRM1", "leukocytes", "TLSdenscm2", "OS.time"])
+    exposed = (
+        (rows["ADRM1"] > rows["ADRM1"].median())
+        & (rows["leukocytes"] <= rows["leukocytes"].median())
+        & (rows["TLSdenscm2"] <= rows["TLSdenscm2"].median())
+    )
+    found = results["e1_adrm1_male"]
+    assert value(found, "population.n") == len(rows)
+    assert value(found, "groups.exposed.n") == int(exposed.sum())
+    frame = pd.DataFrame({"t": rows["OS.time"], "e": rows["OS"], "x": exposed.astype(float)})
+    fit = CoxPHFitter().fit(frame, "t", "e")
+    assert value(found, "primary.effect") == pytest.approx(
+        float(np.exp(fit.params_["x"])), rel=1e-5
+    )
+
+
+def test_known_positive_fires_and_agrees_with_lifelines(results: dict[str, Results]) -> None:
+    from lifelines import CoxPHFitter
+
+    rows = raw().dropna(subset=["stage", "OS.time"])
+    z = (rows["stage"] - rows["stage"].mean()) / rows["stage"].std()
+    fit = CoxPHFitter().fit(pd.DataFrame({"t": rows["OS.time"], "e": rows["OS"], "x": z}), "t", "e")
+    found = results["e5_fabp5_tls"]
+    assert value(found, "control.known_positive.hr") == pytest.approx(
+        float(np.exp(fit.params_["x"])), rel=1e-4
+    )
+    assert value(found, "control.known_positive.p") < 1e-6
+
+
+def test_rmst_agrees_with_lifelines(results: dict[str, Results]) -> None:
+    from lifelines import KaplanMeierFitter
+    from lifelines.utils import restricted_mean_survival_time
+
+    rows = joint(raw())
+    means = [
+        restricted_mean_survival_time(
+            KaplanMeierFitter().fit(
+                rows["OS.time"][rows["exposed"] == side] / DAYS, rows["OS"][rows["exposed"] == side]
+            ),
+            t=60,
+        )
+        for side in (1, 0)
+    ]
+    found = value(results["e5_fabp5_tls"], "rmst.difference")
+    assert found == pytest.approx(means[0] - means[1], abs=1e-3)
+
+
+def test_all_four_are_in_one_ledger_and_none_is_claimed(results: dict[str, Results]) -> None:
+    assert {one.verdict.verdict for one in results.values()} == {"inconclusive"}
+    assert {value(one, "ledger.claims") for one in results.values()} == {4.0}
+
+
+def test_untested_parts_stand_beside_each_verdict(results: dict[str, Results]) -> None:
+    limits = " ".join(results["e2_adrm1_stroma"].verdict.limits)
+    assert "comorbid diabetes, which this cohort does not record" in limits
+
+
+def test_training_slides_are_left_out(results: dict[str, Results]) -> None:
+    steps = {one.reason: one.after for one in results["e5_fabp5_tls"].joins}
+    assert steps["kept rows with Slide_set = test"] == 247
+
+
+def test_results_are_written_for_the_reader(results: dict[str, Results], tmp_path: Path) -> None:
+    text = results["e5_fabp5_tls"].write(tmp_path / "r.json").read_text()
+    assert "TCGA-BL" not in text
+    assert "TCGA-XF" not in text
+
+
+def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path: Path) -> None:
+    from lifelines.statistics import logrank_test
+
+    folder = shared("cohorts") / "GSE13507"
+    second = cohorts.load(folder)
+    assert second.id == "gse13507-invasive"
+    hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "cxcl13_os_replicated.json")
+    frozen = freeze(draft(hypothesis, cohort.dictionary()), cohort)
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"), replicate=second)
+    clinical = pd.read_csv(folder / "BC_ClinData_233rows.csv").set_index("GSMid")
+    genes = pd.read_csv(folder / "BCinvasiveCibersortX.txt", sep="\t", index_col=0)
+    rows = clinical[clinical["PrimaryBladderCancerType"] == "Primary_BC_Invasive"]
+    rows = rows.join(genes.loc["CXCL13"].rename("gene"))
+    high = rows["gene"] > rows["gene"].median()
+    time, event = rows["survivalMonth"], rows["overall.survival"] == 2
+    test = logrank_test(time[high], time[~high], event[high], event[~high])
+    assert value(found, "replicate.primary.p") == pytest.approx(test.p_value, rel=1e-6)
+    assert value(found, "replicate.population.n") == 62
+    assert any(one.rule == "replication" for one in found.verdict.reasons)
+    codes = {one.code: one.severity for one in second.check()}
+    assert codes["one_two_coding"] == "info"
+
+
+def test_a_replication_cohort_without_the_endpoint_is_refused(
+    cohort: Cohort, tmp_path: Path
+) -> None:
+    from validation.errors import InputError
+
+    second = cohorts.load(shared("cohorts") / "GSE13507")
+    hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "table8_cxcl13.json")
+    frozen = freeze(draft(hypothesis, cohort.dictionary()), cohort)
+    with pytest.raises(InputError, match='has no endpoint "PFI"; it has: OS, CSS'):
+        run(frozen, cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"), replicate=second)

@@ -1,0 +1,39 @@
+"""Honesty of the whole path: simulated worlds through contract, runner and ledger to verdicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("validation.runner")
+
+from validation.calibration_pipeline import HYPOTHESES, JOINT, claim_rates, judge_world
+from validation.simulate import Effects
+
+
+def test_null_worlds_lead_to_no_claims(tmp_path):
+    judged = [judge_world(tmp_path, seed, null=True, patients=250) for seed in range(3)]
+    assert [len(world) for world in judged] == [len(HYPOTHESES)] * 3
+    any_claim = claim_rates(judged)[-1]
+    assert (any_claim.name, any_claim.runs, any_claim.hits) == ("any", 3, 0)
+    assert all(0 < one.p <= 1 and one.events > 80 for world in judged for one in world)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_planted_effect_is_found_and_its_interval_holds_it(tmp_path):
+    clinical = Effects().without_biomarkers().as_dict()
+    strong = Effects(**(clinical | {"fabp5_high_tls_low_hr": 2.6}))
+    judged = [
+        judge_world(tmp_path, seed, effects=strong, hypotheses=(JOINT,))[0] for seed in range(2)
+    ]
+    assert [one.verdict for one in judged] == ["supported"] * 2
+    for one in judged:
+        se = np.log(one.upper / one.lower) / (2 * 1.96)
+        assert abs(np.log(one.value / 2.6)) < 3 * se
+
+
+def test_an_effect_in_the_other_direction_is_not_supported(tmp_path):
+    inverse = Effects(**(Effects().as_dict() | {"fabp5_high_tls_low_hr": 0.45}))
+    (judged,) = judge_world(tmp_path, 1, effects=inverse, hypotheses=(JOINT,))
+    assert judged.verdict == "not_supported"
+    assert np.log(judged.upper) < 0

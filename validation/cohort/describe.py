@@ -1,0 +1,164 @@
+"""The words of a data dictionary: variables, endpoints and joins of a cohort, no rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.cohort.endpoints import coding_text
+from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
+from validation.cohort.tables import text_of
+from validation.dictionary import Endpoint, JoinReport, Variable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+
+def variable_of(cohort: Cohort, key: str) -> Variable:
+    """The dictionary's entry of one variable."""
+    values = cohort.column(key)
+    known = int(values.notna().sum())
+    missing = 1 - known / len(values)
+    if key in cohort.variables:
+        spec = cohort.variables[key]
+        levels: dict[str, int] = {}
+        if spec.kind != "continuous":
+            levels = _levels(values.dropna(), cohort.spec.min_level)
+        table = cohort.tables[spec.table]
+        return Variable(
+            key=key,
+            label=spec.label or spec.column,
+            modality=spec.modality,
+            kind=spec.kind,
+            unit=spec.unit,
+            source=f"{table.path.name}:{spec.column}",
+            n=known,
+            missing=round(missing, 4),
+            levels=levels,
+            synonyms=spec.synonyms,
+            note=spec.note,
+        )
+    if key in cohort.derived:
+        ratio = cohort.derived[key]
+        return Variable(
+            key=key,
+            label=ratio.label or key,
+            modality="derived",
+            kind="continuous",
+            unit=ratio.unit,
+            source=f"{ratio.formula} of {', '.join(ratio.of)}",
+            n=known,
+            missing=round(missing, 4),
+            synonyms=ratio.synonyms,
+            note=ratio.note,
+        )
+    signature = cohort.signatures[key]
+    assert cohort.expression is not None
+    present = [gene for gene in signature.genes if gene in cohort.expression]
+    return Variable(
+        key=key,
+        label=signature.label,
+        modality=signature.modality,
+        kind="continuous",
+        unit="mean z-score" if signature.method == "mean_z" else "enrichment score",
+        source=f"{len(present)} of {len(signature.genes)} genes; {signature.source}",
+        n=known,
+        missing=round(missing, 4),
+        synonyms=signature.synonyms,
+        note=signature.note,
+    )
+
+
+def endpoint_of(cohort: Cohort, name: str) -> Endpoint:
+    """The dictionary's entry of one endpoint: counts, coding, median follow-up."""
+    spec = cohort.spec.endpoints[name]
+    outcome = cohort.outcome(name)
+    in_time = isinstance(spec, SurvivalSpec | CompetingSpec)
+    events: int | None
+    if in_time:
+        events = int((outcome["event"] == 1).sum())
+    elif isinstance(spec, ContinuousSpec):
+        events = None
+    else:
+        events = int(outcome["value"].sum())
+    return Endpoint(
+        key=name,
+        label=spec.label or name,
+        kind=spec.kind,
+        unit="months" if in_time else getattr(spec, "unit", None),
+        n=len(outcome),
+        events=events,
+        median_follow_up=_reverse_median(outcome) if in_time else None,
+        coding=coding_text(spec),
+        contained_in=getattr(spec, "contained_in", ()),
+        note=spec.note,
+    )
+
+
+def joins_of(cohort: Cohort) -> tuple[JoinReport, ...]:
+    """Every step between the files and the patients, with what it lost and why."""
+    reports: list[JoinReport] = []
+    base = cohort.spec.patient.table
+    everybody = set(cohort.patients)
+    for name, table in cohort.tables.items():
+        reports.extend(table.reports)
+        found = set(table.patient)
+        if len(table.patient) != len(found):
+            reports.append(
+                JoinReport(
+                    step=f"{name}: rows to patients",
+                    before=len(table.patient),
+                    after=len(found),
+                    reason=f"several rows per patient ({table.spec.rows_per_patient})",
+                )
+            )
+        if name != base:
+            reports.append(_join(name, base, everybody, found))
+    if cohort.expression is not None:
+        reports.extend(cohort.expression.reports)
+        reports.append(_join("expression", base, everybody, set(cohort.expression.patients)))
+    return tuple(reports)
+
+
+def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
+    """Counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
+    counts: dict[str, int] = {}
+    pooled = 0
+    tally = values.map(text_of).value_counts()
+    for level, count in sorted((str(level), count) for level, count in tally.items()):
+        if count >= minimum:
+            counts[level] = int(count)
+        else:
+            pooled += int(count)
+    if pooled >= minimum:
+        counts["other (pooled)"] = pooled
+    return counts
+
+
+def _reverse_median(outcome: pd.DataFrame) -> float | None:
+    """Median follow-up by the reverse Kaplan-Meier estimator (Schemper and Smith 1996)."""
+    import numpy as np
+
+    if outcome.empty:
+        return None
+    time = outcome["time"].to_numpy(dtype=float)
+    censored = (outcome["event"].to_numpy(dtype=float) == 0).astype(float)
+    survival = 1.0
+    for moment in np.unique(time):
+        at_risk = float((time >= moment).sum())
+        survival *= 1 - float(censored[time == moment].sum()) / at_risk
+        if survival <= 0.5:
+            return round(float(moment), 1)
+    return None
+
+
+def _join(name: str, base: str, everybody: set[str], found: set[str]) -> JoinReport:
+    strangers = len(found - everybody)
+    return JoinReport(
+        step=f"{base} with {name}",
+        before=len(everybody),
+        after=len(everybody & found),
+        reason=f"{len(everybody - found)} patients without a row in {name}"
+        + (f"; {strangers} patients of {name} are not in {base}" if strangers else ""),
+    )

@@ -1,0 +1,348 @@
+"""Getting TCGA cohorts from the public APIs of GDC and cBioPortal.
+
+GDC gives clinical rows by case and, if asked, STAR counts by file; cBioPortal gives the outcomes of
+the TCGA Pan-Cancer Clinical Data Resource and expression of chosen genes. Docs:
+docs.gdc.cancer.gov/API and cbioportal.org/api. What was fetched, from where and with which hash
+stands in `fetch.json`; a repeated call keeps files that are complete.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.cohort.fetched import description_of
+from validation.cohort.service import Service, field_of
+from validation.derive import signatures
+from validation.errors import FaultError, InputError
+from validation.types import sha256_file, write_text
+
+if TYPE_CHECKING:
+    pass
+
+GDC = "https://api.gdc.cancer.gov"
+CBIOPORTAL = "https://www.cbioportal.org/api"
+STUDIES = {"tcga-blca": ("TCGA-BLCA", "blca_tcga_pan_can_atlas_2018")}
+PAPER_GENES = ("FABP5", "ADRM1", "CXCL13", "FN1", "COL1A1", "COL3A1")
+PAGE = 200
+CASE_FIELDS = (
+    "submitter_id",
+    "demographic.gender",
+    "demographic.race",
+    "demographic.vital_status",
+    "demographic.days_to_death",
+    "diagnoses.age_at_diagnosis",
+    "diagnoses.ajcc_pathologic_stage",
+    "diagnoses.ajcc_pathologic_n",
+    "diagnoses.ajcc_pathologic_t",
+    "diagnoses.tumor_grade",
+    "diagnoses.days_to_last_follow_up",
+    "diagnoses.classification_of_tumor",
+)
+FILE_FIELDS = (
+    "file_id,file_name,md5sum,file_size,data_type,analysis.workflow_type,"
+    "associated_entities.entity_submitter_id,associated_entities.entity_type"
+)
+Progress = Callable[[str, int, int], None]
+
+
+def _quiet(stage: str, done: int, total: int) -> None:
+    return None
+
+
+def fetch(
+    name: str,
+    out: Path,
+    *,
+    genes: Sequence[str] = (),
+    counts: bool = False,
+    gdc: str = GDC,
+    cbioportal: str = CBIOPORTAL,
+    progress: Progress | None = None,
+    pause: float = 1.0,
+) -> Path:
+    """Fetch a cohort into a folder that `load` reads.
+
+    Parameters
+    ----------
+    name : "tcga-blca"
+    genes : symbols beside those of the shipped signatures and the paper's hypotheses
+    counts : also download STAR counts of every sample from GDC (about 2 GB)
+    gdc, cbioportal : base addresses
+    pause : seconds before the first repetition of a request; doubles each time
+
+    Raises
+    ------
+    InputError
+        For an unknown cohort or gene.
+    FaultError
+        If a service cannot be reached or answers in another form.
+    """
+    import httpx
+
+    if name not in STUDIES:
+        raise InputError(f'"{name}" cannot be fetched; there are: {", ".join(STUDIES)}')
+    project, study = STUDIES[name]
+    say = progress or _quiet
+    out.mkdir(parents=True, exist_ok=True)
+    with httpx.Client(timeout=60, follow_redirects=True) as client:
+        portal = Service("cBioPortal", cbioportal, client, pause)
+        commons = Service("GDC", gdc, client, pause)
+        say("GDC cases", 0, 0)
+        _keep(out / "gdc_clinical.csv", lambda: _cases(commons, project, say))
+        say("GDC files", 0, 0)
+        _keep(out / "gdc_files.csv", lambda: _files(commons, project, say))
+        say("cBioPortal clinical", 0, 0)
+        _keep(out / "cbioportal_patients.csv", lambda: _clinical(portal, study, say))
+        if counts:
+            _counts(commons, out, say)
+        else:
+            wanted = sorted({*genes, *PAPER_GENES, *_signature_genes()})
+            _keep(
+                out / "expression.csv",
+                lambda: _expression(portal, study, wanted, tuple(genes), say),
+            )
+    write_text(out / "cohort.toml", description_of(name, project, study, out, counts))
+    record = {
+        "cohort": name,
+        "gdc": gdc,
+        "cbioportal": cbioportal,
+        "project": project,
+        "study": study,
+        "files": {one.name: sha256_file(one) for one in sorted(out.glob("*.csv*"))},
+    }
+    write_text(out / "fetch.json", json.dumps(record, indent=2, sort_keys=True) + "\n")
+    return out
+
+
+def _signature_genes() -> list[str]:
+    return [gene for one in signatures().values() for gene in one.genes]
+
+
+def _keep(path: Path, make: Callable[[], str]) -> None:
+    """Make a file once; it appears under its name only when it is complete."""
+    if not path.is_file():
+        write_text(path, make())
+
+
+def _csv(columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> list[Any]:
+    """All hits of a GDC search."""
+    hits: list[Any] = []
+    while True:
+        answer = service.json("POST", path, json={**body, "size": PAGE, "from": len(hits)})
+        data = field_of(answer, "data", service.name)
+        found = field_of(data, "hits", service.name)
+        total = int(field_of(field_of(data, "pagination", service.name), "total", service.name))
+        hits += found
+        say(f"{service.name} {path}", len(hits), total)
+        if len(hits) >= total:
+            return hits
+        if not found:
+            raise FaultError(f"{service.name}: {path} gave {len(hits)} of {total} hits")
+
+
+def _project_filter(project: str, field: str) -> dict[str, Any]:
+    return {"op": "in", "content": {"field": field, "value": [project]}}
+
+
+def _cases(service: Service, project: str, say: Progress) -> str:
+    body = {
+        "filters": _project_filter(project, "project.project_id"),
+        "fields": ",".join(CASE_FIELDS),
+        "format": "JSON",
+    }
+    hits = _pages(service, "cases", body, say)
+    if not hits:
+        raise FaultError(f"GDC has no case of project {project}")
+    columns = [one.rsplit(".", 1)[-1] for one in CASE_FIELDS]
+    return _csv(columns, (_case(hit, service.name) for hit in hits))
+
+
+def _case(hit: Any, service: str) -> list[Any]:
+    """One row per case: the primary diagnosis, or the first where none is marked."""
+    diagnoses = hit.get("diagnoses") or [{}]
+    primary = next(
+        (one for one in diagnoses if one.get("classification_of_tumor") == "primary"), diagnoses[0]
+    )
+    groups = {"demographic": hit.get("demographic") or {}, "diagnoses": primary}
+    row = [field_of(hit, "submitter_id", service)]
+    for field in CASE_FIELDS[1:]:
+        group, name = field.split(".")
+        value = groups[group].get(name)
+        row.append("" if value is None else value)
+    return row
+
+
+def _files(service: Service, project: str, say: Progress) -> str:
+    wanted = [
+        ("cases.project.project_id", project),
+        ("data_type", "Gene Expression Quantification"),
+        ("analysis.workflow_type", "STAR - Counts"),
+        ("access", "open"),
+    ]
+    body = {
+        "filters": {
+            "op": "and",
+            "content": [_project_filter(value, field) for field, value in wanted],
+        },
+        "fields": FILE_FIELDS,
+        "format": "JSON",
+    }
+    rows = []
+    for hit in _pages(service, "files", body, say):
+        entities = field_of(hit, "associated_entities", service.name)
+        aliquot = next((one for one in entities if one.get("entity_type") == "aliquot"), None)
+        if aliquot is None:
+            continue
+        barcode = field_of(aliquot, "entity_submitter_id", service.name)
+        parts = [field_of(hit, one, service.name) for one in ("file_id", "file_name", "md5sum")]
+        rows.append([barcode[:16], barcode, *parts])
+    rows.sort()
+    return _csv(["sample", "aliquot", "file_id", "file_name", "md5sum"], iter(rows))
+
+
+def _clinical(service: Service, study: str, say: Progress) -> str:
+    """cBioPortal's long clinical table as one row per patient."""
+    service.json("GET", f"studies/{study}")
+    rows: dict[str, dict[str, str]] = {}
+    columns: set[str] = set()
+    page = 0
+    while True:
+        found = service.json(
+            "GET",
+            f"studies/{study}/clinical-data",
+            params={
+                "clinicalDataType": "PATIENT",
+                "projection": "SUMMARY",
+                "pageSize": 10_000,
+                "pageNumber": page,
+            },
+        )
+        for one in found:
+            patient = field_of(one, "patientId", service.name)
+            attribute = field_of(one, "clinicalAttributeId", service.name)
+            rows.setdefault(patient, {})[attribute] = str(field_of(one, "value", service.name))
+            columns.add(attribute)
+        say("cBioPortal clinical", len(rows), 0)
+        if len(found) < 10_000:
+            break
+        page += 1
+    if not rows:
+        raise FaultError(f"cBioPortal has no clinical data of study {study}")
+    order = sorted(columns)
+    return _csv(
+        ["PATIENT_ID", *order],
+        ([patient, *(rows[patient].get(one, "") for one in order)] for patient in sorted(rows)),
+    )
+
+
+def _expression(
+    service: Service, study: str, wanted: Sequence[str], asked: Sequence[str], say: Progress
+) -> str:
+    """RSEM values of chosen genes, one row per sample."""
+    found = service.json(
+        "POST",
+        "genes/fetch",
+        params={"geneIdType": "HUGO_GENE_SYMBOL", "projection": "SUMMARY"},
+        json=list(wanted),
+    )
+    symbols = {
+        int(field_of(one, "entrezGeneId", service.name)): field_of(
+            one, "hugoGeneSymbol", service.name
+        )
+        for one in found
+    }
+    unknown = sorted(set(asked) - set(symbols.values()))
+    if unknown:
+        raise InputError(f"cBioPortal knows no gene {', '.join(unknown)}; use HGNC symbols")
+    profile = f"{study}_rna_seq_v2_mrna"
+    values: dict[str, dict[str, str]] = {}
+    identifiers = sorted(symbols)
+    for start in range(0, len(identifiers), 20):
+        part = identifiers[start : start + 20]
+        answer = service.json(
+            "POST",
+            f"molecular-profiles/{profile}/molecular-data/fetch",
+            params={"projection": "SUMMARY"},
+            json={"entrezGeneIds": part, "sampleListId": profile},
+        )
+        for one in answer:
+            sample = field_of(one, "sampleId", service.name)
+            gene = symbols[int(field_of(one, "entrezGeneId", service.name))]
+            values.setdefault(sample, {})[gene] = str(field_of(one, "value", service.name))
+        say("cBioPortal expression", start + len(part), len(identifiers))
+    genes = sorted({gene for row in values.values() for gene in row})
+    if not genes:
+        raise FaultError(f"cBioPortal gave no expression for {profile}")
+    rows = ([sample, *(values[sample].get(one, "") for one in genes)] for sample in sorted(values))
+    return _csv(["SAMPLE_ID", *genes], rows)
+
+
+def _counts(service: Service, out: Path, say: Progress) -> None:
+    """STAR counts of every listed file, checked against GDC's MD5, as one matrix."""
+    import numpy as np
+
+    target = out / "counts.csv.gz"
+    if target.is_file():
+        return
+    with (out / "gdc_files.csv").open(encoding="utf-8", newline="") as handle:
+        listed = list(csv.DictReader(handle))
+    folder = out / "star_counts"
+    folder.mkdir(exist_ok=True)
+    genes: list[tuple[str, str]] = []
+    columns = []
+    for done, one in enumerate(listed):
+        path = folder / f"{one['file_id']}.tsv"
+        if not path.is_file():
+            body = service.call("GET", f"data/{one['file_id']}").content
+            if hashlib.md5(body, usedforsecurity=False).hexdigest() != one["md5sum"]:
+                raise FaultError(f"GDC file {one['file_id']} arrived damaged; call again")
+            temporary = path.with_suffix(".partial")
+            temporary.write_bytes(body)
+            temporary.replace(path)
+        names, column = _star(path)
+        if genes and names != genes:
+            raise FaultError(f"{path}: other genes than in the files before it")
+        genes = names
+        columns.append(column)
+        say("GDC counts", done + 1, len(listed))
+    matrix = np.asarray(columns, dtype=np.int64).T
+    text = _csv(
+        ["ensembl_id", "symbol", *(one["aliquot"] for one in listed)],
+        ([*gene, *row.tolist()] for gene, row in zip(genes, matrix, strict=True)),
+    )
+    temporary = target.with_name(f".{target.name}.partial")
+    with gzip.GzipFile(temporary, "wb", mtime=0) as packed:
+        packed.write(text.encode())
+    temporary.replace(target)
+
+
+def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
+    """Protein-coding genes and their unstranded counts in one STAR file."""
+    names, column = [], []
+    with path.open(encoding="utf-8", newline="") as handle:
+        rows = csv.reader((line for line in handle if not line.startswith("#")), delimiter="\t")
+        header = next(rows)
+        at = {name: place for place, name in enumerate(header)}
+        missing = {"gene_id", "gene_name", "gene_type", "unstranded"} - set(at)
+        if missing:
+            raise FaultError(f"{path}: no column {', '.join(sorted(missing))}; the format changed")
+        for row in rows:
+            if row[at["gene_type"]] == "protein_coding":
+                names.append((row[at["gene_id"]].split(".")[0], row[at["gene_name"]]))
+                column.append(int(row[at["unstranded"]]))
+    return names, column

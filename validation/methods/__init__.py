@@ -1,0 +1,44 @@
+"""The registered tests, one function each: study and plan in, outcome out.
+
+Each returns numbers through the book and a `TestOutcome`. Data that cannot bear a test raise a
+named refusal (`StatisticsError` or `InputError`), which becomes the outcome's reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from validation.contract import TestPlan
+from validation.methods import other, regression, survival
+from validation.methods.shared import enough
+from validation.results import Book, TestOutcome
+from validation.study import Study
+
+
+def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Run one registered test."""
+    if plan.subgroup is not None:
+        study = study.subgroup(plan.subgroup)
+    enough(study, plan)
+    return METHODS[plan.method](study, plan, book, tables)
+
+
+METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome]] = {
+    "kaplan_meier": survival.kaplan_meier,
+    "logrank": survival.logrank,
+    "cox": regression.cox,
+    "spline": regression.spline,
+    "maximally_selected": regression.best_cut,
+    "schoenfeld": survival.schoenfeld,
+    "rmst": survival.rmst,
+    "period_hazards": survival.periods,
+    "cumulative_incidence": other.incidence,
+    "cause_specific": other.competing,
+    "fine_gray": other.competing,
+    "fisher": other.fisher,
+    "logistic": other.logistic,
+    "rank": other.linear,
+    "linear": other.linear,
+    "concordance": survival.concordance,
+}

@@ -1,0 +1,152 @@
+"""Competing risks, binary and continuous outcomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan
+from validation.errors import InputError
+from validation.methods.shared import HORIZONS, matrix, outcome_of, row_of
+from validation.results import Book, Effect, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def competing(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    from validation.statistics.competing import cause_specific, fine_gray
+
+    keep, X, names, notes = matrix(study, plan)
+    time, status = study.outcome(plan.endpoint)
+    assert status is not None
+    gray = plan.method == "fine_gray"
+    codes = status[keep].astype(int)
+    fit: Any = (fine_gray if gray else cause_specific)(time[keep], codes, X, names)
+    effect = Effect(
+        value=float(fit.hr[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        scale="subdistribution hazard ratio" if gray else "hazard ratio",
+    )
+    book.effect(plan.id, effect, float(fit.p[0]))
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int((codes == 1).sum()),
+        effect=effect,
+        p=float(fit.p[0]),
+        df=1,
+        notes=notes,
+    )
+
+
+def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    import numpy as np
+
+    from validation.statistics.competing import aalen_johansen
+
+    keep = study.complete(plan.endpoint)
+    time, status = study.outcome(plan.endpoint)
+    assert status is not None
+    sides = (("exposed", 1.0), ("reference", 0.0)) if study.exposed.grouped else (("all", None),)
+    for name, side in sides:
+        mine = keep if side is None else keep & (study.exposed.x == side)
+        curve = aalen_johansen(time[mine], status[mine].astype(int))
+        for months in HORIZONS:
+            if months <= float(time[mine].max()):
+                at = int(np.searchsorted(curve.times, months, side="right")) - 1
+                value = float(curve.incidence[at]) if at >= 0 else 0.0
+                book.put(f"{plan.id}.{name}.at_{months}", value, "share")
+    return outcome_of(plan, n=int(keep.sum()), events=int((status[keep] == 1).sum()))
+
+
+def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    from validation.statistics.binary import fisher
+
+    keep = study.complete(plan.endpoint)
+    value, _ = study.outcome(plan.endpoint)
+    y, g = value[keep], study.exposed.x[keep]
+    counts = [[int(((g == side) & (y == flag)).sum()) for flag in (1, 0)] for side in (1.0, 0.0)]
+    found = fisher(counts)
+    effect = Effect(value=found.value, lower=found.lower, upper=found.upper, scale="odds ratio")
+    book.effect(plan.id, effect, found.p)
+    rows = []
+    names = (("exposed", study.contract.exposed), ("reference", study.contract.reference))
+    for (name, label), (yes, no) in zip(names, counts, strict=True):
+        share = yes / (yes + no)
+        text = f"{yes} of {yes + no} ({100 * share:.0f}%)"
+        book.put(f"{plan.id}.{name}.n", yes + no, "patients")
+        book.put(f"{plan.id}.{name}.events", yes, "patients")
+        book.put(f"{plan.id}.{name}.share", share, "share", text)
+        rows.append({"group": label, "with": text})
+    tables[plan.id] = rows
+    return outcome_of(plan, n=int(keep.sum()), events=int(y.sum()), effect=effect, p=found.p)
+
+
+def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    from validation.statistics.binary import logistic
+    from validation.statistics.errors import SeparationError
+
+    keep, X, names, notes = matrix(study, plan)
+    value, _ = study.outcome(plan.endpoint)
+    y = value[keep]
+    rarer = int(min((y == 1).sum(), (y == 0).sum()))
+    limit = study.contract.rules.events_per_covariate
+    if rarer / X.shape[1] < limit:
+        notes.append(f"Firth's penalty: {rarer} patients with the rarer outcome")
+        fit = logistic(y, X, names, penalty="firth")
+    else:
+        try:
+            fit = logistic(y, X, names)
+        except SeparationError as error:
+            notes.append(f"Firth's penalty: {error}")
+            fit = logistic(y, X, names, penalty="firth")
+    effect = Effect(
+        value=float(fit.odds_ratio[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        scale="odds ratio",
+    )
+    book.effect(plan.id, effect, float(fit.p[0]))
+    tables[plan.id] = [
+        row_of(name, fit.odds_ratio[at], fit.lower[at], fit.upper[at], fit.p[at], "odds ratio")
+        for at, name in enumerate(names)
+    ]
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int((y == 1).sum()),
+        effect=effect,
+        p=float(fit.p[0]),
+        df=1,
+        notes=notes,
+    )
+
+
+def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Difference in standard deviations of the outcome (least squares)."""
+    from validation.statistics.continuous import linear, rank_test
+
+    keep, X, names, notes = matrix(study, plan)
+    value, _ = study.outcome(plan.endpoint)
+    y = value[keep]
+    spread = float(y.std(ddof=1))
+    if spread == 0:
+        raise InputError(f"{plan.endpoint} is the same for all patients")
+    fit = linear(y / spread, X, names, robust=True)
+    effect = Effect(
+        value=float(fit.coef[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        scale="difference (SD)",
+    )
+    p, statistic = float(fit.p[0]), None
+    if plan.method == "rank":
+        test = rank_test(y, X[:, 0]).test
+        p, statistic = test.p, test.statistic
+    book.effect(plan.id, effect, p)
+    return outcome_of(plan, n=int(keep.sum()), effect=effect, p=p, statistic=statistic, notes=notes)

@@ -1,0 +1,122 @@
+"""What every registered test shares: the smallest data, the design matrix, the outcome's form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan
+from validation.errors import InputError
+from validation.results import TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+HORIZONS = (12, 36, 60)
+
+
+def enough(study: Study, plan: TestPlan) -> None:
+    """Refuse what the contract's rules call too small, before anything is computed."""
+    import numpy as np
+
+    rules = study.contract.rules
+    keep = study.complete(plan.endpoint)
+    if not keep.any():
+        raise InputError(f'no patient has both the exposure and endpoint "{plan.endpoint}"')
+    if study.exposed.grouped:
+        x = study.exposed.x[keep]
+        sizes = {
+            study.contract.exposed: int((x == 1).sum()),
+            study.contract.reference: int((x == 0).sum()),
+        }
+        small = min(sizes, key=lambda name: sizes[name])
+        if sizes[small] < rules.min_group:
+            raise InputError(
+                f'group "{small}" has {sizes[small]} patients for {plan.endpoint}; the contract '
+                f"asks for at least {rules.min_group}"
+            )
+    value, event = study.outcome(plan.endpoint)
+    kind = study.contract.endpoint(plan.endpoint).kind
+    if kind == "continuous":
+        return
+    seen = (value if event is None else event)[keep]
+    events = int((seen == 1).sum())
+    if events == 0:
+        raise InputError(f"no events for {plan.endpoint} among {int(keep.sum())} patients")
+    if kind == "binary":
+        events = min(events, int((seen == 0).sum()))
+    if events < rules.min_events:
+        raise InputError(
+            f"{events} events for {plan.endpoint}; the contract asks for at least "
+            f"{rules.min_events}"
+        )
+    if not np.isfinite(value[keep]).all():
+        raise InputError(f"{plan.endpoint}: values that are not finite")
+
+
+def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
+    return TestOutcome.model_validate(
+        {
+            "id": plan.id,
+            "role": plan.role,
+            "method": plan.method,
+            "endpoint": plan.endpoint,
+            "status": "ok",
+            "claim": plan.claim,
+            **values,
+        }
+    )
+
+
+def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]]:
+    """Kept patients, design matrix with the exposure first, its names, notes."""
+    import numpy as np
+
+    keep = study.complete(plan.endpoint, plan.covariates)
+    lost = int(study.complete(plan.endpoint).sum() - keep.sum())
+    notes = [f"{lost} patients left out for missing covariates"] if lost else []
+    Z, names = study.design(plan.covariates, keep)
+    main = [(name, part[keep]) for name, part in study.adjusters()]
+    columns = [study.exposed.x[keep], *(part for _, part in main)]
+    label = study.contract.exposed if not main else "interaction"
+    X = np.column_stack([*columns, Z]) if Z.shape[1] else np.column_stack(columns)
+    return keep, X, [label, *(name for name, _ in main), *names], notes
+
+
+def fit_cox(
+    time: Floats, event: Floats, X: Floats, names: list[str], study: Study, notes: list[str]
+) -> Any:
+    """Cox model by the contract's rule: Firth's penalty where events are few or separated."""
+    from validation.statistics.cox import cox
+    from validation.statistics.errors import SeparationError
+
+    events = int((event == 1).sum())
+    limit = study.contract.rules.events_per_covariate
+    if events / X.shape[1] < limit:
+        notes.append(
+            f"Firth's penalty: {events} events for {X.shape[1]} terms, under {limit:g} for each"
+        )
+        return cox(time, event, X, names, penalty="firth")
+    try:
+        return cox(time, event, X, names)
+    except SeparationError as error:
+        notes.append(f"Firth's penalty: {error}")
+        return cox(time, event, X, names, penalty="firth")
+
+
+def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
+    from validation.results import p_text
+
+    return {
+        "term": name,
+        scale: f"{float(value):.2f}",
+        "95% CI": f"{float(lower):.2f} to {float(upper):.2f}",
+        "p": p_text(float(p)),
+    }
+
+
+def slug(name: str) -> str:
+    return "".join(one if one.isalnum() else "_" for one in name.casefold()).strip("_")

@@ -1,0 +1,250 @@
+"""Tests of survival between two groups, and the assumptions behind them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan
+from validation.errors import InputError
+from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, row_of
+from validation.results import Book, Effect, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+BOOTSTRAPS = 500
+
+
+def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Log-rank p-value; the hazard ratio beside it is a Cox model of the group alone."""
+    from validation.statistics.survival import logrank
+
+    keep, X, names, notes = matrix(study, plan)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e, g = time[keep], (event[keep] == 1).astype(float), X[:, 0]
+    found = logrank(t, e, g)
+    fit = fit_cox(t, e, X, names, study, notes)
+    effect = Effect(
+        value=float(fit.hr[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        scale="hazard ratio",
+    )
+    book.effect(plan.id, effect, found.p)
+    book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
+    book.put(f"{plan.id}.n", int(keep.sum()), "patients")
+    book.put(f"{plan.id}.events", int(e.sum()), "events")
+    for name, side in (("exposed", 1.0), ("reference", 0.0)):
+        book.put(f"{plan.id}.{name}.n", int((g == side).sum()), "patients")
+        book.put(f"{plan.id}.{name}.events", int(e[g == side].sum()), "events")
+    tables[plan.id] = [
+        row_of(names[0], effect.value, effect.lower, effect.upper, fit.p[0], "hazard ratio")
+    ]
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int(e.sum()),
+        effect=effect,
+        p=found.p,
+        statistic=found.statistic,
+        df=1,
+        notes=notes,
+    )
+
+
+def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    import numpy as np
+
+    from validation.statistics.survival import kaplan_meier
+
+    keep = study.complete(plan.endpoint)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    rows = []
+    for name, label, side in (
+        ("exposed", study.contract.exposed, 1.0),
+        ("reference", study.contract.reference, 0.0),
+    ):
+        mine = keep & (study.exposed.x == side)
+        curve = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
+        key = f"{plan.id}.{name}"
+        book.put(f"{key}.median", curve.median, "months")
+        row = {"group": label, "n": str(curve.n), "events": str(curve.n_events)}
+        row["median (months)"] = book.numbers[f"{key}.median"].text
+        for months in HORIZONS:
+            if months > float(time[mine].max()):
+                continue
+            at = int(np.searchsorted(curve.times, months, side="right")) - 1
+            alive, low, high = (
+                (float(part[at]) if at >= 0 else 1.0)
+                for part in (curve.survival, curve.lower, curve.upper)
+            )
+            text = f"{100 * alive:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"
+            book.put(f"{key}.at_{months}", alive, "share", text)
+            row[f"free of event at {months} months"] = text
+        rows.append(row)
+    tables[plan.id] = rows
+    return outcome_of(plan, n=int(keep.sum()), events=int((event[keep] == 1).sum()))
+
+
+def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Proportional hazards of the exposure, in the adjusted model where there is one."""
+    from validation.statistics.proportional import schoenfeld
+
+    keep, X, names, notes = matrix(study, plan)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e = time[keep], (event[keep] == 1).astype(float)
+    fit = fit_cox(t, e, X, names, study, notes)
+    found = schoenfeld(t, e, X, fit)
+    book.put(f"{plan.id}.p", found.tests[0].p, "p-value")
+    book.put(f"{plan.id}.global_p", found.global_test.p, "p-value")
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int(e.sum()),
+        p=found.tests[0].p,
+        statistic=found.tests[0].statistic,
+        df=1,
+        notes=notes,
+    )
+
+
+def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Restricted mean survival difference to the contract's horizon, or to the shorter group's
+    last follow-up if that comes first.
+    """
+    from validation.statistics.survival import rmst_difference
+
+    keep = study.complete(plan.endpoint)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e, g = time[keep], (event[keep] == 1).astype(float), study.exposed.x[keep]
+    tau = min(study.contract.rules.rmst_months, *(float(t[g == one].max()) for one in (0.0, 1.0)))
+    found = rmst_difference(t, e, g, tau)
+    book.put(f"{plan.id}.horizon", tau, "months")
+    book.put(f"{plan.id}.difference", found.value, "months")
+    book.put(f"{plan.id}.lower", found.lower, "months")
+    book.put(f"{plan.id}.upper", found.upper, "months")
+    book.put(f"{plan.id}.p", found.p, "p-value")
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int(e.sum()),
+        p=found.p,
+        statistic=found.value,
+        notes=[f"difference in mean months to {tau:.1f}"],
+    )
+
+
+def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Hazard ratios before and after the median event time: how the effect changes."""
+    import numpy as np
+
+    from validation.statistics.proportional import cox_by_period
+
+    keep = study.complete(plan.endpoint)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e = time[keep], (event[keep] == 1).astype(float)
+    cut = float(np.median(t[e == 1]))
+    found = cox_by_period(
+        t, e, study.exposed.x[keep][:, None], [study.contract.exposed], [cut], penalty="firth"
+    )
+    book.put(f"{plan.id}.cut", cut, "months")
+    rows = []
+    for name, period in zip(("early", "late"), found, strict=True):
+        effect = Effect(
+            value=float(period.fit.hr[0]),
+            lower=float(period.fit.lower[0]),
+            upper=float(period.fit.upper[0]),
+            scale="hazard ratio",
+        )
+        book.effect(f"{plan.id}.{name}", effect, float(period.fit.p[0]))
+        stop = "the end" if math.isinf(period.stop) else f"{period.stop:.1f}"
+        rows.append(
+            {"months": f"{period.start:.1f} to {stop}"}
+            | row_of(
+                name, effect.value, effect.lower, effect.upper, period.fit.p[0], "hazard ratio"
+            )
+        )
+    tables[plan.id] = rows
+    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()))
+
+
+def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Concordance and AUC of the covariates alone and with the exposure.
+
+    Harrell's and Uno's concordance, the AUC at the contract's horizon, and a bootstrap interval of
+    the gain in Harrell's with both models held fixed.
+    """
+    import numpy as np
+
+    from validation.statistics.auc import auc_at
+    from validation.statistics.concordance import harrell, uno
+
+    keep, X, names, notes = matrix(study, plan)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e = time[keep], (event[keep] == 1).astype(float)
+    main = 1 + len(study.adjusters())
+    if X.shape[1] == main:
+        raise InputError("no covariate varies in the population: nothing to compare with")
+    tau = float(np.quantile(t[e == 1], 0.95))
+    horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
+    risks = []
+    for name, first in (("without", main), ("with", 0)):
+        fit = fit_cox(t, e, X[:, first:], names[first:], study, notes)
+        risk = X[:, first:] @ fit.coef
+        risks.append(risk)
+        book.put(f"{plan.id}.{name}.harrell", harrell(t, e, risk), "concordance")
+        book.put(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
+        book.put(f"{plan.id}.{name}.auc", float(auc_at(t, e, risk, [horizon])[0]), "AUC")
+
+    value, lower, upper = _gain(t, e, risks[0], risks[1], study.contract.seed)
+    book.put(f"{plan.id}.horizon", horizon, "months")
+    book.put(f"{plan.id}.gain", value, "concordance", f"{value:.3f}")
+    book.put(f"{plan.id}.gain_lower", lower, "concordance", f"{lower:.3f}")
+    book.put(f"{plan.id}.gain_upper", upper, "concordance", f"{upper:.3f}")
+    notes.append("apparent values, on the patients that the models were fitted to")
+    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
+
+
+def _gain(
+    time: Floats, event: Floats, one: Floats, two: Floats, seed: int
+) -> tuple[float, float, float]:
+    """Gain in Harrell's concordance from risk `one` to `two`, with its bootstrap interval.
+
+    A resample is a vector of counts w; its concordance is w'Aw / w'Lw with A the concordant and L
+    the comparable pairs, so that all resamples are two matrix products.
+    """
+    import numpy as np
+
+    n = len(time)
+    cases = np.flatnonzero(event == 1)
+    at, flag = time[cases, None], event == 1
+    later = (time[None, :] > at) | ((time[None, :] == at) & ~flag[None, :])
+
+    def right(risk: Floats) -> Any:
+        mine = risk[cases, None]
+        return (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
+
+    gained = (later * (right(two) - right(one))).astype(np.float32)
+    pairs = later.astype(np.float32)
+    value = float(gained.sum(dtype=float) / pairs.sum(dtype=float))
+    rng = np.random.default_rng([seed, n])
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=BOOTSTRAPS).astype(np.float32)
+    mine = counts[:, cases]
+    above = (mine * (counts @ gained.T)).sum(axis=1, dtype=float)
+    below = (mine * (counts @ pairs.T)).sum(axis=1, dtype=float)
+    draws = above[below > 0] / below[below > 0]
+    if len(draws) < 0.95 * BOOTSTRAPS:
+        raise InputError("too few events for a bootstrap of the concordance")
+    lower, upper = np.quantile(draws, [0.025, 0.975])
+    return value, float(lower), float(upper)

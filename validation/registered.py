@@ -1,0 +1,129 @@
+"""Which tests a contract registers for each kind of endpoint."""
+
+from __future__ import annotations
+
+from validation.contract import Method, TestPlan
+from validation.dictionary import Endpoint
+from validation.hypothesis import Comparison, CutRule, Hypothesis
+
+SEARCHING: dict[CutRule, Method] = {
+    CutRule.SPLINE: "spline",
+    CutRule.OPTIMAL: "maximally_selected",
+}
+CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+
+
+def uses_groups(hypothesis: Hypothesis) -> bool:
+    """True when two groups are compared; False for slopes and interactions."""
+    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
+        return False
+    return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
+
+
+def tests_of(
+    hypothesis: Hypothesis,
+    endpoint: Endpoint,
+    secondary: list[Endpoint],
+    covariates: tuple[str, ...],
+) -> tuple[TestPlan, ...]:
+    """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
+    grouped = uses_groups(hypothesis)
+    rule = hypothesis.exposures[0].cut
+    tests = of_endpoint("", endpoint, grouped, rule, covariates, primary=True)
+    for other in secondary:
+        tests += of_endpoint(f"{other.key}.", other, grouped, rule, covariates, primary=False)
+    for number, one in enumerate(hypothesis.subgroups, start=1):
+        tests.append(
+            tests[0].model_copy(
+                update={
+                    "id": f"subgroup.{number}",
+                    "role": "subgroup",
+                    "subgroup": one,
+                    "claim": False,
+                    "note": f"{one.variable} {one.op} {one.value}",
+                }
+            )
+        )
+    return tuple(tests)
+
+
+def of_endpoint(
+    prefix: str,
+    endpoint: Endpoint,
+    grouped: bool,
+    rule: CutRule,
+    covariates: tuple[str, ...],
+    *,
+    primary: bool,
+) -> list[TestPlan]:
+    """The registered tests of one endpoint; the first carries the claim."""
+    covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
+    main: dict[tuple[str, bool], Method] = {
+        ("survival", True): "logrank",
+        ("survival", False): "cox",
+        ("competing", True): "cause_specific",
+        ("competing", False): "cause_specific",
+        ("binary", True): "fisher",
+        ("binary", False): "logistic",
+        ("continuous", True): "rank",
+        ("continuous", False): "linear",
+    }
+    adjusted: dict[str, Method] = {
+        "survival": "cox",
+        "competing": "cause_specific",
+        "binary": "logistic",
+        "continuous": "linear",
+    }
+    method = main[endpoint.kind, grouped]
+    if rule in SEARCHING and endpoint.kind == "survival":
+        method = SEARCHING[rule]
+    name = f"{prefix}primary" if primary else f"{prefix}secondary"
+    found = [
+        TestPlan(
+            id=name,
+            role="primary" if primary else "secondary",
+            method=method,
+            endpoint=endpoint.key,
+            claim=True,
+        )
+    ]
+
+    def add(suffix: str, role: str, kind: Method, **more: object) -> None:
+        found.append(
+            TestPlan.model_validate(
+                {
+                    "id": f"{prefix}{suffix}",
+                    "role": role,
+                    "method": kind,
+                    "endpoint": endpoint.key,
+                    **more,
+                }
+            )
+        )
+
+    if endpoint.kind == "survival":
+        if grouped:
+            add("kaplan_meier", "descriptive", "kaplan_meier")
+            if primary:
+                add("rmst", "assumption", "rmst")
+                add("period_hazards", "assumption", "period_hazards")
+        if primary:
+            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
+    if endpoint.kind == "competing":
+        add("cumulative_incidence", "descriptive", "cumulative_incidence")
+        add("fine_gray", "adjusted", "fine_gray")
+    if covariates:
+        add("adjusted", "adjusted", adjusted[endpoint.kind], covariates=covariates)
+        if endpoint.kind == "survival" and primary:
+            add("concordance", "descriptive", "concordance", covariates=covariates)
+    return found
+
+
+def curve_cuts(hypothesis: Hypothesis) -> tuple[CutRule, ...]:
+    """The cut rules of the specification curve: the claim's own, and the usual others."""
+    own = hypothesis.exposures[0].cut
+    if len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
+        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]
+    else:
+        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS]
+    return tuple(one for one in dict.fromkeys(cuts) if one not in SEARCHING)
