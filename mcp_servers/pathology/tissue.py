@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcp_servers.slides.view import View
 
 WORKING_MPP = 8.0
+MAX_OVERVIEW_PIXELS = 16_000_000
 
 
 class TissueInput(SlideInput):
@@ -56,8 +57,8 @@ def slide_tissue(
     from mcp_servers.pathology.compute.tissue import find_tissue
 
     # very large slides are looked at more coarsely, so that memory stays bounded
-    widest = max(slide.width, slide.height) * slide.need_mpp() / 12_000
-    view = slide.view(max(WORKING_MPP, widest))
+    coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
+    view = slide.view(max(WORKING_MPP, coarse))
     image = view.read(0, 0, view.width, view.height)
     found = find_tissue(
         image,

@@ -60,7 +60,8 @@ TUMOR_VALIDITY = Validity(
     ),
     accuracy=(
         "painted slides, 5 seeds at 0.5 µm/px: the mask holds 97% of tumor, 23% of stroma and 4% "
-        "of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); on real slides only looked at, not scored"
+        "of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); on real slides only "
+        "looked at, not scored"
     ),
 )
 

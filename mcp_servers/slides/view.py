@@ -11,6 +11,9 @@ import numpy as np
 
 from mcp_servers.slides.arrays import U8
 
+MAX_READ_PIXELS = 40_000_000
+"""Larger reads are made in parts, so that memory stays bounded without a pyramid."""
+
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
@@ -66,6 +69,10 @@ class View:
         x0, y0 = round(x * ratio), round(y * ratio)
         x0, y0 = x0 - x0 % self.reduce, y0 - y0 % self.reduce
         w, h = max(1, round(width * ratio)), max(1, round(height * ratio))
+        if w * h > MAX_READ_PIXELS * self.reduce**2 and height > 1:
+            half = height // 2
+            upper = self.read(x, y, width, half)
+            return np.concatenate([upper, self.read(x, y + half, width, height - half)])
         image = source.read(self.level, x0, y0, w, h, self.reduce)
         resized = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         return np.asarray(resized, dtype=np.uint8)

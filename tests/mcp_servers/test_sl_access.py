@@ -279,3 +279,16 @@ def test_too_large_a_plain_image_is_sent_to_conversion(
     monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(InputError, match="vips tiffsave"):
         Slide.open(png(tmp_path / "a.png", blobs(64, 64)))
+
+
+def test_reading_in_parts_shows_the_same_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(900, 900), levels=1)
+    with Slide.open(path) as slide:
+        view = slide.scaled(3.0)
+        whole = view.read(0, 0, view.width, view.height).astype(int)
+        monkeypatch.setattr("mcp_servers.slides.view.MAX_READ_PIXELS", 10_000)
+        parts = view.read(0, 0, view.width, view.height)
+    assert parts.shape == whole.shape
+    assert np.abs(parts - whole).mean() < 4.0

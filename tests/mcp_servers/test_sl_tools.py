@@ -189,7 +189,8 @@ def test_lymphocytes_are_denser_in_aggregates_than_painted_elsewhere(
 ) -> None:
     til = results["til"]
     truth = painted[1]
-    assert til["tissue"]["lymphocytes"] == pytest.approx(len(truth.lymphocytes), rel=0.35)
+    # of densely packed ones about two thirds are told apart (validity card)
+    assert 0.5 < til["tissue"]["lymphocytes"] / len(truth.lymphocytes) < 1.1
     assert til["tumor"]["per_mm2"] < til["tissue"]["per_mm2"]
     assert [d for d, _ in til["profile"]] == sorted(d for d, _ in til["profile"])
 
