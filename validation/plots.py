@@ -38,8 +38,12 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     time, event = study.outcome(outcome.endpoint)
     assert event is not None
     keep = study.complete(outcome.endpoint)
+    exposed, reference = (
+        _short(contract.exposed, "Exposed"),
+        _short(contract.reference, "Reference"),
+    )
     curves = {}
-    for label, side in ((contract.exposed, 1.0), (contract.reference, 0.0)):
+    for label, side in ((exposed, 1.0), (reference, 0.0)):
         mine = keep & (study.exposed.x == side)
         curves[label] = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
     prefix = outcome.id.removesuffix("kaplan_meier")
@@ -49,7 +53,7 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     if test is not None and test.effect is not None and test.p is not None:
         numbers = analysis.result().numbers
         notes = [numbers[f"{test.id}.summary"].text, f"log-rank p = {numbers[f'{test.id}.p'].text}"]
-    title = f"{endpoint.label}: {contract.exposed} against {contract.reference}"
+    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
     kaplan_meier_figure(
         curves,
@@ -69,6 +73,11 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
         + (" (SIMULATED)." if contract.simulated else "."),
     )
+
+
+def _short(name: str, role: str) -> str:
+    """A group's name where a legend has room for it; else its role, which the caption explains."""
+    return name if len(name) <= 36 else role
 
 
 def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict[str, Figure]:
@@ -99,11 +108,11 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict
     if len(rows) < 2:
         return {}
     path = out / "forest.svg"
-    title = f"{contract.exposed} against {contract.reference}"
+    title = f"Exposed: {contract.exposed}; reference: {contract.reference}"
     forest(
         rows,
         path,
-        title=title if len(title) < WRAP else f"{title[: WRAP - 1]}…",
+        title="Exposed against reference",
         subtitle=analysis.provenance["title"],
         measure=primary.effect.scale.capitalize(),
         simulated=contract.simulated,

@@ -37,7 +37,7 @@ _VARIABLES = (
     ("subtype", "clinical", "binary", "clinical", "Expression subtype", None, ("basal", "luminal")),
     (
         "tls_density", "imaging", "continuous", "imaging",
-        "Density of TLS-like lymphoid aggregates on H&E", "1/mm2",
+        "TLS density on H&E slides", "1/mm2",
         ("TLS", "tertiary lymphoid structure", "lymphoid aggregates"),
     ),
     (
