@@ -72,8 +72,8 @@ TLS_VALIDITY = Validity(
     ),
     accuracy=(
         "painted slides, 7 fields: every aggregate of 10,000 µm² or more found (26 of 26), none "
-        "false, area off by 2 to 3% on average; on a real TLS tile one aggregate; on 4 colon fields "
-        "with necrosis one aggregate of each lay in necrotic debris, so check overlays there"
+        "false, area off by 2 to 3% on average; one aggregate on a real TLS tile; on 4 colon "
+        "fields with necrosis one aggregate of each lay in necrotic debris, so check overlays there"
     ),
 )
 
