@@ -45,7 +45,6 @@ REQUIRED = ("langgraph", "lifelines", "sksurv", "statsmodels", "openslide", "tor
 EXTRAS = {
     "ray": "pip install 'sage-pathology[ray]' for workers on several machines",
     "psycopg": "pip install 'sage-pathology[postgres]' for checkpoints in PostgreSQL",
-    "spatialdata": "pip install 'sage-pathology[spatialdata]' for the SpatialData export",
 }
 
 
