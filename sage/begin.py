@@ -25,6 +25,7 @@ class Request:
     kg: Path | None = None
     cohort: str = "demo"
     cohort_root: Path | None = None
+    features: tuple[Path, ...] = ()
     replicate: str | None = None
     hypotheses: int = 1
     auto_approve: bool = False
@@ -62,7 +63,8 @@ def begin(
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
     root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
-    cohort = load_cohort(request.cohort, settings, root_of_files)
+    features = [str(path.resolve()) for path in request.features]
+    cohort = load_cohort(request.cohort, settings, root_of_files, features)
     dictionary = cohort.dictionary()
     if request.replicate:
         load_cohort(request.replicate, settings)
@@ -88,6 +90,7 @@ def begin(
         models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
         cohort=_stable_name(request.cohort),
         cohort_root=root_of_files,
+        features=features,
         cohort_title=dictionary.title,
         simulated=dictionary.simulated,
         replicate=_stable_name(request.replicate) if request.replicate else None,

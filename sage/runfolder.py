@@ -31,6 +31,7 @@ class Manifest(BaseModel):
     models: dict[str, str] = Field(default_factory=dict)
     cohort: str
     cohort_root: str | None = None
+    features: list[str] = Field(default_factory=list)
     cohort_title: str = ""
     simulated: bool = False
     replicate: str | None = None

@@ -12,7 +12,7 @@ from sage.errors import InputError
 from sage.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agents.feasibility import EvidenceClients
     from kg.embed import Embedder
@@ -62,17 +62,23 @@ def make_embedder(settings: Settings) -> Embedder:
     return embed.by_name(settings.embedding_model, cache)
 
 
-def load_cohort(name: str, settings: Settings, root: str | None = None) -> Cohort:
+def load_cohort(
+    name: str, settings: Settings, root: str | None = None, features: Sequence[str] = ()
+) -> Cohort:
     """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
 
-    `root` is where the files of its cohort.toml lie, when not beside it.
+    `root` is where the files of its cohort.toml lie, when not beside it; `features` are tables of
+    what tools computed on its slides.
     """
     from validation import cohort
 
     cache = settings.cache_dir / "cohorts"
     cache.mkdir(parents=True, exist_ok=True)
     folder = demo_cohort(settings) if name == "demo" else name
-    return cohort.load(folder, root=Path(root) if root else None, cache=cache)
+    found = cohort.load(folder, root=Path(root) if root else None, cache=cache)
+    for path in features:
+        found = found.with_features(Path(path))
+    return found
 
 
 DEMO_SEED = 7

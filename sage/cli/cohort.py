@@ -224,3 +224,43 @@ def simulate(
 
 if __name__ == "__main__":
     app()
+
+
+@app.command("extract")
+def extract_features(
+    cohort: Annotated[str, typer.Argument(help="A cohort folder with slides, or a built-in name.")],
+    variables: Annotated[
+        list[str], typer.Argument(help="Variables to have, such as imaging:tls_density.")
+    ],
+    out: Annotated[Path, typer.Option(help="New folder for the tables.")],
+    root: Annotated[
+        Path | None, typer.Option(help="Where the cohort's files lie, when not beside it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute imaging variables that a cohort lacks, by registered tools on its slides.
+
+    The data agent says which variables exist, which a tool can compute, and which cannot be had.
+    The tables serve `sage run --features` and `sage validate --features`.
+
+    Example: sage cohort extract demo imaging:tls_area --out features
+    """
+    from sage.console import counting, print_json
+    from sage.console import out as console
+    from sage.extract import extract
+
+    with counting("slides", quiet=as_json) as progress:
+        said = extract(load_named(cohort, root), tuple(variables), out, progress)
+    if as_json:
+        print_json(said)
+        return
+    for title, names in (("in the cohort", said.found), ("cannot be had", said.missing)):
+        if names:
+            console.print(f"{title}: {', '.join(names)}")
+    for one in said.provenance:
+        console.print(
+            f"{one['variable']}: {one['tool']} {one['version']} on {one['slides']} slides of"
+            f" {one['patients']} patients; {one['failed']} failed"
+        )
+    for path in said.features:
+        console.print(path, soft_wrap=True)

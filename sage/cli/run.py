@@ -32,6 +32,9 @@ def run(
     cohort_root: Path | None = typer.Option(
         None, help="Where the files of the cohort's cohort.toml lie, when not beside it."
     ),
+    features: list[Path] | None = typer.Option(
+        None, help="A table of what tools computed on the cohort's slides; may be repeated."
+    ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
@@ -69,6 +72,7 @@ def run(
         kg=kg,
         cohort=cohort,
         cohort_root=cohort_root,
+        features=tuple(features or ()),
         replicate=replicate,
         hypotheses=hypotheses,
         auto_approve=auto_approve,

@@ -76,7 +76,8 @@ class Services:
         """The cohort that hypotheses are tested on."""
         from sage.wiring import load_cohort
 
-        return load_cohort(self.manifest.cohort, self.settings, self.manifest.cohort_root)
+        asked = self.manifest
+        return load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
 
     @cached_property
     def dictionary(self) -> DataDictionary:

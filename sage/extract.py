@@ -1,0 +1,82 @@
+"""Imaging variables that a cohort lacks, computed by registered tools on its slides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.base import Resources
+from sage.errors import InputError
+from sage.files import write_text
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+
+class Extracted(BaseModel):
+    """What the data agent decided, and the tables that were written for `--features`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    found: tuple[str, ...]
+    missing: tuple[str, ...]
+    provenance: tuple[dict[str, Any], ...]
+    features: tuple[str, ...]
+
+
+def extract(
+    cohort: Cohort,
+    wanted: tuple[str, ...],
+    out: Path,
+    progress: Callable[[str, int, int], None],
+) -> Extracted:
+    """Ask the data agent for `wanted`, run the tools that it names, and keep their tables.
+
+    A variable `imaging:tls_density` is written as column `density` of `tls.csv`, which is the name
+    that `--features` gives it back.
+
+    Raises
+    ------
+    InputError
+        If `out` is not empty, or the cohort has no slides to compute a missing variable from.
+    """
+    from agents.coding.features import resolve_cohort
+    from agents.reasoners.rules import RulesReasoner
+    from kg.ontology import Ontology
+    from mcp_servers import registry as tools
+    from mcp_servers.context import ToolContext
+    from mcp_servers.roots import Roots
+    from sage.data import data_root
+
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"--out: {out} is not empty; choose another folder")
+    registry = tools.load("pathology")
+    context = ToolContext(Roots.of([cohort.root], out / "tools"))
+    reasoner = RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
+    extended, plan, told = resolve_cohort(
+        cohort,
+        wanted,
+        reasoner,
+        registry,
+        lambda name, arguments: registry.run(name, arguments, context),
+        out / "extracted",
+        on_event=lambda _, said: progress(said["variable"], said["done"], said["total"]),
+    )
+    written = []
+    for one in plan.extract:
+        name = one.variable.split(":", 1)[1]
+        stem, _, column = name.partition("_")
+        values = extended.column(one.variable).dropna()
+        rows = [f"patient,{column or name}", *(f"{who},{value!r}" for who, value in values.items())]
+        path = out / f"{stem}.csv"
+        write_text(path, "\n".join(rows) + "\n")
+        written.append(str(path))
+    return Extracted(
+        found=plan.found,
+        missing=plan.missing,
+        provenance=tuple(one.model_dump(mode="json") for one in told),
+        features=tuple(written),
+    )
