@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.types import ExpandedHypothesis
-from agents.wording import PLACEHOLDER, free_numbers
+from agents.wording import KEYED, free_numbers
 
 
 class KeyedNumber(View):
@@ -134,7 +134,7 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
     texts.append(answer.feasibility_reason)
     quoted = given.expanded.hypothesis.statement
     for text in texts:
-        for found in PLACEHOLDER.findall(text):
+        for found in KEYED.findall(text):
             if found not in known:
                 problems.append(f"[[{found}]] is no key of the results")
         strange = [one for one in free_numbers(text) if one not in quoted]

@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.interpreter import Interpretation
 from agents.types import ExpandedHypothesis
-from agents.wording import PLACEHOLDER, free_numbers
+from agents.wording import KEYED, free_numbers
 
 
 class NoveltyView(View):
@@ -73,13 +73,13 @@ def check_summary(given: SummaryInput, answer: Summary) -> list[str]:
             *given.interpretation.limits,
         ]
     )
-    known = set(PLACEHOLDER.findall(source)) | {"novelty.score", "feasibility.score"}
+    known = set(KEYED.findall(source)) | {"novelty.score", "feasibility.score"}
     allowed = f"{given.expanded.hypothesis.statement} {given.novelty.summary} " + (
         f"{given.feasibility.summary} {source} {' '.join(given.expanded.hypothesis.untested)}"
     )
     problems = []
     for text in (answer.title, *answer.paragraphs, *answer.next_steps):
-        for found in PLACEHOLDER.findall(text):
+        for found in KEYED.findall(text):
             if found not in known:
                 problems.append(f"[[{found}]] is not in the interpretation")
         problems += [

@@ -6,7 +6,7 @@ import re
 
 from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis
 
-PLACEHOLDER = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
+KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
 # A free-standing number: not part of a name (FABP5, CD8, 12-chemokine, PD-1, T2, γH2AX).
 NUMBER = re.compile(r"(?<![\w.\-/])[<>≤≥~≈]?\d+(?:[.,]\d+)*\s?(?:%|x\b|×)?(?![\w\-])")
 EFFECT = re.compile(
@@ -16,7 +16,7 @@ EFFECT = re.compile(
 
 def free_numbers(text: str) -> list[str]:
     """Numbers in `text` that stand for a quantity rather than inside a name or placeholder."""
-    bare = PLACEHOLDER.sub(" ", text)
+    bare = KEYED.sub(" ", text)
     return [found.group().strip() for found in NUMBER.finditer(bare)] + [
         found.group().strip() for found in EFFECT.finditer(bare)
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.types import Citation
-from agents.wording import PLACEHOLDER, free_numbers
+from agents.wording import KEYED, free_numbers
 from sage.errors import FaultError
 
 NUMBER_START, NUMBER_END, SOURCE_START, SOURCE_END = "\ue000", "\ue001", "\ue002", "\ue003"
@@ -95,7 +95,7 @@ class Pen:
             return self.number(full)
 
         quoted = re.sub(r"“[^”]*”", lambda found: verbatim(found[0]), text)
-        return PLACEHOLDER.sub(put, quoted)
+        return KEYED.sub(put, quoted)
 
     def cite(self, citation: Citation) -> str:
         """The reference number of a source.

@@ -13,18 +13,14 @@ from tests.end_to_end.harness import PROMPT, sage
 @pytest.mark.slow
 def test_a_feature_computed_on_slides_becomes_a_variable_of_the_run(tmp_path: Path) -> None:
     wanted = ("imaging:tls_area", "imaging:tls_density", "imaging:nonsense")
-    ended = sage(
-        "cohort", "extract", "demo", *wanted, "--out", "features", "--json", cwd=tmp_path
-    )
+    ended = sage("cohort", "extract", "demo", *wanted, "--out", "features", "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert ended.json["found"] == ["imaging:tls_density"]
     assert ended.json["missing"] == ["imaging:nonsense"]
     assert ended.json["provenance"][0]["tool"] == "tls"
     table = tmp_path / "features" / "tls.csv"
     run = tmp_path / "run"
-    begun = sage(
-        "run", PROMPT, "--features", str(table), "--json", "--out", str(run), cwd=tmp_path
-    )
+    begun = sage("run", PROMPT, "--features", str(table), "--json", "--out", str(run), cwd=tmp_path)
     assert begun.code == 0, begun.err
     changes = tmp_path / "changes.json"
     exposure = {"variable": "imaging:tls_area", "label": "TLS area", "level": "low"}

@@ -66,3 +66,30 @@ def test_a_replayed_run_pays_no_reply_twice(replayed: tuple[Path, Server]) -> No
     paid = (run / "spending.jsonl").read_text().splitlines()
     assert len(paid) == len(server.requests) == len(list((run / "replies").glob("*.json")))
     assert not [one for one in events(run) if one["event"] == "error"]
+
+
+def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_again(
+    tmp_path: Path,
+) -> None:
+    prices = "".join(
+        f'[models.{role}]\nname = "{name}"\nprice_in = 10.0\nprice_out = 10.0\n'
+        for role, name in (("nano", "gpt-5-nano"), ("mini", "gpt-5-mini"), ("high", "gpt-5"))
+    )
+    (tmp_path / "sage.toml").write_text(prices)
+    run = tmp_path / "run"
+    with serve(from_folder(RECORDING)) as server:
+        model = {"SAGE_API_KEY": "none", "SAGE_RETRIES": "0", "SAGE_BASE_URL": server.url}
+        stopped = sage(
+            "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--cohort", str(SHARED),
+            "--budget-usd", "0.2", "--out", str(run), cwd=tmp_path, **model,
+        )  # fmt: skip
+        assert stopped.code == 1
+        assert "budget of 0.20 USD reached" in stopped.err
+        paid = len(server.requests)
+        assert 0 < paid < 15
+        ended = sage("resume", str(run), "--budget-usd", "5", "--json", cwd=tmp_path, **model)
+        assert ended.code == 0, ended.err
+        kept = {path.stem for path in (run / "replies").glob("*.json")}
+        assert len(server.requests) == len(kept)
+    spent = [json.loads(line)["usd"] for line in (run / "spending.jsonl").read_text().splitlines()]
+    assert sum(spent[:paid]) <= 0.2

@@ -342,7 +342,7 @@ def test_three_thousand_specks_are_dropped_or_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tissue_mask", "slide_thumbnail", "nuclei", "tls"])
 def test_one_pixel_does_no_harm(tmp_path: Path, name: str) -> None:
     png(tmp_path / "a.png", flat((200, 100, 150), 1))
-    run(context(tmp_path), name, slide="a.png", mpp=0.5)
+    assert run(context(tmp_path), name, slide="a.png", mpp=0.5)["method"]
 
 
 def test_too_coarse_a_scan_is_refused_by_tools_that_see_cells(tmp_path: Path) -> None:

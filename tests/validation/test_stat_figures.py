@@ -153,3 +153,4 @@ def test_extreme_inputs_are_drawn_without_complaint(tmp_path):
     long = {"x" * 40: one, "b": replace(one)}
     kaplan_meier_figure(long, tmp_path / "a.svg", time_unit="days", title="One patient each")
     forest([ForestRow("only", 1.0, 1.0, 1.0)], tmp_path / "b.svg", title="Degenerate")
+    assert all("<svg" in (tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
