@@ -71,7 +71,8 @@ class Agent(Generic[I, O]):
     """One agent: what it reads, what it returns, its prompt, its rule.
 
     `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
-    citation that was not retrieved); a chat reasoner sends them back to the model.
+    citation that was not retrieved); a chat reasoner sends them back to the model. `images`, if
+    given, returns PNGs as base64 text, which a reasoner adds where its model can see.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Agent(Generic[I, O]):
     prompt: PromptFile
     rule: Callable[[I, Resources], O]
     check: Callable[[I, O], list[str]] | None = None
+    images: Callable[[I], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

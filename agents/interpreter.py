@@ -47,6 +47,7 @@ class InterpreterInput(View):
     expanded: ExpandedHypothesis
     contract: ContractView
     results: ResultsView
+    pictures: tuple[str, ...] = Field(default=(), description="the figures as PNG, base64")
 
 
 class Interpretation(View):
@@ -152,6 +153,11 @@ def _claims_support(headline: str) -> bool:
     return positive and "not" not in lowered
 
 
+def pictures_of(given: InterpreterInput) -> tuple[str, ...]:
+    """The figures, for a model that can see."""
+    return given.pictures
+
+
 INTERPRETER = Agent(
     name="interpreter",
     role=Role.HIGH,
@@ -160,4 +166,5 @@ INTERPRETER = Agent(
     prompt=prompt_file(__file__, "interpreter.md"),
     rule=interpret,
     check=check_interpretation,
+    images=pictures_of,
 )

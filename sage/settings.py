@@ -61,6 +61,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = None
     models: Models = Models()
     structured: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    vision: bool = False
     timeout_s: float = Field(default=180, gt=0)
     retries: int = Field(default=4, ge=0)
     repairs: int = Field(default=2, ge=0)

@@ -45,6 +45,7 @@ def make_reasoner(services: Services) -> Reasoner:
         retries=settings.retries,
         repairs=settings.repairs,
         structured=settings.structured,
+        vision=settings.vision,
     )
     root = services.folder.root
     meter = Meter(root / "spending.jsonl", services.manifest.budget_usd)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from validation.analysis import Analysis
     from validation.results import TestOutcome
     from validation.study import Study
-
-WRAP = 88
 
 
 def draw(analysis: Analysis, study: Study, out: Path) -> dict[str, Figure]:
@@ -55,9 +55,9 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         notes = [numbers[f"{test.id}.summary"].text, f"log-rank p = {numbers[f'{test.id}.p'].text}"]
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
-    kaplan_meier_figure(
+    drawing = partial(
+        kaplan_meier_figure,
         curves,
-        path,
         time_unit="months",
         title=endpoint.label,
         subtitle=analysis.provenance["title"],
@@ -66,6 +66,7 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         simulated=contract.simulated,
         description=title,
     )
+    _write(drawing, path)
     return _figure(
         path,
         title,
@@ -109,15 +110,16 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict
         return {}
     path = out / "forest.svg"
     title = f"Exposed: {contract.exposed}; reference: {contract.reference}"
-    forest(
+    drawing = partial(
+        forest,
         rows,
-        path,
         title="Exposed against reference",
         subtitle=analysis.provenance["title"],
         measure=primary.effect.scale.capitalize(),
         simulated=contract.simulated,
         description=title,
     )
+    _write(drawing, path)
     return {
         "forest": _figure(
             path, title, "Effects with 95% confidence intervals by endpoint and model."
@@ -132,14 +134,15 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
     path = out / "specification.svg"
     endpoint = contract.endpoint(contract.primary_test.endpoint).label
     assert analysis.curve is not None
-    specification_curve_figure(
+    drawing = partial(
+        specification_curve_figure,
         analysis.curve,
-        path,
         title=f"{endpoint} under every defensible choice",
         subtitle=analysis.provenance["title"],
         simulated=contract.simulated,
         description=f"Specification curve of {contract.exposed}",
     )
+    _write(drawing, path)
     share = analysis.result().numbers["specification.expected_sign"].text
     return _figure(
         path,
@@ -147,6 +150,12 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
         f"Hazard ratio by cut-point, covariates, follow-up and exclusions; {share} have the "
         "expected sign.",
     )
+
+
+def _write(draw: Callable[..., object], path: Path) -> None:
+    """Draw for the report (SVG), and as pixels beside it for readers that see only those."""
+    for suffix in (".svg", ".png"):
+        draw(path=path.with_suffix(suffix))
 
 
 def _figure(path: Path, title: str, caption: str) -> Figure:

@@ -47,6 +47,7 @@ class ChatSettings(BaseModel):
     repairs: int = 2
     max_tokens: int | None = None
     structured: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    vision: bool = False
 
 
 class ChatReasoner:
@@ -89,9 +90,10 @@ class ChatReasoner:
             import json
 
             system += f"\n\nJSON schema of the reply:\n{json.dumps(schema, ensure_ascii=False)}"
+        seen = agent.images(given) if agent.images and self.settings.vision else ()
         messages: list[Message] = [
             {"role": "system", "content": system},
-            {"role": "user", "content": user},
+            {"role": "user", "content": _with_pictures(user, seen) if seen else user},
         ]
         spent, keys, refused = Spent(), [], ""
         for attempt in range(self.settings.repairs + 1):
@@ -138,7 +140,7 @@ class ChatReasoner:
     ) -> RawReply:
         import openai
 
-        expected = sum(len(str(one["content"])) for one in messages) // 4
+        expected = sum(_length(one["content"]) for one in messages) // 4
         self.meter.allow(model.cost(expected, expected // 4))
         try:
             answer = self._client(model).invoke(messages, **self._format(schema, title))
@@ -209,6 +211,29 @@ class ChatReasoner:
 
     def _where(self) -> str:
         return f"the model endpoint {self.settings.base_url or '(OpenAI)'}"
+
+
+# About what an image costs with common vision models; only the budget's estimate uses it.
+IMAGE_TOKENS = 1000
+
+
+def _with_pictures(text: str, pictures: tuple[str, ...]) -> list[dict[str, object]]:
+    """A user message of text and PNGs, as chat completions take them."""
+    parts: list[dict[str, object]] = [{"type": "text", "text": text}]
+    for one in pictures:
+        url = f"data:image/png;base64,{one}"
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return parts
+
+
+def _length(content: object) -> int:
+    """Characters of a message, an image counted by its tokens."""
+    if isinstance(content, str):
+        return len(content)
+    parts: list[dict[str, object]] = content if isinstance(content, list) else []
+    return sum(
+        len(str(part["text"])) if part["type"] == "text" else 4 * IMAGE_TOKENS for part in parts
+    )
 
 
 def _cut_off(error: Any, model: str) -> RawReply:

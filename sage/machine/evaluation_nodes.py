@@ -36,6 +36,7 @@ from sage.machine.validating import (
     finalize_verdicts,
     freeze_contract,
     load_frozen,
+    pictures,
     results_view,
 )
 
@@ -221,6 +222,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
             expanded=expanded,
             contract=contract_view(frozen),
             results=results_view(services.folder.hypothesis(name)),
+            pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
         )
         services.ask(INTERPRETER, given, f"interpreter-{name}")
         return {}

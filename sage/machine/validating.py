@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -130,6 +131,21 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
 def contract_view(frozen: FrozenContract) -> ContractView:
     """The contract as the interpreter sees it."""
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
+
+
+PICTURES = ("kaplan_meier", "forest", "specification")
+
+
+def pictures(home: Path) -> tuple[str, ...]:
+    """The main figures as PNG in base64, of the part that the verdict rests on."""
+    for part in ("confirmation", "all", "discovery"):
+        folder = home / "results" / "analysis" / part
+        found = [folder / f"{name}.png" for name in PICTURES]
+        if folder.is_dir():
+            return tuple(
+                base64.b64encode(one.read_bytes()).decode() for one in found if one.is_file()
+            )
+    return ()
 
 
 PARTS = (".effect", ".lower", ".upper", ".statistic")

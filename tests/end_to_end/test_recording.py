@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.end_to_end.harness import PROMPT, REPO, events, sage
-from tests.openai_server import Server, from_folder, serve
+from tests.openai_server import Answer, Server, from_folder, serve
 
 RECORDING = REPO / "data" / "recordings" / "tcga-blca-tls"
 SHARED = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "tcga_blca"
@@ -93,3 +94,32 @@ def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_ag
         assert len(server.requests) == len(kept)
     spent = [json.loads(line)["usd"] for line in (run / "spending.jsonl").read_text().splitlines()]
     assert sum(spent[:paid]) <= 0.2
+
+
+def test_a_model_that_can_see_gets_the_figures_with_the_results(
+    replayed: tuple[Path, Server], tmp_path: Path
+) -> None:
+    """The interpretation is asked again with images; the recorded reply still fits."""
+    replies = [
+        path.read_text()
+        for path in RECORDING.glob("*.reply.txt")
+        if '"feasibility_reason"' in path.read_text()
+    ]
+    known = from_folder(RECORDING)
+
+    def answer(body: dict[str, Any]) -> Answer:
+        name = body["response_format"]["json_schema"]["name"]
+        return Answer(replies[0]) if name == "Interpretation" else known(body)
+
+    with serve(answer) as server:
+        ended = sage(
+            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
+            "--cohort", str(SHARED), "--out", str(tmp_path / "run"), cwd=tmp_path,
+            SAGE_API_KEY="none", SAGE_VISION="true",
+        )  # fmt: skip
+    assert ended.code == 0, ended.err[-2000:]
+    asked = [one["messages"][-1]["content"] for one in server.requests]
+    seen = [part for one in asked if isinstance(one, list) for part in one]
+    pictures = [part["image_url"]["url"] for part in seen if part["type"] == "image_url"]
+    assert len(pictures) == 3
+    assert all(one.startswith("data:image/png;base64,iVBOR") for one in pictures)

@@ -54,7 +54,7 @@ READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
      {"OntologyBrief", "ScoredPath", "DictionaryView"}),
     (FEASIBILITY, {"expanded", "dictionary", "evidence"}, {"OntologyBrief", "ScoredPath"}),
     (CODING_INSTRUCTIONS, {"expanded", "dictionary", "tools"}, {"OntologyBrief", "ScoredPath"}),
-    (INTERPRETER, {"expanded", "contract", "results"}, {"OntologyBrief", "ScoredPath"}),
+    (INTERPRETER, {"expanded", "contract", "results", "pictures"}, {"OntologyBrief", "ScoredPath"}),
     (SUMMARY, {"interpretation", "expanded", "novelty", "feasibility"},
      {"ContractView", "ScoredPath", "OntologyBrief"}),
 ]  # fmt: skip
