@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -17,7 +19,11 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         _say("interrupted; nothing finished is lost")
-        sys.exit(130)
+        _end(130)
+    except SystemExit as ended:
+        if ended.code == 130:
+            _end(130)
+        raise
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             sys.exit(0)
@@ -33,6 +39,17 @@ def main() -> None:
             raise
         _say(str(error))
         sys.exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End at once with `code`.
+
+    Where an interrupt passed through code run from a string (a dataclass being made, say), Python
+    would end by the signal again, whatever code it was asked for.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def exit_code(error: BaseException) -> int | None:

@@ -150,3 +150,16 @@ def test_nothing_at_all_is_refused(name):
     }  # fmt: skip
     with pytest.raises(StatisticsError):
         RUNS[name](nobody)
+
+
+def test_a_covariate_that_varies_at_one_event_time_only_is_refused_by_name() -> None:
+    time = np.zeros(23)
+    time[19] = 1.0
+    event = np.zeros(23, dtype=int)
+    event[[18, 19, 21, 22]] = 1
+    X = np.zeros((23, 2))
+    X[[20, 22], 1] = 1.0
+    X[21, 0] = 1.0
+    fit = cox(time, event, X, ("a", "b"), penalty="firth")
+    with pytest.raises(StatisticsError, match="cannot be tested"):
+        schoenfeld(time, event, X, fit)

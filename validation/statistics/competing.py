@@ -194,6 +194,11 @@ def fine_gray(
     residual -= z * jump.sum(axis=0)[:, None] - jump.T @ mean
     inverse = np.linalg.inv(information)
     se_z = np.sqrt(np.diag(inverse @ (residual.T @ residual) @ inverse))
+    if not np.all(se_z > 1e-12):
+        raise ConvergenceError(
+            "Fine and Gray's model leaves no residual variation to judge its coefficients by: too"
+            " few events"
+        )
     half = z_of(level) * se_z
     return FineGray(
         names=labels,

@@ -104,6 +104,12 @@ def schoenfeld(
     v0, v1, v2 = v.sum(axis=0), np.tensordot(g, v, 1), np.tensordot(g**2, v, 1)
     inverse = np.linalg.inv(v0)
     adjusted = v2 - v1 @ inverse @ v1
+    scale = np.sqrt(np.outer(np.diag(v2), np.diag(v2)))
+    if np.any(np.diag(v2) <= 0) or np.linalg.matrix_rank(adjusted / scale, tol=1e-10) < len(names):
+        raise BadTimesError(
+            "a covariate varies among the patients at risk at one event time only: proportional"
+            " hazards cannot be tested"
+        )
     overall = float(u @ np.linalg.solve(adjusted, u))
     each = [float(u[j] ** 2 / adjusted[j, j]) for j in range(len(names))]
     order = np.argsort(t[row], kind="stable")
