@@ -38,7 +38,8 @@ def test_a_model_reads_papers_into_the_graph_and_is_paid_once(tmp_path: Path) ->
     assert len(papers) == 1
     with serve(lambda body: Answer(reply)) as server:
         args = (
-            "kg", "build", str(papers[0]), "--out", "graph", "--extractor", "chat", "--yes", "--json",
+            "kg", "build", str(papers[0]), "--out", "graph",
+            "--extractor", "chat", "--yes", "--json",
         )  # fmt: skip
         env = {"SAGE_BASE_URL": server.url, "SAGE_API_KEY": "none"}
         built = sage(*args, cwd=tmp_path, **env)
