@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.types import Citation
-from sage.files import read_json, write_json, write_text
+from sage.files import write_json, write_text
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, check, to_html, to_markdown, verbatim
 from sage.runfolder import RunFolder
@@ -53,7 +53,7 @@ def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701  every value passes through `_Writer`, which escapes
+        autoescape=False,  # noqa: S701  every value passes through `escape` below
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -129,9 +129,3 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
         "hypotheses": hypotheses,
         "report": str(report) if report.exists() else None,
     }
-
-
-def state_of(folder: RunFolder) -> dict[str, Any]:
-    """What the report node recorded of the run: decisions, evaluations, ranking."""
-    found: dict[str, Any] = read_json(folder.output("state"))
-    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +151,3 @@ def to_markdown(rendered: str) -> str:
 
 def _strip(text: str) -> str:
     return text.replace(SOURCE_START, "").replace(SOURCE_END, "")
-
-
-Writer = Callable[[str], str]
