@@ -80,6 +80,8 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
             problems.append(f'covariate "{key}" is not in the data dictionary')
         elif key in exposed:
             problems.append(f'covariate "{key}" is an exposure of the hypothesis')
+        elif key in given.expanded.hypothesis.strata:
+            problems.append(f'covariate "{key}" is a stratum of the hypothesis already')
     negative = answer.negative_control_endpoint
     for key in (*answer.secondary_endpoints, *([negative] if negative else [])):
         if key not in endpoints:

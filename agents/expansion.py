@@ -96,11 +96,13 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
         *(one.variable for one in before.exposures),
         *(one.variable for one in given.reviewed.refinements),
         *before.covariates,
+        *before.strata,
         *(one.variable for one in before.population.filters),
     }
     used = {
         *(one.variable for one in after.exposures),
         *after.covariates,
+        *after.strata,
         *(one.variable for one in after.population.filters),
     }
     problems = [

@@ -86,6 +86,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
         _effect("Adjusted for the registered covariates: ", "adjusted", keys),
         *(_effect(words, prefix, keys) for words, prefix in secondary),
         _effect("In the second cohort: ", "replicate.primary", keys),
+        _prediction(keys),
         _line("Controls: with the outcome permuted {} times the result had p {}; the known"
               " positive gave a hazard ratio of {} (p {}).", keys, "control.permuted.draws",
               "control.permuted.p", "control.known_positive.hr", "control.known_positive.p"),
@@ -125,6 +126,25 @@ def _effect(words: str, prefix: str, known: set[str]) -> str:
     sentence += _line("; q {} after error control over the ledger", known, f"{prefix}.q")
     sentence += _line("; {} patients, {} events", known, f"{prefix}.n", f"{prefix}.events")
     return sentence + "."
+
+
+def _prediction(keys: set[str]) -> str:
+    """How the adjusted model predicts, with where that was judged: the strictest place wins."""
+    for words, prefix in (
+        ("Applied to the second cohort as it is", "replicate.calibration"),
+        ("Applied to the held-back patients as it is", "calibration"),
+    ):
+        found = _line(
+            words + ", the adjusted model has calibration slope {} and concordance {}; {} observed"
+            " events for each expected one.", keys, f"{prefix}.slope", f"{prefix}.harrell",
+            f"{prefix}.ratio",
+        )  # fmt: skip
+        if found:
+            return found
+    return _line(
+        "Within the cohort, corrected for optimism, the adjusted model has calibration slope {} and"
+        " concordance {}.", keys, "calibration.slope", "calibration.harrell",
+    )  # fmt: skip
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:

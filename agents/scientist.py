@@ -19,6 +19,7 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
         *(one.variable for one in hypothesis.exposures),
         *(one.variable for one in hypothesis.population.filters),
         *hypothesis.covariates,
+        *hypothesis.strata,
     ]
     problems = [
         f'variable "{key}" is not in the data dictionary; use one of its keys'

@@ -46,6 +46,8 @@ def show_draft(draft: Draft) -> None:
     table.add_row("outcome", ", ".join((hypothesis.endpoint, *hypothesis.secondary_endpoints)))
     table.add_row("direction", describe_direction(hypothesis, "survival"))
     table.add_row("covariates", ", ".join(hypothesis.covariates) or "none")
+    if hypothesis.strata:
+        table.add_row("strata", ", ".join(hypothesis.strata))
     table.add_row("feasibility", hypothesis.feasibility)
     if hypothesis.untested:
         table.add_row("not tested", "; ".join(hypothesis.untested))

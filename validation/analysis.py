@@ -23,9 +23,10 @@ from pydantic import ValidationError
 
 from validation.contract import FrozenContract, TestPlan
 from validation.controls import control_outcome
-from validation.dictionary import JoinReport
 from validation.errors import InputError
-from validation.population import Cut, apply_filters, outcome_known
+from validation.flow import group_numbers, patient_flow
+from validation.population import Cut
+from validation.prediction import PredictionModel
 from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
 from validation.study import Study
 from validation.types import sha256_file, write_text
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 LONGEST_CODE = 200
+APPLIED = ("confirmation", "replication")
 
 
 class Analysis:
@@ -66,6 +68,8 @@ class Analysis:
         self._tests: list[TestOutcome] = []
         self._controls: dict[str, str] = {}
         self.curve: SpecificationCurve | None = None
+        given = provenance.get("model")
+        self.model = None if given is None else PredictionModel.model_validate(given)
         self._attempts: list[dict[str, str]] = []
         self._trace: Path | None = None
         self._progress: Callable[[str], None] | None = None
@@ -137,13 +141,14 @@ class Analysis:
         """
         plans = [self.contract.test(one) for one in tests] if tests else list(self.contract.tests)
         if self.part == "replication":
-            wanted = {self.contract.primary, "kaplan_meier", "schoenfeld"}
+            wanted = {self.contract.primary, "kaplan_meier", "schoenfeld", "calibration"}
             plans = [plan for plan in plans if plan.id in wanted]
         study, refusal = self._study()
         for plan in plans:
             self._attempt(plan, study, refusal)
         if study is not None:
-            self._flow_numbers(study)
+            group_numbers(study, self._book)
+            self.model = study.model
             if self.part != "replication" and tests is None:
                 self._run_controls(study)
         return list(self._tests)
@@ -153,7 +158,7 @@ class Analysis:
         if not cuts:
             return None, str(self.provenance.get("refusal") or "no cut-points could be found")
         try:
-            return Study.of(self.contract, self._table, cuts), ""
+            return Study.of(self.contract, self._table, cuts, self.model), ""
         except InputError as error:
             return None, str(error)
 
@@ -163,12 +168,20 @@ class Analysis:
         def work() -> TestOutcome:
             if study is None:
                 raise InputError(refusal)
-            if self.part == "replication":
-                covariates = tuple(k for k in plan.covariates if k in self._table.columns)
-                return run_method(
-                    study, plan.model_copy(update={"covariates": covariates}), book, tables
-                )
-            return run_method(study, plan, book, tables)
+            if plan.method == "calibration" and self.part in APPLIED and self.model is None:
+                raise InputError("no prediction model was developed before: nothing to apply here")
+            if self.part != "replication":
+                return run_method(study, plan, book, tables)
+            have = {
+                name: tuple(key for key in keys if key in self._table.columns)
+                for name, keys in (("covariates", plan.covariates), ("strata", plan.strata))
+            }
+            found = run_method(study, plan.model_copy(update=have), book, tables)
+            absent = [key for key in plan.strata if key not in have["strata"]]
+            if absent:
+                note = f"not stratified by {', '.join(absent)}, which this cohort does not have"
+                found = found.model_copy(update={"notes": (*found.notes, note)})
+            return found
 
         book, tables = Book(), dict[str, Any]()
         outcome = self._guarded(
@@ -276,47 +289,6 @@ class Analysis:
         ]
         return outcome
 
-    def _flow_numbers(self, study: Study) -> None:
-        import numpy as np
-
-        book, x = self._book, study.exposed.x
-        book.put("population.n", len(study.rows), "patients")
-        book.put("population.in_comparison", int((~np.isnan(x)).sum()), "patients")
-        if study.exposed.grouped:
-            book.put("groups.exposed.n", int((x == 1).sum()), "patients")
-            book.put("groups.reference.n", int((x == 0).sum()), "patients")
-        for number, cut in enumerate(study.cuts, start=1):
-            use = self.contract.exposures[number - 1]
-            if cut.upper is not None and cut.lower is not None:
-                unit = use.unit or ""
-                book.put(f"cut.{number}.upper", cut.upper, unit)
-                if cut.lower != cut.upper:
-                    book.put(f"cut.{number}.lower", cut.lower, unit)
-
-    def _flow(self) -> tuple[JoinReport, ...]:
-        """The patients lost at each condition, in the contract's order."""
-        reports = [JoinReport.model_validate(one) for one in self.provenance["joins"]]
-        table, contract = self._table, self.contract
-        keep = apply_filters(table, ())
-        before = int(keep.sum())
-
-        def step(name: str, reason: str) -> None:
-            nonlocal before
-            after = int(keep.sum())
-            reports.append(JoinReport(step=name, before=before, after=after, reason=reason))
-            before = after
-
-        for one in contract.filters:
-            keep &= apply_filters(table, (one,))
-            value = "" if one.value is None else f" {one.value}"
-            step("population", f"kept {one.variable} {one.op}{value}")
-        for use in contract.exposures:
-            keep &= table[use.key].notna()
-            step("exposure", f"{use.label} known")
-        keep &= outcome_known(table, contract.primary_test.endpoint)
-        step("outcome", f"{contract.primary_test.endpoint} known")
-        return tuple(reports)
-
     def result(self, figures: dict[str, Figure] | None = None) -> AnalysisResult:
         """Everything found so far."""
         return AnalysisResult(
@@ -325,12 +297,13 @@ class Analysis:
             simulated=bool(self.provenance["simulated"]),
             part=self.part,
             cuts=tuple(Cut.model_validate(one) for one in self.provenance["cuts"]),
+            model=self.model,
             tests=tuple(self._tests),
             numbers=dict(sorted(self._book.numbers.items())),
             figures=figures or {},
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
             controls=dict(sorted(self._controls.items())),
-            flow=self._flow(),
+            flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
             notes=tuple(f"derived for description: {name}" for name in self._derived),
             versions=versions(),
         )

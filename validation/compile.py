@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
+    from validation.prediction import PredictionModel
 
 Part = Literal["all", "discovery", "confirmation", "replication"]
 
@@ -87,6 +88,7 @@ def prepare(
     part: Part = "all",
     ledger: Ledger | None = None,
     cuts: tuple[Cut, ...] | None = None,
+    model: PredictionModel | None = None,
 ) -> dict[str, Any]:
     """Write `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`.
 
@@ -94,6 +96,8 @@ def prepare(
     ----------
     part : "all" for contracts without a split; "discovery", then "confirmation" for those with one
         (with the discovery part's `cuts`); "replication" for a second cohort
+    model : the prediction model whose calibration these patients judge; without one it is
+        developed in them
     ledger : needed for "confirmation": it must hold the unlock
 
     Returns
@@ -118,7 +122,7 @@ def prepare(
     if part == "replication":
         primary = contract.primary_test
         needed = [one.key for one in contract.exposures] + [f.variable for f in contract.filters]
-        extra = [key for key in contract.covariates if _has(cohort, key)]
+        extra = [key for key in (*contract.covariates, *contract.strata) if _has(cohort, key)]
         keys = list(dict.fromkeys([*needed, *extra]))
         endpoints = [primary.endpoint]
     table = cohort.table(keys, endpoints)
@@ -155,6 +159,7 @@ def prepare(
         "columns": {key: _source(cohort, key) for key in keys},
         "endpoints": endpoints,
         "cuts": [one.model_dump(mode="json") for one in cuts],
+        "model": None if model is None else model.model_dump(mode="json"),
         "refusal": reason,
         "joins": [one.model_dump(mode="json") for one in cohort.joins()],
         "files": {
@@ -208,7 +213,7 @@ def _has(cohort: Cohort, key: str) -> bool:
 
 
 def _source(cohort: Cohort, key: str) -> str:
-    from validation.draft import find_variable
+    from validation.variables import find_variable
 
     return find_variable(cohort.dictionary(), key).source if _has(cohort, key) else ""
 

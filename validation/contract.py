@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 VERSION = 1
-Role = Literal["exposure", "covariate", "filter", "known_positive"]
+Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
     "kaplan_meier",
@@ -42,6 +42,8 @@ Method = Literal[
     "rank",
     "linear",
     "concordance",
+    "calibration",
+    "joint_groups",
 ]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 
@@ -84,6 +86,7 @@ class TestPlan(Strict):
     method: Method
     endpoint: str
     covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
     subgroup: Filter | None = None
     claim: bool = False
     note: str = ""
@@ -141,10 +144,11 @@ class ControlPlan(Strict):
 
 
 class SpecificationPlan(Strict):
-    """The defensible choices; the curve is their product."""
+    """The defensible choices; the curve is their product (`strata`: within them, and without)."""
 
     cuts: tuple[CutRule, ...] = (CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS)
     covariate_sets: tuple[tuple[str, ...], ...] = ((),)
+    strata_sets: tuple[tuple[str, ...], ...] = ((),)
     follow_up_months: tuple[float | None, ...] = (None, 60.0)
     exclude_first_months: tuple[float, ...] = (0.0, 1.0)
 
@@ -186,6 +190,7 @@ class Contract(Strict):
     tests: tuple[TestPlan, ...]
     primary: str
     covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
     rules: Rules = Rules()
     power: Power
     missing: MissingRule = MissingRule()

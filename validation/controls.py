@@ -40,9 +40,9 @@ def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
     """Kept patients, outcome, event flags (None: no time), exposure, adjusters (or None)."""
     import numpy as np
 
-    endpoint = study.contract.primary_test.endpoint
-    keep = study.complete(endpoint)
-    value, event = study.outcome(endpoint)
+    primary = study.contract.primary_test
+    keep = study.complete(primary.endpoint, primary.strata)
+    value, event = study.outcome(primary.endpoint)
     main = [part[keep] for _, part in study.adjusters()]
     others = np.column_stack(main) if main else None
     flags = None if event is None else (event[keep] == 1).astype(float)
@@ -86,14 +86,19 @@ def permuted_outcome(study: Study, book: Book) -> TestOutcome:
     endpoint = study.contract.primary_test.endpoint
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
-    if flags is not None:
+    layers = study.layers(study.contract.primary_test.strata, keep)
+    if flags is not None and layers is None:
         found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
         p, rate, drawn = found.p, found.false_positive_rate, found.drawn
     else:
-        orders = permutations(len(x), plan.permutations, seed)
+        orders = permutations(len(x), plan.permutations, seed, layers)
+        if flags is not None and layers is not None:
+            value, base = _within(value, flags == 1, layers)
+            others = base if others is None else np.column_stack([base, others])
         null = _score_z(value, x[orders].T, others)
         observed = float(_score_z(value, x[:, None], others)[0])
-        p = empirical_p(observed, null[np.isfinite(null)])
+        null = null[np.isfinite(null)]
+        p = empirical_p(observed, null)
         rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
         drawn = len(null)
     book.put("control.permuted.p", p, "p-value")
@@ -140,9 +145,12 @@ def random_features(
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
     all_value, all_event = study.outcome(endpoint)
-    null = np.array([_draw(built[:, at], all_value, all_event) for at in range(built.shape[1])])
+    layers = _all_layers(study)
+    null = np.array(
+        [_draw(built[:, at], all_value, all_event, layers) for at in range(built.shape[1])]
+    )
     null = null[np.isfinite(null)]
-    observed = _draw(study.exposed.x, all_value, all_event)
+    observed = _draw(study.exposed.x, all_value, all_event, layers)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     key = f"control.random.{exposure + 1}"
@@ -181,8 +189,28 @@ def _rebuilt(study: Study, exposure: int, raw: Floats) -> Floats:
     return expose(contract.comparison, uses, tuple(values), tuple(cuts)).x
 
 
-def _draw(x: Floats, value: Floats, event: Floats | None) -> float:
-    """Signed score statistic of one exposure; positive when the exposed fare worse (or higher)."""
+def _all_layers(study: Study) -> NDArray[np.int64] | None:
+    """(rows,) stratum of every patient, -1 where one is unknown; None without strata."""
+    import numpy as np
+
+    strata = study.contract.primary_test.strata
+    if not strata:
+        return None
+    known = study.rows[list(strata)].notna().all(axis=1).to_numpy()
+    found = np.full(len(known), -1, dtype=np.int64)
+    layers = study.layers(strata, known)
+    assert layers is not None
+    found[known] = layers
+    return found
+
+
+def _draw(
+    x: Floats, value: Floats, event: Floats | None, layers: NDArray[np.int64] | None
+) -> float:
+    """Signed score statistic of one exposure; positive when the exposed fare worse (or higher).
+
+    With strata, log-rank scores and the exposure's mean are taken within each.
+    """
     import numpy as np
 
     from validation.statistics.cutpoint import logrank_scores
@@ -190,13 +218,34 @@ def _draw(x: Floats, value: Floats, event: Floats | None) -> float:
     keep = ~np.isnan(x) & ~np.isnan(value)
     if event is not None:
         keep &= ~np.isnan(event)
+    if layers is not None:
+        keep &= layers >= 0
     column = x[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
     outcome = value[keep]
-    if event is not None:
-        outcome = logrank_scores(outcome, event[keep] == 1)
-    return float(_score_z(outcome, column[:, None], None)[0])
+    if event is None:
+        return float(_score_z(outcome, column[:, None], None)[0])
+    flags = event[keep] == 1
+    if layers is None:
+        return float(_score_z(logrank_scores(outcome, flags), column[:, None], None)[0])
+    scores, base = _within(outcome, flags, layers[keep])
+    return float(_score_z(scores, column[:, None], base)[0])
+
+
+def _within(
+    time: Floats, event: NDArray[np.bool_], layers: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
+    import numpy as np
+
+    from validation.statistics.cutpoint import logrank_scores
+
+    scores, codes = np.empty(len(time)), np.unique(layers)
+    for code in codes:
+        mine = layers == code
+        scores[mine] = logrank_scores(time[mine], event[mine])
+    return scores, (layers[:, None] == codes[None, 1:]).astype(float)
 
 
 def known_positive(table: pd.DataFrame, study: Study, book: Book) -> TestOutcome:
@@ -281,9 +330,15 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
         else first >= months
         for months in plan.exclude_first_months
     }
-    curve = specification_curve(
-        first, (event[known] == 1).astype(float), exposures, sets, follow_up, exclusions
-    )
+    strata: dict[str, Any] = {}
+    for keys in plan.strata_sets:
+        labels = [one.label for key in keys for one in contract.variables if one.key == key]
+        layers = _all_layers(study) if keys else None
+        strata[", ".join(dict.fromkeys(labels)) or "none"] = (
+            None if layers is None else layers[known]
+        )
+    flags = (event[known] == 1).astype(float)
+    curve = specification_curve(first, flags, exposures, sets, follow_up, exclusions, strata)
     expected = contract.direction is Direction.HIGHER_RISK
     kept = [one for one in curve.specifications if one.ok]
     if not kept:

@@ -6,25 +6,24 @@ written into the contract, where it can be reviewed.
 
 from __future__ import annotations
 
-import math
-
 from validation.contract import (
     Contract,
     ControlPlan,
     EndpointUse,
     KnownPositive,
     MissingRule,
-    Power,
     Rules,
     Scale,
     SpecificationPlan,
     SplitRule,
     VariableUse,
 )
-from validation.dictionary import DataDictionary, Endpoint, Variable
+from validation.dictionary import DataDictionary, Endpoint
 from validation.errors import InputError
-from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Filter, Hypothesis
+from validation.hypothesis import Comparison, Exposure, Hypothesis
+from validation.planned_power import planned_power
 from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
+from validation.variables import find_variable, refuse_unfit_strata, stratum, use_of
 
 STANDARD_COVARIATES = (
     ("clinical:age",),
@@ -70,15 +69,20 @@ def draft(
     covariates = _covariates(hypothesis, dictionary, endpoint, rules)
     positive = _known_positive(hypothesis, dictionary, endpoint)
     variables = [*exposures]
-    variables += [_use(dictionary, key, "covariate") for key in covariates]
-    variables += [_use(dictionary, one.variable, "filter") for one in hypothesis.population.filters]
-    variables += [_use(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
+    variables += [use_of(dictionary, key, "covariate") for key in covariates]
+    variables += [stratum(dictionary, key, hypothesis) for key in hypothesis.strata]
+    variables += [
+        use_of(dictionary, one.variable, "filter") for one in hypothesis.population.filters
+    ]
+    variables += [use_of(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
     if positive is not None:
-        variables.append(_use(dictionary, positive.variable, "known_positive"))
+        variables.append(use_of(dictionary, positive.variable, "known_positive"))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
+    if hypothesis.strata:
+        refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
-    tests = tests_of(hypothesis, endpoint, secondary, covariates)
+    tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
     sets = list(dict.fromkeys([(), covariates[:2], covariates]))
     if controls is None:
         negative = hypothesis.negative_endpoint
@@ -110,12 +114,17 @@ def draft(
         tests=tests,
         primary="primary",
         covariates=covariates,
+        strata=hypothesis.strata,
         rules=rules,
         power=planned_power(hypothesis, dictionary, endpoint, rules),
         missing=missing or MissingRule(),
         split=split or SplitRule(),
         controls=controls,
-        specification=SpecificationPlan(cuts=curve_cuts(hypothesis), covariate_sets=tuple(sets)),
+        specification=SpecificationPlan(
+            cuts=curve_cuts(hypothesis),
+            covariate_sets=tuple(sets),
+            strata_sets=(hypothesis.strata, ()) if hypothesis.strata else ((),),
+        ),
         seed=seed,
         untested=hypothesis.untested,
         notes=_notes(dictionary, exposures, endpoint),
@@ -133,86 +142,6 @@ def scale_of(kind: str) -> Scale:
     return scales[kind]
 
 
-def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
-    """Expected share of patients in the exposed and in the reference group.
-
-    Exposures count as independent here; `freeze` replaces this by the observed sizes.
-    """
-    share = 1.0
-    for one in hypothesis.exposures:
-        share *= 1 / 3 if one.cut is CutRule.TERTILE else 0.5
-    if hypothesis.comparison is Comparison.EXTREMES:
-        return share, share
-    return share, 1 - share
-
-
-def planned_power(
-    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
-) -> Power:
-    """Power from the dictionary's counts: complete patients, expected events, expected groups."""
-    share = 1.0
-    for one in hypothesis.population.filters:
-        share *= _kept_by(dictionary, one)
-    known = [_n(dictionary, one.variable) for one in hypothesis.exposures]
-    n = int(min([endpoint.n, *known]) * share)
-    exposed, reference = exposed_fraction(hypothesis)
-    grouped = uses_groups(hypothesis)
-    analyzed = int(n * (exposed + reference)) if grouped else n
-    events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * analyzed
-    fraction = exposed / (exposed + reference) if grouped else None
-    return power_of(
-        analyzed, events, fraction, endpoint.kind, rules, hypothesis.comparison, "dictionary"
-    )
-
-
-def power_of(
-    n: int,
-    events: float | None,
-    fraction: float | None,
-    kind: str,
-    rules: Rules,
-    comparison: Comparison,
-    basis: str,
-) -> Power:
-    """Minimum detectable effect and required events for given sizes (no outcome values)."""
-    from validation.statistics.power import (
-        events_needed,
-        minimum_detectable_hr,
-        minimum_detectable_or,
-    )
-
-    note = ""
-    sd = None if fraction is not None else 1.0
-    if comparison is Comparison.INTERACTION:
-        fraction, sd = None, 0.5
-        note = "interaction of two halves: the product term's standard deviation is about one half"
-    detectable: float | None = None
-    required: int | None = None
-    if kind in ("survival", "competing") and events:
-        count = max(1, round(events))
-        detectable = minimum_detectable_hr(count, fraction, rules.alpha, 0.8, sd=sd)
-        required = events_needed(rules.relevant_ratio, fraction, rules.alpha, 0.8, sd=sd)
-    elif kind == "binary" and events and 0 < round(events) < n:
-        share = fraction if fraction is not None else 0.5
-        detectable = minimum_detectable_or(n, round(events), share, rules.alpha, 0.8)
-        note = note or ("" if fraction is not None else "as for two halves")
-    elif kind == "continuous" and n > 4:
-        share = fraction if fraction is not None else 0.5
-        detectable = 2.8016 / math.sqrt(n * share * (1 - share))
-        note = "difference in standard deviations, normal approximation at 5% two-sided"
-    return Power.model_validate(
-        {
-            "n": n,
-            "events": None if events is None else round(events, 1),
-            "fraction_exposed": None if fraction is None else round(fraction, 4),
-            "minimum_detectable": None if detectable is None else round(detectable, 4),
-            "required_events": required,
-            "basis": basis,
-            "note": note,
-        }
-    )
-
-
 def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
     found = dictionary.endpoint(key)
     if found is None:
@@ -221,42 +150,6 @@ def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
     if found.n == 0:
         raise InputError(f'endpoint "{key}": no patient of cohort "{dictionary.cohort}" has it')
     return found
-
-
-def find_variable(dictionary: DataDictionary, key: str) -> Variable:
-    """The dictionary's entry of a variable, genes included.
-
-    Raises
-    ------
-    InputError
-        With the nearest keys, if there is none.
-    """
-    import difflib
-
-    for one in dictionary.variables:
-        if one.key == key:
-            return one
-    if dictionary.has(key):
-        return Variable(
-            key=key,
-            label=f"{key.removeprefix('expression:')} expression",
-            modality="expression",
-            kind="continuous",
-            unit=dictionary.expression_unit,
-            source="expression matrix",
-            n=dictionary.expression_n,
-            missing=round(1 - dictionary.expression_n / max(dictionary.n_patients, 1), 4),
-        )
-    has = [one.key for one in dictionary.variables]
-    has += [f"expression:{gene}" for gene in dictionary.expression]
-    near = difflib.get_close_matches(key, has, n=5, cutoff=0.5) or has[:8]
-    raise InputError(
-        f'cohort "{dictionary.cohort}" has no variable "{key}"; near: {", ".join(near) or "none"}'
-    )
-
-
-def _n(dictionary: DataDictionary, key: str) -> int:
-    return find_variable(dictionary, key).n
 
 
 def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis) -> VariableUse:
@@ -290,29 +183,11 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
     )
 
 
-def _use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
-    found = find_variable(dictionary, key)
-    transform = "as_is"
-    if role == "covariate":
-        transform = "z_score" if found.kind in ("continuous", "ordinal") else "indicator"
-    return VariableUse.model_validate(
-        {
-            "key": key,
-            "role": role,
-            "label": found.label,
-            "kind": found.kind,
-            "source": found.source,
-            "unit": found.unit,
-            "transform": transform,
-        }
-    )
-
-
 def _covariates(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> tuple[str, ...]:
     """The hypothesis' own, else age, sex and stage where known; never more than events allow."""
-    taken = {one.variable for one in hypothesis.exposures}
+    taken = {one.variable for one in hypothesis.exposures} | set(hypothesis.strata)
     fixed = {one.variable for one in hypothesis.population.filters if one.op == "eq"}
     if hypothesis.covariates:
         for key in hypothesis.covariates:
@@ -366,33 +241,6 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
     return exposed, "all others"
 
 
-def _kept_by(dictionary: DataDictionary, one: Filter) -> float:
-    """Share of patients that a filter keeps, as far as the dictionary's levels tell."""
-    found = find_variable(dictionary, one.variable)
-    total = sum(found.levels.values())
-    if not total:
-        return 1 - found.missing
-    values = one.value if isinstance(one.value, tuple) else (one.value,)
-    texts = {_text(value) for value in values}
-    matched = sum(count for level, count in found.levels.items() if level in texts)
-    if one.op in ("eq", "in"):
-        if not matched:
-            raise InputError(
-                f"the population keeps nobody: {one.variable} {one.op} {one.value!r}; levels are "
-                f"{', '.join(f'{level} ({count})' for level, count in found.levels.items())}"
-            )
-        return matched / total * (1 - found.missing)
-    if one.op == "ne":
-        return (total - matched) / total * (1 - found.missing)
-    return 1 - found.missing
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def _notes(
     dictionary: DataDictionary, exposures: list[VariableUse], endpoint: Endpoint
 ) -> tuple[str, ...]:
@@ -406,6 +254,3 @@ def _notes(
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
     return tuple(notes)
-
-
-__all__ = ["Direction", "draft", "find_variable", "planned_power", "power_of"]

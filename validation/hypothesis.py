@@ -92,9 +92,11 @@ class Direction(StrEnum):
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
-    `subgroups` are reported beside the claim and never carry it. `negative_endpoint` is one that
-    the exposure should not touch. `untested` lists the parts of the statement that the cohort
-    cannot test; the report repeats them beside the verdict.
+    `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
+    within whose levels patients are compared: each level has its own baseline hazard, and no hazard
+    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `untested`
+    lists the parts of the statement that the cohort cannot test; the report repeats them beside the
+    verdict.
     """
 
     id: str
@@ -106,6 +108,7 @@ class Hypothesis(Strict):
     secondary_endpoints: tuple[str, ...] = ()
     direction: Direction
     covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()
     negative_endpoint: str | None = None
     rationale: str = ""
@@ -119,4 +122,12 @@ class Hypothesis(Strict):
             raise ValueError(f"comparison `interaction` needs two exposures, not {count}")
         if self.comparison is Comparison.PER_SD and count != 1:
             raise ValueError(f"comparison `per_sd` needs one exposure, not {count}")
+        return self
+
+    @model_validator(mode="after")
+    def _strata_are_nothing_else(self) -> Hypothesis:
+        used = {one.variable for one in self.exposures} | set(self.covariates)
+        twice = sorted(used & set(self.strata))
+        if twice:
+            raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
         return self

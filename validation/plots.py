@@ -23,6 +23,10 @@ def draw(analysis: Analysis, study: Study, out: Path) -> dict[str, Figure]:
     for name, outcome in done.items():
         if outcome.method == "kaplan_meier":
             figures[name] = _kaplan_meier(analysis, study, outcome, out)
+        elif outcome.method == "joint_groups":
+            figures[name] = _joint_groups(analysis, study, outcome, out)
+        elif outcome.method == "calibration":
+            figures[name] = _calibration(analysis, study, outcome, out)
     figures |= _forest(analysis, done, out)
     if analysis.curve is not None and "control.specification_curve" in done:
         figures["specification"] = _specification(analysis, out)
@@ -52,7 +56,9 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     notes = []
     if test is not None and test.effect is not None and test.p is not None:
         numbers = analysis.result().numbers
-        notes = [numbers[f"{test.id}.summary"].text, f"log-rank p = {numbers[f'{test.id}.p'].text}"]
+        within = "stratified " if contract.test(test.id).strata else ""
+        p = numbers[f"{test.id}.p"].text
+        notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank p = {p}"]
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
     drawing = partial(
@@ -73,6 +79,90 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
         f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
         + (" (SIMULATED)." if contract.simulated else "."),
+    )
+
+
+def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    """Kaplan-Meier curves of the four groups that two exposures form."""
+    from validation.figures import kaplan_meier_figure
+    from validation.methods.groups import joint_groups_of
+    from validation.statistics.survival import kaplan_meier
+
+    contract = analysis.contract
+    label = contract.endpoint(outcome.endpoint).label
+    names, codes = joint_groups_of(study)
+    time, event = study.outcome(outcome.endpoint)
+    assert event is not None
+    keep = (codes >= 0) & (time == time) & (event == event)
+    curves = {}
+    for code, name in enumerate(names):
+        mine = keep & (codes == code)
+        curves[name] = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
+    p = analysis.result().numbers[f"{outcome.id}.p"].text
+    within = "stratified " if contract.test(outcome.id).strata else ""
+    path = out / f"{outcome.id}.svg"
+    drawing = partial(
+        kaplan_meier_figure,
+        curves,
+        time_unit="months",
+        title=f"{label}, all groups",
+        subtitle=analysis.provenance["title"],
+        endpoint=label,
+        annotation=[f"{within}log-rank over {len(names)} groups p = {p}"],
+        simulated=contract.simulated,
+        description=f"{label} in all groups of {contract.hypothesis.id}",
+    )
+    _write(drawing, path)
+    return _figure(
+        path,
+        f"{label} in all groups that the exposures form",
+        "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
+        "claim is the registered primary comparison.",
+    )
+
+
+def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import calibration_figure
+    from validation.prediction import design_for
+    from validation.statistics.calibration import calibration
+
+    contract, model = analysis.contract, study.model
+    assert model is not None
+    keep, X = design_for(study, model)
+    time, event = study.outcome(model.endpoint)
+    assert event is not None
+    survival = model.survival(X)
+    found = calibration(time[keep], (event[keep] == 1).astype(float), survival, model.horizon)
+    numbers = analysis.result().numbers
+    outside = f"{outcome.id}.ratio" in numbers
+    corrected = "" if outside else ", corrected for optimism"
+    notes = [
+        f"slope {numbers[f'{outcome.id}.slope'].text}{corrected}",
+        f"concordance {numbers[f'{outcome.id}.harrell'].text}{corrected}",
+    ]
+    label = contract.endpoint(outcome.endpoint).label
+    path = out / f"{outcome.id}.svg"
+    drawing = partial(
+        calibration_figure,
+        found,
+        1.0 - survival,
+        title=f"Calibration, {label.lower()}",
+        subtitle=analysis.provenance["title"],
+        annotation=notes,
+        simulated=contract.simulated,
+        description=f"Predicted and observed risk of {label}",
+    )
+    _write(drawing, path)
+    where = (
+        f"The model was developed in {model.cohort} and applied here as it is."
+        if outside
+        else "The model was fitted to these patients: the points are apparent."
+    )
+    return _figure(
+        path,
+        f"Predicted and observed risk, {label.lower()}",
+        "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
+        f"risk, and the distribution of predictions. {where}",
     )
 
 

@@ -254,7 +254,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     """Power with the observed group sizes; expected events follow the cohort's overall rate."""
     import numpy as np
 
-    from validation.draft import power_of
+    from validation.planned_power import power_of
 
     primary = contract.primary_test.endpoint
     table = cohort.table(contract.keys(), [primary])

@@ -20,18 +20,38 @@ def uses_groups(hypothesis: Hypothesis) -> bool:
     return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
 
 
+def splits_jointly(hypothesis: Hypothesis) -> bool:
+    """True when two exposures, each with a cut, split the patients into four groups."""
+    return len(hypothesis.exposures) == 2 and all(
+        one.cut not in CONTINUOUS_CUTS for one in hypothesis.exposures
+    )
+
+
 def tests_of(
     hypothesis: Hypothesis,
     endpoint: Endpoint,
     secondary: list[Endpoint],
     covariates: tuple[str, ...],
+    strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
     """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
-    tests = of_endpoint("", endpoint, grouped, rule, covariates, primary=True)
+    tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True)
+    if endpoint.kind == "survival" and splits_jointly(hypothesis):
+        tests.append(
+            TestPlan(
+                id="joint_groups",
+                role="descriptive",
+                method="joint_groups",
+                endpoint=endpoint.key,
+                strata=strata,
+            )
+        )
     for other in secondary:
-        tests += of_endpoint(f"{other.key}.", other, grouped, rule, covariates, primary=False)
+        tests += of_endpoint(
+            f"{other.key}.", other, grouped, rule, covariates, strata, primary=False
+        )
     for number, one in enumerate(hypothesis.subgroups, start=1):
         tests.append(
             tests[0].model_copy(
@@ -53,10 +73,15 @@ def of_endpoint(
     grouped: bool,
     rule: CutRule,
     covariates: tuple[str, ...],
+    strata: tuple[str, ...],
     *,
     primary: bool,
 ) -> list[TestPlan]:
-    """The registered tests of one endpoint; the first carries the claim."""
+    """The registered tests of one endpoint; the first carries the claim.
+
+    Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
+    covariates like the others.
+    """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     main: dict[tuple[str, bool], Method] = {
         ("survival", True): "logrank",
@@ -84,6 +109,7 @@ def of_endpoint(
             role="primary" if primary else "secondary",
             method=method,
             endpoint=endpoint.key,
+            strata=strata,
             claim=True,
         )
     ]
@@ -108,14 +134,17 @@ def of_endpoint(
                 add("rmst", "assumption", "rmst")
                 add("period_hazards", "assumption", "period_hazards")
         if primary:
-            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
+            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
     if endpoint.kind == "competing":
         add("cumulative_incidence", "descriptive", "cumulative_incidence")
         add("fine_gray", "adjusted", "fine_gray")
     if covariates:
-        add("adjusted", "adjusted", adjusted[endpoint.kind], covariates=covariates)
-        if endpoint.kind == "survival" and primary:
-            add("concordance", "descriptive", "concordance", covariates=covariates)
+        kind = adjusted[endpoint.kind]
+        add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
+    known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
+    if known and endpoint.kind == "survival" and primary:
+        add("concordance", "descriptive", "concordance", covariates=known)
+        add("calibration", "descriptive", "calibration", covariates=known)
     return found
 
 

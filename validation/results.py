@@ -18,6 +18,7 @@ from validation.dictionary import JoinReport
 from validation.errors import InputError
 from validation.hypothesis import Strict
 from validation.population import Cut
+from validation.prediction import PredictionModel
 from validation.types import Number, write_text
 
 Status = Literal["ok", "refused", "crashed"]
@@ -102,6 +103,7 @@ class AnalysisResult(Strict):
     simulated: bool
     part: Literal["all", "discovery", "confirmation", "replication"]
     cuts: tuple[Cut, ...] = ()
+    model: PredictionModel | None = None
     tests: tuple[TestOutcome, ...] = ()
     numbers: dict[str, Number] = Field(default_factory=dict)
     figures: dict[str, Figure] = Field(default_factory=dict)
@@ -130,6 +132,7 @@ class Results(Strict):
     figures: dict[str, Figure]
     tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
     cuts: tuple[Cut, ...] = ()
+    model: PredictionModel | None = None
     joins: tuple[JoinReport, ...] = ()
     replicate: str | None = None
     notes: tuple[str, ...] = ()

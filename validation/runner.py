@@ -74,10 +74,13 @@ def run(
         discovery = analyze(cohort, "discovery")
         if unlocks(frozen, discovery):
             ledger.unlock(confirmation_key(frozen), frozen)
-            main = analyze(cohort, "confirmation", cuts=discovery.cuts)
+            handed = {"cuts": discovery.cuts, "model": discovery.model}
+            main = analyze(cohort, "confirmation", **handed)
         else:
             main, locked = discovery, True
-    second = analyze(replicate, "replication") if replicate is not None else None
+    second = None
+    if replicate is not None:
+        second = analyze(replicate, "replication", model=(discovery or main).model)
     say("judge")
     return collect(
         frozen,
@@ -297,6 +300,7 @@ def _results(
         },
         tables=main.tables,
         cuts=main.cuts,
+        model=main.model,
         joins=main.flow,
         replicate=second.cohort if second is not None else None,
         notes=(*contract.notes, *main.notes),

@@ -68,6 +68,7 @@ def specification_curve(
     covariates: Mapping[str, tuple[Sequence[str], npt.ArrayLike] | None] | None = None,
     follow_up: Mapping[str, float | None] | None = None,
     exclusions: Mapping[str, npt.ArrayLike | None] | None = None,
+    strata: Mapping[str, npt.ArrayLike | None] | None = None,
     *,
     alpha: float = 0.05,
 ) -> SpecificationCurve:
@@ -80,6 +81,7 @@ def specification_curve(
         missing value are left out of those specifications
     follow_up : name to the time at which follow-up is cut (None: all of it)
     exclusions : name to the (n,) mask of patients kept (None: all)
+    strata : name to the (n,) codes of the strata (-1: unknown, left out), or None for no strata
 
     Every refusal of a single specification (no events in a group, say) is kept with its reason.
     """
@@ -87,14 +89,18 @@ def specification_curve(
     if not exposures:
         raise ShapeError("a specification curve needs at least one exposure")
     found = []
-    for (cut, x), (adjust, c), (until, limit), (kept, mask) in product(
+    layered = strata or {"none": None}
+    for (cut, x), (adjust, c), (until, limit), (kept, mask), (layer, codes) in product(
         exposures.items(),
         (covariates or {"none": None}).items(),
         (follow_up or {"all": None}).items(),
         (exclusions or {"none": None}).items(),
+        layered.items(),
     ):
         choices = {"cut-point": cut, "covariates": adjust, "follow-up": until, "exclusions": kept}
-        found.append(_specification(t, e, as_float(x, cut), c, limit, mask, choices))
+        if len(layered) > 1:
+            choices["strata"] = layer
+        found.append(_specification(t, e, as_float(x, cut), c, limit, mask, codes, choices))
     estimates = sorted((s for s in found if s.ok), key=lambda s: s.hr)
     failed = [s for s in found if not s.ok]
     log_hr = np.log([s.hr for s in estimates])
@@ -118,6 +124,7 @@ def _specification(
     c: tuple[Sequence[str], npt.ArrayLike] | None,
     limit: float | None,
     mask: npt.ArrayLike | None,
+    codes: npt.ArrayLike | None,
     choices: dict[str, str],
 ) -> Specification:
     rows: BoolArray = np.isfinite(x)
@@ -130,12 +137,17 @@ def _specification(
         extra = as_float(c[1], "covariates").reshape(len(t), -1)
         rows = rows & np.isfinite(extra).all(axis=1)
         columns = np.column_stack((columns, extra))
+    layers = None
+    if codes is not None:
+        every = np.asarray(codes, dtype=np.int64)
+        rows = rows & (every >= 0)
+        layers = every[rows]
     time, event = t[rows], e[rows]
     if limit is not None:
         time, event = np.minimum(time, limit), event & (time <= limit)
     nan = float("nan")
     try:
-        fit = cox(time, event, columns[rows], names)
+        fit = cox(time, event, columns[rows], names, strata=layers)
     except StatisticsError as refusal:
         return Specification(
             choices, nan, nan, nan, nan, len(time), int(event.sum()), f"{refusal.code}: {refusal}"

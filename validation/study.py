@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,21 +24,49 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from validation.prediction import PredictionModel
+
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+    Codes = NDArray[np.int64]
+
+FEWEST_OF_A_LEVEL = 5
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a design matrix: a z-score (`mean`, `sd`), or an indicator of `level`."""
+
+    name: str
+    key: str
+    values: Floats
+    mean: float = 0.0
+    sd: float = 1.0
+    level: str | None = None
 
 
 @dataclass
 class Study:
-    """Population rows with their exposure. `cuts` were found in the same rows, or handed over."""
+    """Population rows with their exposure. `cuts` were found in the same rows, or handed over.
+
+    `model` is the prediction model of the calibration test: handed over from the patients it was
+    developed in, or developed here by that test.
+    """
 
     contract: Contract
     rows: pd.DataFrame
     cuts: tuple[Cut, ...]
     exposed: Exposed
+    model: PredictionModel | None = None
 
     @classmethod
-    def of(cls, contract: Contract, table: pd.DataFrame, cuts: tuple[Cut, ...]) -> Study:
+    def of(
+        cls,
+        contract: Contract,
+        table: pd.DataFrame,
+        cuts: tuple[Cut, ...],
+        model: PredictionModel | None = None,
+    ) -> Study:
         """Select the population of a prepared table and code its exposure.
 
         Raises
@@ -50,7 +79,7 @@ class Study:
             raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
         uses = contract.exposures
         values = tuple(numbers_of(rows, use) for use in uses)
-        return cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts))
+        return cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
 
     def subgroup(self, one: Filter) -> Study:
         """The same cuts and coding in part of the population."""
@@ -97,21 +126,37 @@ class Study:
         """
         import numpy as np
 
-        columns: list[Floats] = []
-        names: list[str] = []
-        for key in covariates:
-            use = next(one for one in self.contract.variables if one.key == key)
-            for name, column in _columns(self.rows[keep], use):
-                known = column[~np.isnan(column)]
-                if known.size and np.any(known != known[0]):
-                    columns.append(column)
-                    names.append(name)
-        if not columns:
+        found = self.columns(covariates, keep)
+        if not found:
             return np.empty((int(keep.sum()), 0)), ()
-        X = np.column_stack(columns)
+        X = np.column_stack([one.values for one in found])
         if not missing and np.isnan(X).any():
             raise InputError("covariates hold missing values")
-        return X, tuple(names)
+        return X, tuple(one.name for one in found)
+
+    def columns(self, covariates: tuple[str, ...], keep: Mask) -> list[Column]:
+        """The columns of `design`, each with how it was coded."""
+        import numpy as np
+
+        found = []
+        for key in covariates:
+            use = next(one for one in self.contract.variables if one.key == key)
+            for column in _columns(self.rows[keep], use):
+                known = column.values[~np.isnan(column.values)]
+                if known.size and np.any(known != known[0]):
+                    found.append(column)
+        return found
+
+    def layers(self, strata: Sequence[str], keep: Mask) -> Codes | None:
+        """(kept,) stratum of each patient: one code per combination of levels; None without."""
+        import numpy as np
+        import pandas as pd
+
+        if not strata:
+            return None
+        levels = [pd.factorize(self.rows.loc[keep, key], sort=True)[0] for key in strata]
+        _, codes = np.unique(np.column_stack(levels), axis=0, return_inverse=True)
+        return np.asarray(codes.reshape(-1), dtype=np.int64)
 
     def adjusters(self) -> list[tuple[str, Floats]]:
         """Main effects that an interaction model needs beside its product term."""
@@ -121,7 +166,7 @@ class Study:
         return [(use.label, part) for use, part in zip(uses, self.exposed.parts, strict=True)]
 
 
-def _columns(rows: pd.DataFrame, use: VariableUse) -> list[tuple[str, Floats]]:
+def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
     import numpy as np
     import pandas as pd
 
@@ -129,16 +174,17 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[tuple[str, Floats]]:
     if use.kind in ("continuous", "ordinal") or pd.api.types.is_numeric_dtype(column):
         values = np.asarray(column.to_numpy(dtype=float))
         spread = float(np.nanstd(values, ddof=1)) if np.sum(~np.isnan(values)) > 1 else 0.0
+        mean, sd = 0.0, 1.0
         if spread > 0:
-            values = (values - float(np.nanmean(values))) / spread
-        return [(f"{use.label} (per SD)", values)]
+            mean, sd = float(np.nanmean(values)), spread
+        return [Column(f"{use.label} (per SD)", use.key, (values - mean) / sd, mean, sd)]
     counts = column.value_counts()
     levels = sorted(counts.index, key=lambda level: (-int(counts[level]), str(level)))
     unknown = column.isna().to_numpy()
     found = []
     for level in levels[1:]:
-        if int(counts[level]) < 5:
+        if int(counts[level]) < FEWEST_OF_A_LEVEL:
             continue
-        flag = (column == level).to_numpy().astype(float)
-        found.append((f"{use.label}: {level}", np.where(unknown, np.nan, flag)))
+        flag = np.where(unknown, np.nan, (column == level).to_numpy().astype(float))
+        found.append(Column(f"{use.label}: {level}", use.key, flag, level=str(level)))
     return found

@@ -29,6 +29,7 @@ def brief(frozen: FrozenContract) -> ContractBrief:
                 method=one.method,
                 endpoint=one.endpoint,
                 covariates=one.covariates,
+                strata=one.strata,
             )
             for one in contract.tests
         ),

@@ -30,6 +30,7 @@ class PlannedTest(View):
     method: str
     endpoint: str
     covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
 
 
 class ContractBrief(View):

@@ -71,6 +71,7 @@ def data_facts(
     found = [_exposure(ledger, one, dictionary, settings, source) for one in hypothesis.exposures]
     for name, keys in (
         ("covariates", hypothesis.covariates),
+        ("strata", hypothesis.strata),
         ("population", [one.variable for one in hypothesis.population.filters]),
     ):
         for key in keys:
@@ -86,7 +87,7 @@ def data_facts(
                 share=1.0 - have.missing if have else 0.0,
                 value=have.n if have else 0,
                 unit="patients",
-                blocking=name == "population",
+                blocking=name in ("population", "strata"),
                 remedy="" if have else _remedy(dictionary, key),
             )
     endpoint = dictionary.endpoint(hypothesis.endpoint)

@@ -91,7 +91,8 @@ def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDiction
         name: [one.key for one in dictionary.variables if name in one.key.lower().split(":")[-1]]
         for name in _CONFOUNDERS
     }
-    used = [*hypothesis.covariates, *(one.variable for one in hypothesis.population.filters)]
+    used = [*hypothesis.covariates, *hypothesis.strata]
+    used += [one.variable for one in hypothesis.population.filters]
     used += [one.variable for one in hypothesis.exposures]
     left = [keys[0] for keys in available.values() if keys and not any(key in used for key in keys)]
     known = [keys for keys in available.values() if keys]

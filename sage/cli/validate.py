@@ -210,6 +210,7 @@ def _lines(plan: Contract) -> list[str]:
         f"primary test: {plan.primary_test.method} on {plan.primary_test.endpoint}, two-sided "
         f"alpha {plan.rules.alpha:g}",
         f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
+        f"strata: {', '.join(plan.strata) or 'none'}",
         f"power: {power.n} patients, {power.events or 0:.0f} expected events; detectable at 80%: "
         f"{power.minimum_detectable or float('nan'):.2f} ({plan.scale}); events for "
         f"{plan.rules.relevant_ratio:g}: {power.required_events}",

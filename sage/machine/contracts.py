@@ -32,6 +32,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     )
     if contract.covariates:
         lines.append(f"Adjusted for: {', '.join(contract.covariates)}")
+    if contract.strata:
+        lines.append(f"Compared within strata of: {', '.join(contract.strata)}")
     others = [one for one in contract.tests if one.id != contract.primary]
     lines.append(f"Further tests: {', '.join(f'{one.id} ({one.method})' for one in others)}")
     power = contract.power

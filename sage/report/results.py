@@ -104,13 +104,15 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
     )
 
 
-ORDER = ("primary", "kaplan_meier", "adjusted", "forest", "period_hazards", "rmst")
+ORDER = ("primary", "kaplan_meier", "joint_groups", "adjusted", "forest", "period_hazards", "rmst")
 TITLES = {
     "primary": "Primary comparison",
     "adjusted": "Adjusted model",
     "kaplan_meier": "Kaplan-Meier estimates",
     "period_hazards": "Hazards by period of follow-up",
     "specification": "Specification curve",
+    "joint_groups": "All groups that the exposures form",
+    "calibration": "Calibration of the adjusted model",
     "secondary": "secondary comparison",
 }
 COLUMNS = (

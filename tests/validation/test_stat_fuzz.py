@@ -14,7 +14,7 @@ from validation.screen import screen
 from validation.specification import specification_curve
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
-from validation.statistics.calibration import breslow_survival, calibration
+from validation.statistics.calibration import baseline_hazard, calibration
 from validation.statistics.competing import aalen_johansen, fine_gray
 from validation.statistics.concordance import harrell, uno
 from validation.statistics.continuous import correlation, linear, rank_test
@@ -56,7 +56,9 @@ def run_screen(d):
 def run_calibration(d):
     fit = cox(d["time"], d["event"], d["X"][:, :1], ["a"])
     when = float(np.median(d["time"]))
-    survival = breslow_survival(d["time"], d["event"], d["X"][:, :1], fit, when)
+    linear = d["X"][:, :1] @ fit.coef
+    hazard = baseline_hazard(d["time"], d["event"], linear, when)
+    survival = np.exp(-hazard * np.exp(linear))
     return [survival, calibration(d["time"], d["event"], survival, when).brier]
 
 

@@ -90,7 +90,8 @@ def kaplan_meier_figure(
                 markeredgewidth=0.8,
             )
         axes.set_xlim(0, end * 1.005)
-        axes.set_ylim(0, 1.02)
+        # Many groups need a long legend: room above the curves, so that it hides none of them.
+        axes.set_ylim(0, 1.02 + (0.085 * len(curves) if len(curves) > 2 else 0.0))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100"])
         axes.set_xticks(marks)
         axes.set_xticklabels([f"{m:g}" for m in marks])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from validation.contract import TestPlan
-from validation.methods import other, regression, survival
+from validation.methods import groups, other, prediction, regression, survival
 from validation.methods.shared import enough
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -41,4 +41,6 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "rank": other.linear,
     "linear": other.linear,
     "concordance": survival.concordance,
+    "calibration": prediction.calibration,
+    "joint_groups": groups.joint_groups,
 }

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
-from validation.methods.shared import fit_cox, matrix, outcome_of, row_of, slug
+from validation.methods.shared import fit_cox, layers_of, matrix, outcome_of, row_of, slug
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -25,7 +25,8 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     time, event = study.outcome(plan.endpoint)
     assert event is not None
     flags = (event[keep] == 1).astype(float)
-    fit = fit_cox(time[keep], flags, X, names, study, notes)
+    layers = layers_of(study, plan, keep, flags, notes)
+    fit = fit_cox(time[keep], flags, X, names, study, notes, layers)
     effect = Effect(
         value=float(fit.hr[0]),
         lower=float(fit.lower[0]),
@@ -66,7 +67,8 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     from validation.statistics.imputation import impute, outcome_predictors, pool
 
     rule = study.contract.missing
-    keep = study.complete(plan.endpoint)
+    keep = study.complete(plan.endpoint, plan.strata)
+    notes = [f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"]
     Z, names = study.design(plan.covariates, keep, missing=True)
     time, event = study.outcome(plan.endpoint)
     assert event is not None
@@ -77,7 +79,10 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     label = [study.contract.exposed if not main else "interaction", *(name for name, _ in main)]
     helpers = np.column_stack([first, outcome_predictors(t, e)])
     copies = impute(Z, names, outcome=helpers, m=rule.imputations, seed=study.contract.seed)
-    fits = [cox(t, e, np.column_stack([first, one]), [*label, *names]) for one in copies]
+    layers = layers_of(study, plan, keep, e, notes)
+    fits = [
+        cox(t, e, np.column_stack([first, one]), [*label, *names], strata=layers) for one in copies
+    ]
     pooled = pool(
         np.vstack([fit.coef for fit in fits]),
         np.vstack([fit.se**2 for fit in fits]),
@@ -108,7 +113,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         effect=effect,
         p=float(pooled.p[0]),
         df=1,
-        notes=[f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"],
+        notes=notes,
     )
 
 
@@ -122,9 +127,11 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     time, event = study.outcome(plan.endpoint)
     assert event is not None
     t, e = time[keep], (event[keep] == 1).astype(float)
-    linear = fit_cox(t, e, X[:, :1], names[:1], study, notes)
+    layers = layers_of(study, plan, keep, e, notes)
+    linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers)
     basis = rcs_basis(X[:, 0], 4)
-    curved = cox(t, e, basis, [f"spline {one + 1}" for one in range(basis.shape[1])])
+    terms = [f"spline {one + 1}" for one in range(basis.shape[1])]
+    curved = cox(t, e, basis, terms, strata=layers)
     statistic = 2 * (curved.loglik - curved.loglik_null)
     df = int(basis.shape[1])
     bend = 2 * (curved.loglik - linear.loglik)

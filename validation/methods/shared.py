@@ -75,9 +75,12 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     """Kept patients, design matrix with the exposure first, its names, notes."""
     import numpy as np
 
-    keep = study.complete(plan.endpoint, plan.covariates)
+    keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
-    notes = [f"{lost} patients left out for missing covariates"] if lost else []
+    what = " or ".join(
+        word for word, keys in (("covariates", plan.covariates), ("strata", plan.strata)) if keys
+    )
+    notes = [f"{lost} patients left out for missing {what}"] if lost else []
     Z, names = study.design(plan.covariates, keep)
     main = [(name, part[keep]) for name, part in study.adjusters()]
     columns = [study.exposed.x[keep], *(part for _, part in main)]
@@ -86,8 +89,40 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     return keep, X, [label, *(name for name, _ in main), *names], notes
 
 
+def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: list[str]) -> Any:
+    """The kept patients' strata (None where the plan has none), with a note on what they inform.
+
+    Patients are compared within their stratum alone: one without events, or (for groups) without
+    both groups, says nothing.
+    """
+    import numpy as np
+
+    layers = study.layers(plan.strata, keep)
+    if layers is None:
+        return None
+    labels = [
+        one.label for key in plan.strata for one in study.contract.variables if one.key == key
+    ]
+    x, silent, patients = study.exposed.x[keep], 0, 0
+    for code in np.unique(layers):
+        mine = layers == code
+        if event[mine].sum() == 0 or (study.exposed.grouped and len(np.unique(x[mine])) < 2):
+            silent, patients = silent + 1, patients + int(mine.sum())
+    text = f"stratified by {', '.join(dict.fromkeys(labels))}: {len(np.unique(layers))} strata"
+    if silent:
+        text += f", of which {silent} ({patients} patients) allow no comparison"
+    notes.append(text)
+    return layers
+
+
 def fit_cox(
-    time: Floats, event: Floats, X: Floats, names: list[str], study: Study, notes: list[str]
+    time: Floats,
+    event: Floats,
+    X: Floats,
+    names: list[str],
+    study: Study,
+    notes: list[str],
+    strata: Any = None,
 ) -> Any:
     """Cox model by the contract's rule: Firth's penalty where events are few or separated."""
     from validation.statistics.cox import cox
@@ -99,12 +134,12 @@ def fit_cox(
         notes.append(
             f"Firth's penalty: {events} events for {X.shape[1]} terms, under {limit:g} for each"
         )
-        return cox(time, event, X, names, penalty="firth")
+        return cox(time, event, X, names, strata=strata, penalty="firth")
     try:
-        return cox(time, event, X, names)
+        return cox(time, event, X, names, strata=strata)
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
-        return cox(time, event, X, names, penalty="firth")
+        return cox(time, event, X, names, strata=strata, penalty="firth")
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
-from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, row_of
+from validation.methods.shared import HORIZONS, fit_cox, layers_of, matrix, outcome_of, row_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -21,15 +21,19 @@ BOOTSTRAPS = 500
 
 
 def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Log-rank p-value; the hazard ratio beside it is a Cox model of the group alone."""
+    """Log-rank p-value; the hazard ratio beside it is a Cox model of the group alone.
+
+    With registered strata both compare patients within strata only.
+    """
     from validation.statistics.survival import logrank
 
     keep, X, names, notes = matrix(study, plan)
     time, event = study.outcome(plan.endpoint)
     assert event is not None
     t, e, g = time[keep], (event[keep] == 1).astype(float), X[:, 0]
-    found = logrank(t, e, g)
-    fit = fit_cox(t, e, X, names, study, notes)
+    layers = layers_of(study, plan, keep, e, notes)
+    found = logrank(t, e, g, layers)
+    fit = fit_cox(t, e, X, names, study, notes, layers)
     effect = Effect(
         value=float(fit.hr[0]),
         lower=float(fit.lower[0]),
@@ -101,8 +105,9 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     time, event = study.outcome(plan.endpoint)
     assert event is not None
     t, e = time[keep], (event[keep] == 1).astype(float)
-    fit = fit_cox(t, e, X, names, study, notes)
-    found = schoenfeld(t, e, X, fit)
+    layers = layers_of(study, plan, keep, e, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers)
+    found = schoenfeld(t, e, X, fit, strata=layers)
     book.put(f"{plan.id}.p", found.tests[0].p, "p-value")
     book.put(f"{plan.id}.global_p", found.global_test.p, "p-value")
     return outcome_of(

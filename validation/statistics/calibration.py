@@ -20,7 +20,7 @@ from validation.statistics.base import (
     z_of,
 )
 from validation.statistics.concordance import censoring_weight
-from validation.statistics.cox import CoxFit, cox
+from validation.statistics.cox import cox
 from validation.statistics.errors import BadTimesError, EmptyGroupError, ShapeError
 from validation.statistics.survival import kaplan_meier
 
@@ -46,21 +46,24 @@ class Calibration:
     brier_reference: float
 
 
-def breslow_survival(
-    time: npt.ArrayLike, event: npt.ArrayLike, X: npt.ArrayLike, fit: CoxFit, when: float
-) -> FloatArray:
-    """Each patient's predicted survival at `when` under a Cox fit (Breslow's baseline hazard).
+def baseline_hazard(
+    time: npt.ArrayLike, event: npt.ArrayLike, linear: npt.ArrayLike, when: float
+) -> float:
+    """Breslow's cumulative baseline hazard at `when`, given each patient's linear predictor.
 
-    S(t | x) = exp(-H0(t) exp(x'beta)), H0 the sum over events by t of 1 over the risk-set sum.
+    H0(t) = sum over events by t of 1 / (sum over those at risk of exp(x'beta)); predicted survival
+    is exp(-H0 exp(x'beta)).
     """
     t, e = survival_arrays(time, event)
-    x = np.asarray(X, dtype=np.float64).reshape(len(t), -1)
-    eta = (x - x.mean(axis=0)) @ fit.coef
-    w = np.exp(eta)
+    eta = as_float(linear, "linear predictor")
+    if eta.shape != t.shape:
+        raise ShapeError("the linear predictor must hold one value per patient")
+    center = float(eta.mean())
+    w = np.exp(eta - center)
     order = np.argsort(-t, kind="stable")
     total = np.cumsum(w[order])
     at_risk = total[np.searchsorted(-t[order], -t[e & (t <= when)], side="right") - 1]
-    return np.asarray(np.exp(-float((1.0 / at_risk).sum()) * w), dtype=np.float64)
+    return float((1.0 / at_risk).sum() * np.exp(-center))
 
 
 def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, when: float) -> float:

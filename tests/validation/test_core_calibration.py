@@ -1,0 +1,251 @@
+"""Calibration as a registered test: inside a cohort, on held-back patients, in a second cohort."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import claim, frozen_for, load, patients
+from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
+from validation.contract import SplitRule
+from validation.ledger import Ledger
+from validation.results import Results
+from validation.runner import run
+
+ADJUSTED = {"covariates": ["clinical:sex", "clinical:stage"]}
+
+
+def go(tmp_path: Path, cohort: Cohort, other: Cohort | None = None, **options: object) -> Results:
+    frozen = frozen_for(cohort, claim(**ADJUSTED), **options)
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    return run(frozen, cohort, tmp_path / "out", ledger=ledger, replicate=other)
+
+
+def other_cohort(folder: Path, raw: pd.DataFrame) -> Cohort:
+    cohort_folder = folder / "second"
+    load(cohort_folder, raw)
+    text = (cohort_folder / "cohort.toml").read_text()
+    (cohort_folder / "cohort.toml").write_text(text.replace('id = "toy"', 'id = "other"'))
+    return cohorts.load(cohort_folder)
+
+
+def test_the_developed_model_is_reported_whole_and_is_the_adjusted_cox_model(
+    tmp_path: Path,
+) -> None:
+    lifelines = pytest.importorskip("lifelines")
+    raw = patients(320, log_hr=0.6)
+    found = go(tmp_path, load(tmp_path / "cohort", raw))
+    model = found.model
+    assert model is not None
+    table = pd.DataFrame(
+        {
+            "months": raw["months"],
+            "dead": raw["dead"],
+            "high": (raw["marker"] > raw["marker"].median()).astype(float),
+            "female": (raw["sex"] == "female").astype(float),
+            "stage": (raw["stage"] - raw["stage"].mean()) / raw["stage"].std(),
+        }
+    )
+    fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
+    ours = {one.name: one.coefficient for one in model.terms}
+    assert ours["marker high"] == pytest.approx(fit.params_["high"], abs=1e-4)
+    assert ours["Sex: female"] == pytest.approx(fit.params_["female"], abs=1e-4)
+    assert ours["Stage (per SD)"] == pytest.approx(fit.params_["stage"], abs=1e-4)
+    theirs = fit.predict_survival_function(table, times=[model.horizon]).to_numpy()[0]
+    X = table[["high", "female", "stage"]].to_numpy()
+    assert model.survival(X) == pytest.approx(theirs, abs=5e-3)
+
+
+def test_the_corrected_slope_and_concordance_are_those_of_a_bootstrap_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Harrell's bootstrap, written out with lifelines, one resample after the other."""
+    lifelines = pytest.importorskip("lifelines")
+    from lifelines.utils import concordance_index
+
+    monkeypatch.setattr("validation.methods.prediction.RESAMPLES", 40)
+    found = go(tmp_path, load(tmp_path / "cohort", patients(150, log_hr=0.4, seed=4)))
+    # the resamples count patients in the order of the prepared table
+    raw = pd.read_parquet(tmp_path / "out/inputs/all/table.parquet")
+    raw = raw.rename(columns={"OS.time": "months", "OS.event": "dead"})
+    marker, stage = raw["clinical:marker"], raw["clinical:stage"]
+    X = pd.DataFrame(
+        {
+            "high": (marker > marker.median()).astype(float),
+            "female": (raw["clinical:sex"] == "female").astype(float),
+            "stage": (stage - stage.mean()) / stage.std(),
+        }
+    )
+    table = X.assign(months=raw["months"], dead=raw["dead"])
+    rng = np.random.default_rng([1, len(raw), 7])
+    slopes, drops = [], []
+    for _ in range(40):
+        rows = rng.integers(0, len(raw), len(raw))
+        boot = table.iloc[rows]
+        fit = lifelines.CoxPHFitter().fit(boot, "months", "dead")
+        risk = X.to_numpy() @ fit.params_.to_numpy()
+        again = lifelines.CoxPHFitter().fit(
+            pd.DataFrame({"risk": risk, "months": raw["months"], "dead": raw["dead"]}),
+            "months",
+            "dead",
+        )
+        slopes.append(again.params_["risk"])
+        here = concordance_index(boot["months"], -risk[rows], boot["dead"])
+        drops.append(here - concordance_index(raw["months"], -risk, raw["dead"]))
+    numbers = found.numbers
+    assert numbers["calibration.slope"].value == pytest.approx(np.mean(slopes), abs=1e-3)
+    drop = numbers["calibration.harrell_apparent"].value - numbers["calibration.harrell"].value
+    assert drop == pytest.approx(np.mean(drops), abs=1e-4)
+    assert numbers["calibration.slope"].value < 1
+
+
+def test_a_model_applied_to_a_like_cohort_is_calibrated_and_to_a_reversed_one_is_not(
+    tmp_path: Path,
+) -> None:
+    first = load(tmp_path / "a", patients(500, log_hr=0.7))
+    like = other_cohort(tmp_path / "like", patients(500, log_hr=0.7, seed=11))
+    reverse = patients(500, log_hr=0.7, seed=11)
+    reverse["stage"] = 5 - reverse["stage"]
+    same = go(tmp_path / "1", first, like).numbers
+    turned = go(tmp_path / "2", first, other_cohort(tmp_path / "reverse", reverse)).numbers
+    # the interval leaves out that the model was estimated too, so it is not asked to hold 1
+    assert same["replicate.calibration.slope"].value == pytest.approx(1.0, abs=0.35)
+    assert same["replicate.calibration.ratio"].value == pytest.approx(1.0, abs=0.2)
+    assert (
+        same["replicate.calibration.brier"].value
+        < same["replicate.calibration.brier_reference"].value
+    )
+    assert turned["replicate.calibration.slope_upper"].value < 0.5
+    assert (
+        turned["replicate.calibration.brier"].value
+        > turned["replicate.calibration.brier_reference"].value
+    )
+
+
+def test_the_external_slope_is_that_of_a_second_library(tmp_path: Path) -> None:
+    lifelines = pytest.importorskip("lifelines")
+    raw = patients(260, log_hr=0.7, seed=11)
+    first = load(tmp_path / "a", patients(400, log_hr=0.7))
+    found = go(tmp_path, first, other_cohort(tmp_path, raw))
+    model = found.model
+    assert model is not None
+    stage = next(one for one in model.terms if one.key == "clinical:stage")
+    X = np.column_stack(
+        [
+            raw["marker"] > raw["marker"].median(),
+            raw["sex"] == "female",
+            (raw["stage"] - stage.mean) / stage.sd,
+        ]
+    ).astype(float)
+    until = np.minimum(raw["months"], model.horizon)
+    dead = raw["dead"] * (raw["months"] <= model.horizon)
+    fit = lifelines.CoxPHFitter().fit(
+        pd.DataFrame({"risk": model.linear(X), "months": until, "dead": dead}), "months", "dead"
+    )
+    numbers = found.numbers
+    assert numbers["replicate.calibration.slope"].value == pytest.approx(
+        fit.params_["risk"], abs=1e-3
+    )
+    low, high = fit.confidence_intervals_.loc["risk"]
+    assert numbers["replicate.calibration.slope_lower"].value == pytest.approx(low, abs=2e-3)
+    assert numbers["replicate.calibration.slope_upper"].value == pytest.approx(high, abs=2e-3)
+
+
+def test_held_back_patients_judge_the_discovery_model(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(700, log_hr=0.9))
+    split = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    found = go(tmp_path, cohort, split=split)
+    parts = {one.part: one for one in found.tests if one.id == "calibration"}
+    assert set(parts) == {"discovery", "confirmation"}
+    assert any(note.startswith("external") for note in parts["confirmation"].notes)
+    assert "calibration.ratio" in found.numbers
+    assert "discovery.calibration.ratio" not in found.numbers
+    model = found.model
+    assert model is not None
+    assert model.n == parts["discovery"].n
+
+
+def test_a_cohort_that_codes_a_covariate_otherwise_is_refused_by_name(tmp_path: Path) -> None:
+    raw = patients(300, log_hr=0.7, seed=11)
+    first = load(tmp_path / "a", patients(300, log_hr=0.7))
+    coded = raw.assign(sex=raw["sex"].map({"male": "M", "female": "F"}))
+    found = go(tmp_path, first, other_cohort(tmp_path, coded))
+    outcome = next(
+        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+    )
+    assert outcome.status == "refused"
+    assert "nobody here has clinical:sex at a level that the model knows (female)" in outcome.reason
+    assert "replicate.calibration.slope" not in found.numbers
+
+
+def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Path) -> None:
+    from validation.analysis import Analysis
+    from validation.compile import prepare
+
+    first = load(tmp_path / "a", patients(300))
+    second = other_cohort(tmp_path, patients(200, seed=9))
+    frozen = frozen_for(first, claim(**ADJUSTED))
+    prepare(frozen, second, tmp_path / "in", part="replication")
+    analysis = Analysis.open(tmp_path / "in")
+    analysis.run()
+    outcome = analysis.result().test("calibration")
+    assert outcome is not None
+    assert outcome.status == "refused"
+    assert "no prediction model was developed" in outcome.reason
+
+
+def test_the_figure_shows_groups_and_says_what_the_points_are(tmp_path: Path) -> None:
+    first = load(tmp_path / "a", patients(400, log_hr=0.7))
+    second = other_cohort(tmp_path, patients(300, log_hr=0.7, seed=11))
+    found = go(tmp_path, first, second)
+    figure = found.figures["calibration"]
+    assert "apparent" in figure.caption
+    assert (tmp_path / "out" / figure.file).read_text().startswith("<?xml")
+    rows = found.tables["calibration"]
+    predicted = [int(one["predicted risk"].rstrip("%")) for one in rows]
+    assert predicted == sorted(predicted)
+    assert len(rows) == 5
+    outside = json.loads((tmp_path / "out/analysis/replication/analysis.json").read_text())
+    assert "applied here as it is" in outside["figures"]["calibration"]["caption"]
+
+
+def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) -> None:
+    lifelines = pytest.importorskip("lifelines")
+    from lifelines.statistics import multivariate_logrank_test
+
+    raw = patients(400, log_hr=0.8)
+    both = [
+        {"variable": "clinical:marker", "label": "marker"},
+        {"variable": "clinical:stage", "label": "stage", "cut": "fixed", "threshold": 2},
+    ]
+    cohort = load(tmp_path / "cohort", raw)
+    frozen = frozen_for(cohort, claim(exposures=both))
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))
+    high, late = raw["marker"] > raw["marker"].median(), raw["stage"] > 2
+    group = 2 * high.astype(int) + late.astype(int)
+    theirs = multivariate_logrank_test(raw["months"], group, raw["dead"])
+    outcome = found.test("joint_groups")
+    assert outcome is not None
+    assert (outcome.role, outcome.claim, outcome.df) == ("descriptive", False, 3)
+    assert outcome.statistic == pytest.approx(theirs.test_statistic, rel=1e-6)
+    assert outcome.p == pytest.approx(theirs.p_value, rel=1e-5)
+    rows = found.tables["joint_groups"]
+    assert [one["group"] for one in rows] == [
+        "marker low, stage low",
+        "marker low, stage high",
+        "marker high, stage low",
+        "marker high, stage high",
+    ]
+    table = pd.DataFrame(
+        {"months": raw["months"], "dead": raw["dead"]}
+        | {f"g{code}": (group == code).astype(float) for code in (1, 2, 3)}
+    )
+    fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
+    ours = found.numbers["joint_groups.marker_high__stage_high.effect"].value
+    assert ours == pytest.approx(fit.hazard_ratios_["g3"], rel=1e-4)
+    assert "joint_groups" in found.figures

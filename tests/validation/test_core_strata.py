@@ -1,0 +1,237 @@
+"""Registered strata: patients are compared within them, in every test and control."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
+from validation.contract import draft
+from validation.errors import InputError
+from validation.ledger import Ledger
+from validation.results import Results
+from validation.runner import run
+from validation.specification import specification_curve
+
+STRATIFIED = {"strata": ["clinical:stage"]}
+
+
+def run_stratified(tmp_path: Path, raw: pd.DataFrame, **changes: object) -> Results:
+    cohort = load(tmp_path / "cohort", raw)
+    frozen = frozen_for(cohort, claim(**(STRATIFIED | changes)))
+    return run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))
+
+
+def confounded(n: int = 500, seed: int = 5) -> pd.DataFrame:
+    """Stage alone shortens survival, and high markers are commoner in high stages."""
+    rng = np.random.default_rng(seed)
+    raw = patients(n, seed=seed)
+    marker = raw["stage"] + rng.normal(size=n)
+    return raw.assign(marker=np.round(marker, 4))
+
+
+def test_strata_are_in_the_contract_and_bind_its_comparisons(tmp_path: Path) -> None:
+    plan = draft(claim(**STRATIFIED), load(tmp_path, patients()).dictionary())
+    assert plan.strata == ("clinical:stage",)
+    assert "clinical:stage" not in plan.covariates
+    assert {one.id for one in plan.tests if one.strata} == {"primary", "schoenfeld", "adjusted"}
+    assert "clinical:stage" in plan.test("calibration").covariates
+    assert plan.specification.strata_sets == (("clinical:stage",), ())
+    assert next(one.role for one in plan.variables if one.key == "clinical:stage") == "stratum"
+
+
+def test_the_stratified_numbers_are_those_of_a_second_library(tmp_path: Path) -> None:
+    lifelines = pytest.importorskip("lifelines")
+    from sksurv.compare import compare_survival
+
+    raw = patients(300, log_hr=0.5)
+    found = run_stratified(tmp_path, raw, covariates=["clinical:sex"])
+    table = raw.assign(
+        high=(raw["marker"] > raw["marker"].median()).astype(float),
+        female=(raw["sex"] == "female").astype(float),
+    )
+    fit = lifelines.CoxPHFitter().fit(
+        table[["months", "dead", "high", "stage"]], "months", "dead", strata=["stage"]
+    )
+    assert found.numbers["primary.effect"].value == pytest.approx(fit.hazard_ratios_["high"], 1e-4)
+    low, high = np.exp(fit.confidence_intervals_.loc["high"])
+    assert found.numbers["primary.lower"].value == pytest.approx(low, rel=1e-4)
+    assert found.numbers["primary.upper"].value == pytest.approx(high, rel=1e-4)
+    adjusted = lifelines.CoxPHFitter().fit(
+        table[["months", "dead", "high", "female", "stage"]], "months", "dead", strata=["stage"]
+    )
+    assert found.numbers["adjusted.effect"].value == pytest.approx(
+        adjusted.hazard_ratios_["high"], 1e-4
+    )
+    # scikit-survival's log-rank test of one stratum at a time gives the parts of the stratified one
+    u, v = 0.0, 0.0
+    for _, part in table.groupby("stage"):
+        y = np.array(
+            list(zip(part["dead"] == 1, part["months"], strict=True)),
+            dtype=[("event", bool), ("time", float)],
+        )
+        _, _, stats, covariance = compare_survival(y, part["high"], return_stats=True)
+        u += float(stats["observed"].iloc[1] - stats["expected"].iloc[1])
+        v += float(covariance[1, 1])
+    assert found.numbers["primary.statistic"].value == pytest.approx(u**2 / v, rel=1e-6)
+
+
+def test_a_confounded_association_goes_when_patients_are_compared_within_strata(
+    tmp_path: Path,
+) -> None:
+    raw = confounded()
+    crude = run_stratified(tmp_path / "crude", raw, strata=[], covariates=["clinical:sex"])
+    within = run_stratified(tmp_path / "within", raw, covariates=["clinical:sex"])
+    assert crude.numbers["primary.effect"].value > 1.8
+    assert crude.numbers["primary.p"].value < 0.001
+    assert within.numbers["primary.effect"].value == pytest.approx(1.0, abs=0.35)
+    assert within.verdict.verdict != "supported"
+    # the permutation keeps the strata, so its p-value agrees with the stratified test's
+    assert within.numbers["control.permuted.p"].value == pytest.approx(
+        within.numbers["primary.p"].value, abs=0.08
+    )
+    assert within.numbers["control.permuted.false_positive_rate"].value < 0.1
+
+
+def test_the_note_says_how_many_strata_inform_and_the_flow_who_is_lost(tmp_path: Path) -> None:
+    raw = patients(240)
+    raw.loc[:4, "stage"] = np.nan
+    raw.loc[5:6, "stage"] = 9
+    found = run_stratified(tmp_path, raw)
+    primary = found.test("primary")
+    assert primary is not None
+    notes = " ".join(primary.notes)
+    assert "5 patients left out for missing strata" in notes
+    assert "stratified by Stage: 5 strata" in notes
+    lost = [one for one in found.joins if one.step == "stratum"]
+    assert [(one.before, one.after) for one in lost] == [(240, 235)]
+
+
+def test_strata_without_two_groups_give_a_named_refusal(tmp_path: Path) -> None:
+    raw = patients(200)
+    raw["stage"] = (raw["marker"] > raw["marker"].median()).astype(int)
+    found = run_stratified(tmp_path, raw)
+    primary = found.test("primary")
+    assert primary is not None
+    assert (primary.status, primary.code) == ("refused", "empty_group")
+    assert found.verdict.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"strata": ["clinical:marker"]}, "stratum and an exposure"),
+        ({"strata": ["clinical:stage"], "covariates": ["clinical:stage"]}, "keep one"),
+    ],
+)
+def test_a_variable_has_one_part_in_a_hypothesis(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        claim(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"strata": ["clinical:size"]}, 'no variable "clinical:size"'),
+        ({"strata": ["clinical:age"]}, "is continuous; make it a covariate"),
+        ({"strata": ["clinical:stage"], "endpoint": "node"}, "strata serve survival endpoints"),
+        (
+            {
+                "strata": ["clinical:stage"],
+                "exposures": [{"variable": "clinical:marker", "label": "m", "cut": "optimal"}],
+            },
+            "cannot be searched within strata",
+        ),
+        (
+            {
+                "strata": ["clinical:sex"],
+                "population": {
+                    "description": "men",
+                    "filters": [{"variable": "clinical:sex", "op": "eq", "value": "male"}],
+                },
+            },
+            "has one value in this population",
+        ),
+    ],
+)
+def test_strata_that_cannot_work_are_refused_with_the_remedy(
+    tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    age = """
+[variables.age]
+table = "clinical"
+column = "size"
+kind = "continuous"
+label = "Age"
+"""
+    cohort = load(tmp_path, patients(), endpoint=NODE, more=age)
+    with pytest.raises(InputError, match=words):
+        draft(claim(**changes), cohort.dictionary())
+
+
+def test_a_second_cohort_without_the_stratum_is_compared_without_and_says_so(
+    tmp_path: Path,
+) -> None:
+    first = load(tmp_path / "a", patients(300, log_hr=0.9))
+    folder = write(tmp_path / "b", patients(200, log_hr=0.9, seed=8).drop(columns="stage"))
+    text = (folder / "cohort.toml").read_text()
+    begin, end = text.index("[variables.stage]"), text.index("[variables.sex]")
+    (folder / "cohort.toml").write_text((text[:begin] + text[end:]).replace('"toy"', '"other"'))
+    from validation import cohort as cohorts
+
+    frozen = frozen_for(first, claim(**STRATIFIED))
+    found = run(
+        frozen,
+        first,
+        tmp_path / "out",
+        ledger=Ledger(tmp_path / "ledger.jsonl"),
+        replicate=cohorts.load(folder),
+    )
+    second = next(
+        one for one in found.tests if one.part == "replication" and one.method == "logrank"
+    )
+    assert second.status == "ok"
+    assert "not stratified by clinical:stage, which this cohort does not have" in second.notes
+
+
+def test_every_specification_is_fitted_with_the_strata_and_without(tmp_path: Path) -> None:
+    found = run_stratified(tmp_path, patients(200))
+    assert {row["strata"] for row in found.tables["specification"]} == {"Stage", "none"}
+
+
+def test_a_stratified_specification_is_the_stratified_model() -> None:
+    from validation.statistics.cox import cox
+
+    rng = np.random.default_rng(1)
+    time, event = rng.exponential(size=80), rng.random(80) < 0.7
+    x, layer = rng.integers(0, 2, 80).astype(float), rng.integers(0, 3, 80)
+    layer[:5] = -1
+    curve = specification_curve(time, event, {"own": x}, strata={"three": layer})
+    fit = cox(time[5:], event[5:], x[5:, None], ["x"], strata=layer[5:])
+    assert curve.specifications[0].hr == pytest.approx(float(fit.hr[0]))
+    assert curve.specifications[0].n == 75
+
+
+def test_strata_of_a_hypothesis_file_reach_the_results_from_the_command_line(
+    tmp_path: Path,
+) -> None:
+    from sage.cli.validate import app
+
+    folder = write(tmp_path / "cohort", patients(220, log_hr=0.6))
+    path = tmp_path / "claim.json"
+    path.write_text(json.dumps(claim(**STRATIFIED).model_dump(mode="json")))
+    shown = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(folder)])
+    assert "strata: clinical:stage" in shown.stdout, shown.output
+    ended = CliRunner().invoke(
+        app,
+        ["run", str(path), "--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"],
+    )
+    assert ended.exit_code == 0, ended.output
+    (found,) = json.loads(ended.stdout)
+    primary = next(one for one in found["tests"] if one["id"] == "primary")
+    assert any("stratified by Stage" in note for note in primary["notes"])

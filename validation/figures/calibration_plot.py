@@ -1,0 +1,86 @@
+"""Predicted against observed risk, with the distribution of predictions below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from validation.errors import InputError
+from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, save
+from validation.statistics.calibration import Calibration
+
+
+def calibration_figure(
+    found: Calibration,
+    predictions: npt.ArrayLike,
+    path: Path,
+    *,
+    title: str,
+    subtitle: str = "",
+    time_unit: str = "months",
+    annotation: Sequence[str] = (),
+    simulated: bool = False,
+    description: str = "",
+) -> Path:
+    """Draw observed risk (Kaplan-Meier, 95% interval) per group of predicted risk.
+
+    Parameters
+    ----------
+    predictions : (n,) every patient's predicted risk at the horizon, for the histogram
+    annotation : lines printed inside the plot (slope, concordance)
+
+    Returns
+    -------
+    The path written (.svg, or .png at 200 dpi).
+    """
+    risk = np.asarray(predictions, dtype=np.float64)
+    if not len(risk):
+        raise InputError("calibration_figure: no prediction given")
+    width, height = 4.6, 5.2
+    high = float(max(found.upper.max(), found.predicted.max(), risk.max()))
+    end = min(1.0, np.ceil(high * 10 + 0.5) / 10)
+    with canvas(width, height) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        axes = figure.add_axes((0.14, 0.31, 0.82, 0.565))
+        axes.plot(
+            [0, end], [0, end], color=MUTED, linewidth=0.9, linestyle="--", zorder=1, label="ideal"
+        )
+        axes.errorbar(
+            found.predicted,
+            found.observed,
+            yerr=np.vstack([found.observed - found.lower, found.upper - found.observed]),
+            fmt="o",
+            color=OKABE_ITO[0],
+            markersize=5,
+            elinewidth=1.1,
+            capsize=2.5,
+            zorder=3,
+            label=f"{len(found.n)} groups of predicted risk",
+        )
+        axes.set_xlim(0, end)
+        axes.set_ylim(0, end)
+        ticks = np.linspace(0, end, 6 if round(end * 10) % 5 == 0 else 5)
+        percent = [f"{100 * one:.0f}" for one in ticks]
+        axes.set_xticks(ticks, [])
+        axes.set_yticks(ticks, percent)
+        axes.set_ylabel(f"Observed risk by {found.horizon:.0f} {time_unit} (%)")
+        if annotation:
+            axes.text(
+                0.03, 0.97, "\n".join(annotation), transform=axes.transAxes, fontsize=8, va="top"
+            )
+        axes.legend(loc="lower right", fontsize=8, borderaxespad=0.2)
+        below = figure.add_axes((0.14, 0.115, 0.82, 0.155))
+        below.hist(
+            risk,
+            bins=[float(one) for one in np.linspace(0, end, 41)],
+            color=OKABE_ITO[0],
+            alpha=0.55,
+        )
+        below.set_xlim(0, end)
+        below.set_xticks(ticks, percent)
+        below.set_ylabel("Patients", color=INK)
+        below.set_xlabel(f"Predicted risk by {found.horizon:.0f} {time_unit} (%)")
+        return save(figure, path, title=title, description=description or subtitle)

@@ -1,0 +1,105 @@
+"""All groups that two cut exposures form, side by side: the joint stratification of a claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan, VariableUse
+from validation.errors import InputError
+from validation.hypothesis import CutRule
+from validation.methods.shared import fit_cox, layers_of, outcome_of, row_of, slug
+from validation.results import Book, Effect, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Codes = NDArray[np.int64]
+
+
+def joint_groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
+    """Names of the four groups, and each patient's (-1 where an exposure is unknown).
+
+    The first is the one where neither exposure is at its exposed level. With tertiles "not
+    high" holds the middle third as well.
+    """
+    import numpy as np
+
+    first, second = study.contract.exposures
+    names = tuple(
+        f"{_side(first, a)}, {_side(second, b)}" for a in (False, True) for b in (False, True)
+    )
+    one, two = study.exposed.parts
+    known = ~(np.isnan(one) | np.isnan(two))
+    codes = np.where(known, 2 * np.nan_to_num(one) + np.nan_to_num(two), -1).astype(np.int64)
+    return names, codes
+
+
+def _side(use: VariableUse, exposed: bool) -> str:
+    if exposed:
+        return f"{use.label} {use.level}"
+    if use.cut is CutRule.TERTILE:
+        return f"{use.label} not {use.level}"
+    return f"{use.label} {'low' if use.level == 'high' else 'high'}"
+
+
+def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Log-rank test over all four groups, and each group's hazard ratio against the first."""
+    import numpy as np
+
+    from validation.statistics.survival import kaplan_meier, logrank
+
+    names, codes = joint_groups_of(study)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    keep = (codes >= 0) & ~np.isnan(time) & ~np.isnan(event)
+    for key in plan.strata:
+        keep &= study.rows[key].notna().to_numpy()
+    t, e, g = time[keep], (event[keep] == 1).astype(float), codes[keep]
+    least = study.contract.rules.min_group
+    for code, name in enumerate(names):
+        if (g == code).sum() < least:
+            raise InputError(
+                f'group "{name}" has {int((g == code).sum())} patients; the contract asks for at '
+                f"least {least}"
+            )
+    notes: list[str] = []
+    layers = layers_of(study, plan, keep, e, notes)
+    found = logrank(t, e, g, layers)
+    X = np.column_stack([(g == code).astype(float) for code in (1, 2, 3)])
+    fit = fit_cox(t, e, X, list(names[1:]), study, notes, layers)
+    book.put(f"{plan.id}.p", found.p, "p-value")
+    book.put(f"{plan.id}.statistic", found.statistic, f"chi-squared, {found.df} df")
+    rows = []
+    for code, name in enumerate(names):
+        curve = kaplan_meier(t[g == code], e[g == code])
+        key = f"{plan.id}.{slug(name)}"
+        book.put(f"{key}.n", curve.n, "patients")
+        book.put(f"{key}.median", curve.median, "months")
+        row = {"group": name, "n": str(curve.n), "events": str(curve.n_events)}
+        row["median (months)"] = book.numbers[f"{key}.median"].text
+        if code:
+            at = code - 1
+            effect = Effect(
+                value=float(fit.hr[at]),
+                lower=float(fit.lower[at]),
+                upper=float(fit.upper[at]),
+                scale="hazard ratio",
+            )
+            book.effect(key, effect, float(fit.p[at]))
+            row |= row_of(name, fit.hr[at], fit.lower[at], fit.upper[at], fit.p[at], "hazard ratio")
+            row.pop("term")
+        else:
+            row |= {"hazard ratio": "1 (reference)", "95% CI": "", "p": ""}
+        rows.append(row)
+    tables[plan.id] = rows
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=int(e.sum()),
+        p=found.p,
+        statistic=found.statistic,
+        df=found.df,
+        notes=notes,
+    )

@@ -1,0 +1,184 @@
+"""How well the adjusted model predicts: calibration, inside its cohort and in another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan
+from validation.errors import InputError
+from validation.methods.shared import fit_cox, outcome_of
+from validation.prediction import PredictionModel, design_for, terms_of
+from validation.results import Book, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+RESAMPLES = 200
+MOST_FAILED = 0.1
+
+
+def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Predicted against observed risk at the contract's horizon.
+
+    Where the model is developed: optimism-corrected slope and concordance (Harrell's bootstrap);
+    the groups of risk are apparent. Where a model is handed over: external calibration.
+    """
+    if study.model is not None:
+        return _external(study, plan, study.model, book, tables)
+    return _develop(study, plan, book, tables)
+
+
+def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    import numpy as np
+
+    from validation.statistics.calibration import baseline_hazard
+    from validation.statistics.calibration import calibration as calibrate
+
+    keep = study.complete(plan.endpoint, plan.covariates)
+    time, event = study.outcome(plan.endpoint)
+    assert event is not None
+    t, e = time[keep], (event[keep] == 1).astype(float)
+    columns = study.columns(plan.covariates, keep)
+    parts = study.adjusters()
+    blocks = [study.exposed.x[keep], *(part[keep] for _, part in parts)]
+    X = np.column_stack([*blocks, *(one.values for one in columns)])
+    label = study.contract.exposed if not parts else "interaction"
+    names = [label, *(name for name, _ in parts), *(one.name for one in columns)]
+    notes: list[str] = []
+    fit = fit_cox(t, e, X, names, study, notes)
+    horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
+    slope, harrell, apparent = _optimism(t, e, X, names, fit, study.contract.seed)
+    model = PredictionModel(
+        endpoint=plan.endpoint,
+        cohort=study.contract.cohort,
+        horizon=horizon,
+        baseline=baseline_hazard(t, e, X @ fit.coef, horizon),
+        terms=terms_of(fit, label, [name for name, _ in parts], columns),
+        n=len(t),
+        events=int(e.sum()),
+        shrinkage=slope,
+    )
+    found = calibrate(t, e, model.survival(X), horizon)
+    book.put(f"{plan.id}.horizon", horizon, "months")
+    book.put(f"{plan.id}.slope", slope, "calibration slope")
+    book.put(f"{plan.id}.harrell", harrell, "concordance")
+    book.put(f"{plan.id}.harrell_apparent", apparent, "concordance")
+    book.put(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
+    reference = found.brier_reference
+    book.put(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
+    tables[plan.id] = _rows(found)
+    study.model = model
+    notes.append(
+        f"slope and concordance corrected for optimism ({RESAMPLES} bootstrap resamples); the "
+        "groups of risk and the Brier score are apparent: the model was fitted to these patients"
+    )
+    return outcome_of(plan, n=len(t), events=int(e.sum()), notes=notes)
+
+
+def _external(
+    study: Study, plan: TestPlan, model: PredictionModel, book: Book, tables: dict[str, Any]
+) -> TestOutcome:
+    from validation.statistics.calibration import calibration as calibrate
+    from validation.statistics.concordance import harrell
+
+    keep, X = design_for(study, model)
+    time, event = study.outcome(model.endpoint)
+    assert event is not None
+    t, e = time[keep], (event[keep] == 1).astype(float)
+    found = calibrate(t, e, model.survival(X), model.horizon)
+    book.put(f"{plan.id}.horizon", model.horizon, "months")
+    book.put(f"{plan.id}.slope", found.slope.value, "calibration slope")
+    book.put(f"{plan.id}.slope_lower", found.slope.lower, "calibration slope")
+    book.put(f"{plan.id}.slope_upper", found.slope.upper, "calibration slope")
+    book.put(f"{plan.id}.ratio", found.ratio, "observed / expected")
+    book.put(f"{plan.id}.harrell", harrell(t, e, model.linear(X)), "concordance")
+    book.put(f"{plan.id}.brier", found.brier, "Brier score", f"{found.brier:.3f}")
+    reference = found.brier_reference
+    book.put(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
+    tables[plan.id] = _rows(found)
+    notes = [
+        f"external: the model of {model.n} patients ({model.events} events) of {model.cohort}, "
+        "applied as it is"
+    ]
+    return outcome_of(plan, n=len(t), events=int(e.sum()), notes=notes)
+
+
+def _rows(found: Any) -> list[dict[str, str]]:
+    """One row per group of predicted risk, the lowest first."""
+    import numpy as np
+
+    order = np.argsort(found.predicted)
+    return [
+        {
+            "group": f"risk group {place} of {len(order)}",
+            "n": str(int(found.n[at])),
+            "predicted risk": f"{100 * found.predicted[at]:.0f}%",
+            "observed risk (95% CI)": f"{100 * found.observed[at]:.0f}% "
+            f"({100 * found.lower[at]:.0f} to {100 * found.upper[at]:.0f}%)",
+        }
+        for place, at in enumerate(order, start=1)
+    ]
+
+
+def _optimism(
+    t: Floats, e: Floats, X: Floats, names: list[str], fit: Any, seed: int
+) -> tuple[float, float, float]:
+    """Corrected slope, corrected concordance, apparent concordance.
+
+    Each resample's model is applied to the original patients. Its slope there, and by how much its
+    concordance falls from resample to original, average to the optimism. All slopes come from one
+    batch of one-covariate Cox models; a concordance is a product with the matrix of comparable
+    pairs.
+    """
+    import numpy as np
+
+    from validation.statistics.batched import batched_cox
+    from validation.statistics.cox import cox
+    from validation.statistics.errors import StatisticsError
+
+    rng = np.random.default_rng([seed, len(t), 7])
+    coefs, chosen = [], []
+    for _ in range(RESAMPLES):
+        rows = rng.integers(0, len(t), len(t))
+        try:
+            one = cox(t[rows], e[rows], X[rows], names, penalty=fit.penalty, interval="wald")
+        except StatisticsError:
+            continue
+        coefs.append(one.coef)
+        chosen.append(rows)
+    if len(coefs) < (1 - MOST_FAILED) * RESAMPLES:
+        raise InputError(
+            f"the model could be fitted in only {len(coefs)} of {RESAMPLES} bootstrap resamples: "
+            "too few events for its terms to judge its calibration"
+        )
+    risks = X @ np.column_stack(coefs)
+    spread = risks.std(axis=0)
+    slopes = batched_cox(t, e == 1, (risks - risks.mean(axis=0)) / spread).coef / spread
+    kept = np.isfinite(slopes)
+    own = X @ fit.coef
+    pairs, right = _pairs(t, e, own)
+    apparent = float(right.sum(dtype=float) / pairs.sum(dtype=float))
+    drops = []
+    for at, rows in enumerate(chosen):
+        _, found = _pairs(t, e, risks[:, at])
+        weight = np.bincount(rows, minlength=len(t)).astype(np.float32)
+        mine = weight[e == 1]
+        resampled = float(mine @ found @ weight) / float(mine @ pairs @ weight)
+        drops.append(resampled - float(found.sum(dtype=float) / pairs.sum(dtype=float)))
+    return float(slopes[kept].mean()), apparent - float(np.mean(drops)), apparent
+
+
+def _pairs(t: Floats, e: Floats, risk: Floats) -> tuple[Any, Any]:
+    """(events, n) which pairs are comparable, and their score: 1 concordant, one half tied."""
+    import numpy as np
+
+    cases = np.flatnonzero(e == 1)
+    at = t[cases, None]
+    later = (t[None, :] > at) | ((t[None, :] == at) & (e[None, :] == 0))
+    mine = risk[cases, None]
+    score = (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
+    return later.astype(np.float32), (later * score).astype(np.float32)

@@ -1,0 +1,141 @@
+"""The prediction model behind a calibration: what it is, and what it predicts for other patients.
+
+A model developed in one cohort is applied to another with its own coefficients, scales and baseline
+hazard; nothing is fitted again there. Sources: TRIPOD (Collins et al. 2015), items 10d and 15a (the
+full model is reported); Harrell, Lee and Mark 1996 (Statistics in Medicine) for the bootstrap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from validation.errors import InputError
+from validation.hypothesis import Strict
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from validation.statistics.cox import CoxFit
+    from validation.study import Column, Study
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class Term(Strict):
+    """One term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
+
+    `kind` is "exposure" for the claim's own coding, "part" for a main effect beside an interaction.
+    """
+
+    name: str
+    kind: Literal["exposure", "part", "number", "level"]
+    key: str = ""
+    level: str | None = None
+    mean: float = 0.0
+    sd: float = 1.0
+    coefficient: float
+
+
+class PredictionModel(Strict):
+    """A Cox model that predicts risk at one horizon: 1 - exp(-baseline * exp(sum of terms)).
+
+    `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero.
+    `shrinkage` is the optimism-corrected calibration slope found when the model was developed;
+    predictions below are made without it.
+    """
+
+    endpoint: str
+    cohort: str
+    horizon: float
+    baseline: float
+    terms: tuple[Term, ...]
+    n: int
+    events: int
+    shrinkage: float | None = None
+
+    def linear(self, X: Floats) -> Floats:
+        """(n,) linear predictor of a design matrix whose columns are the terms."""
+        import numpy as np
+
+        return np.asarray(X @ np.asarray([one.coefficient for one in self.terms]), dtype=float)
+
+    def survival(self, X: Floats) -> Floats:
+        """(n,) predicted survival at the horizon."""
+        import numpy as np
+
+        return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
+
+
+def terms_of(
+    fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
+) -> tuple[Term, ...]:
+    """The fitted coefficients with how each column was made; the exposure comes first."""
+    kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]
+    found = [
+        Term.model_validate({"name": name, "kind": kind, "coefficient": float(value)})
+        for (name, kind), value in zip(kinds, fit.coef, strict=False)
+    ]
+    for column, value in zip(columns, fit.coef[len(kinds) :], strict=True):
+        found.append(
+            Term(
+                name=column.name,
+                kind="number" if column.level is None else "level",
+                key=column.key,
+                level=column.level,
+                mean=column.mean,
+                sd=column.sd,
+                coefficient=float(value),
+            )
+        )
+    return tuple(found)
+
+
+def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
+    """Who has every term of a model, and (kept, terms) their values on the model's own scales.
+
+    Raises
+    ------
+    InputError
+        If these patients lack a variable of the model, or code it in other levels.
+    """
+    import numpy as np
+    import pandas as pd
+
+    keys = tuple(dict.fromkeys(one.key for one in model.terms if one.key))
+    lacking = [key for key in keys if key not in study.rows.columns]
+    if lacking:
+        raise InputError(
+            f"the model developed in {model.cohort} needs {', '.join(lacking)}, which this cohort "
+            "does not have: it cannot be applied here"
+        )
+    keep = study.complete(model.endpoint, keys)
+    rows = study.rows[keep]
+    columns: list[Floats] = []
+    parts = iter(study.adjusters())
+    for term in model.terms:
+        if term.kind == "exposure":
+            columns.append(study.exposed.x[keep])
+        elif term.kind == "part":
+            columns.append(next(parts)[1][keep])
+        elif term.kind == "number":
+            raw = pd.to_numeric(rows[term.key], errors="coerce").to_numpy(dtype=float)
+            if np.isnan(raw).any():
+                raise InputError(
+                    f"{term.key} is a number where the model was developed ({model.cohort}), and "
+                    "text here: give the cohort's `values` the same coding"
+                )
+            columns.append((raw - term.mean) / term.sd)
+        else:
+            same = (rows[term.key].astype(str) == term.level).to_numpy()
+            columns.append(same.astype(float))
+    for key in keys:
+        own = [at for at, one in enumerate(model.terms) if one.key == key and one.kind == "level"]
+        if own and not any(columns[at].any() for at in own):
+            named = ", ".join(str(model.terms[at].level) for at in own)
+            raise InputError(
+                f"nobody here has {key} at a level that the model knows ({named}): the cohorts "
+                "code it differently"
+            )
+    return keep, np.column_stack(columns)
