@@ -112,7 +112,7 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
-    from agents.coding.loop import LIMITS
+    from agents.coding.carrying import LIMITS
     from agents.feasibility import FEASIBILITY, Machine, gather
     from agents.feasibility.types import FeasibilityInput
 

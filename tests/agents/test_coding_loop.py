@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents.base import Agent, I, O, Reply, Resources, Spent
-from agents.coding import loop
+from agents.coding import carrying
 from agents.coding.loop import carry_out, resume
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
@@ -346,4 +346,4 @@ def test_events_tell_how_far_it_is(bench: Bench) -> None:
         on_event=lambda name, _: heard.append(name),
     )
     assert heard == ["plan", "attempt", "attempt_ended", "done"]
-    assert loop.COMMAND[-2:] == ("/inputs/analysis", "/output")
+    assert carrying.COMMAND[-2:] == ("/inputs/analysis", "/output")
