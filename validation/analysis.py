@@ -276,9 +276,9 @@ class Analysis:
             self._controls[name] = "ran" if outcome.status == "ok" else outcome.reason
 
     def _curve(self, study: Study) -> TestOutcome:
-        from validation import controls
+        from validation.controls_specification import specification
 
-        outcome, curve = controls.specification(study, self._book)
+        outcome, curve = specification(study, self._book)
         self.curve = curve
         self._tables["specification"] = [
             {

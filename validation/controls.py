@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan, VariableUse
 from validation.errors import InputError
-from validation.hypothesis import Comparison, CutRule, Direction
-from validation.population import Cut, expose, find_cut, numbers_of
+from validation.hypothesis import CutRule, Direction
+from validation.population import Exposed, expose, find_cut, numbers_of
 from validation.results import Book, TestOutcome
 from validation.study import Study
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-    from validation.specification import SpecificationCurve
 
     Floats = NDArray[np.float64]
 
@@ -121,8 +119,6 @@ def random_features(
 
     contract = study.contract
     use = contract.exposures[exposure]
-    if contract.comparison is Comparison.INTERACTION:
-        raise InputError("no random-feature control for interactions; the permutation stands in")
     keep = _arrays(study)[0]
     rows = study.rows
     own = numbers_of(rows, use)
@@ -140,17 +136,18 @@ def random_features(
     raw = raw[:, ~np.isnan(raw).any(axis=0)]
     if raw.shape[1] < 20:
         raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are needed")
-    built = np.column_stack([_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1])])
     # Each draw has other patients in its groups (for extremes, other patients in neither), so the
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
-    all_value, all_event = study.outcome(endpoint)
-    layers = _all_layers(study)
+    outcome, layers = study.outcome(endpoint), all_layers(study)
+    draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
     null = np.array(
-        [_draw(built[:, at], all_value, all_event, layers) for at in range(built.shape[1])]
+        [float("nan") if one is None else _draw(one, *outcome, layers) for one in draws]
     )
     null = null[np.isfinite(null)]
-    observed = _draw(study.exposed.x, all_value, all_event, layers)
+    if len(null) < 20:
+        raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
+    observed = _draw(study.exposed, *outcome, layers)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     key = f"control.random.{exposure + 1}"
@@ -169,8 +166,8 @@ def random_features(
     )
 
 
-def _rebuilt(study: Study, exposure: int, raw: Floats) -> Floats:
-    """The claim's exposure with one of its variables replaced."""
+def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
+    """The claim's exposure with one of its variables replaced; None where it cannot be cut."""
     contract = study.contract
     uses = contract.exposures
     values = [numbers_of(study.rows, use) for use in uses]
@@ -183,13 +180,11 @@ def _rebuilt(study: Study, exposure: int, raw: Floats) -> Floats:
     try:
         cuts[exposure] = find_cut(raw, uses[exposure], rule)
     except InputError:
-        import numpy as np
-
-        return np.full(len(raw), np.nan)
-    return expose(contract.comparison, uses, tuple(values), tuple(cuts)).x
+        return None
+    return expose(contract.comparison, uses, tuple(values), tuple(cuts))
 
 
-def _all_layers(study: Study) -> NDArray[np.int64] | None:
+def all_layers(study: Study) -> NDArray[np.int64] | None:
     """(rows,) stratum of every patient, -1 where one is unknown; None without strata."""
     import numpy as np
 
@@ -205,32 +200,37 @@ def _all_layers(study: Study) -> NDArray[np.int64] | None:
 
 
 def _draw(
-    x: Floats, value: Floats, event: Floats | None, layers: NDArray[np.int64] | None
+    exposed: Exposed,
+    value: Floats,
+    event: Floats | None,
+    layers: NDArray[np.int64] | None,
 ) -> float:
     """Signed score statistic of one exposure; positive when the exposed fare worse (or higher).
 
-    With strata, log-rank scores and the exposure's mean are taken within each.
+    With strata, log-rank scores and the exposure's mean are taken within each. An interaction's
+    product is taken apart from its main effects first.
     """
     import numpy as np
 
     from validation.statistics.cutpoint import logrank_scores
 
+    x = exposed.x
     keep = ~np.isnan(x) & ~np.isnan(value)
     if event is not None:
         keep &= ~np.isnan(event)
     if layers is not None:
         keep &= layers >= 0
-    column = x[keep]
+    column, outcome = x[keep], value[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
-    outcome = value[keep]
-    if event is None:
-        return float(_score_z(outcome, column[:, None], None)[0])
-    flags = event[keep] == 1
-    if layers is None:
-        return float(_score_z(logrank_scores(outcome, flags), column[:, None], None)[0])
-    scores, base = _within(outcome, flags, layers[keep])
-    return float(_score_z(scores, column[:, None], base)[0])
+    base = [part[keep][:, None] for part in exposed.parts] if exposed.product else []
+    if event is not None and layers is None:
+        outcome = logrank_scores(outcome, event[keep] == 1)
+    elif event is not None and layers is not None:
+        outcome, indicators = _within(outcome, event[keep] == 1, layers[keep])
+        base.append(indicators)
+    others = np.column_stack(base) if base else None
+    return float(_score_z(outcome, column[:, None], others)[0])
 
 
 def _within(
@@ -295,86 +295,6 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestO
     plan = TestPlan(id="control.negative", role="secondary", method=primary.method, endpoint=name)
     found = run_method(study, plan, book, tables)
     return found.model_copy(update={"role": "control"})
-
-
-def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
-    """The claim under every defensible choice (survival endpoints): its sign and its spread."""
-    import numpy as np
-
-    from validation.specification import specification_curve
-
-    contract = study.contract
-    plan = contract.specification
-    endpoint = contract.primary_test.endpoint
-    value, event = study.outcome(endpoint)
-    if event is None:
-        raise InputError("the specification curve is for survival endpoints")
-    if contract.comparison is Comparison.INTERACTION:
-        raise InputError("no specification curve for interactions")
-    known = ~np.isnan(value) & ~np.isnan(event)
-    exposures: dict[str, Floats] = {}
-    for rule in plan.cuts:
-        cuts = _cuts(study, rule)
-        if cuts is not None:
-            exposures[rule.value] = _exposure(study, cuts)[known]
-    sets: dict[str, Any] = {}
-    for keys in plan.covariate_sets:
-        X, names = study.design(keys, known, missing=True)
-        labels = [one.label for key in keys for one in contract.variables if one.key == key]
-        sets[", ".join(dict.fromkeys(labels)) if names else "none"] = (names, X) if names else None
-    follow_up = {"all" if one is None else f"{one:g} months": one for one in plan.follow_up_months}
-    first = value[known]
-    exclusions = {
-        "none" if months == 0 else f"under {months:g} month": None
-        if months == 0
-        else first >= months
-        for months in plan.exclude_first_months
-    }
-    strata: dict[str, Any] = {}
-    for keys in plan.strata_sets:
-        labels = [one.label for key in keys for one in contract.variables if one.key == key]
-        layers = _all_layers(study) if keys else None
-        strata[", ".join(dict.fromkeys(labels)) or "none"] = (
-            None if layers is None else layers[known]
-        )
-    flags = (event[known] == 1).astype(float)
-    curve = specification_curve(first, flags, exposures, sets, follow_up, exclusions, strata)
-    expected = contract.direction is Direction.HIGHER_RISK
-    kept = [one for one in curve.specifications if one.ok]
-    if not kept:
-        raise InputError("no specification could be estimated")
-    same = sum((one.hr > 1) == expected for one in kept) / len(kept)
-    small = sum((one.hr > 1) == expected and one.p < contract.rules.alpha for one in kept)
-    book.put("specification.n", len(kept), "specifications")
-    book.put("specification.expected_sign", same, "share")
-    book.put("specification.significant", small / len(kept), "share")
-    book.put("specification.median_hr", curve.median_hr, "hazard ratio")
-    book.put("specification.lowest_hr", min(one.hr for one in kept), "hazard ratio")
-    book.put("specification.highest_hr", max(one.hr for one in kept), "hazard ratio")
-    outcome = control_outcome(
-        "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
-    )
-    return outcome, curve
-
-
-def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
-    """All exposures cut by one rule; None where the rule does not fit them."""
-    uses = study.contract.exposures
-    if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
-        return study.cuts if rule in {cut.rule for cut in study.cuts} else None
-    try:
-        return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
-    except InputError:
-        return None
-
-
-def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
-    contract = study.contract
-    values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
-    comparison = contract.comparison
-    if comparison is Comparison.PER_SD and cuts[0].rule is not CutRule.CONTINUOUS:
-        comparison = Comparison.EXTREMES
-    return expose(comparison, contract.exposures, values, cuts).x
 
 
 def is_replaceable(use: VariableUse) -> bool:

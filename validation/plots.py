@@ -228,17 +228,21 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
         specification_curve_figure,
         analysis.curve,
         title=f"{endpoint} under every defensible choice",
+        measure=contract.scale.capitalize(),
         subtitle=analysis.provenance["title"],
         simulated=contract.simulated,
         description=f"Specification curve of {contract.exposed}",
     )
     _write(drawing, path)
     share = analysis.result().numbers["specification.expected_sign"].text
+    survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
+    choices = "cut-point, covariates"
+    choices += ", strata" if contract.strata else ""
+    choices += ", follow-up and exclusions" if survival else ""
     return _figure(
         path,
         f"{endpoint} under every defensible choice",
-        f"Hazard ratio by cut-point, covariates, follow-up and exclusions; {share} have the "
-        "expected sign.",
+        f"{contract.scale.capitalize()} by {choices}; {share} have the expected sign.",
     )
 
 

@@ -144,12 +144,14 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
 class Exposed:
     """The exposure of each patient. `x` is 1 exposed, 0 reference, NaN neither; or a z-score.
 
-    `parts` are the single exposures on the same coding (for interactions: the main effects).
+    `parts` are the single exposures on the same coding; with `product`, `x` is their product and
+    they are the main effects beside it.
     """
 
     x: Floats
     parts: tuple[Floats, ...]
     grouped: bool
+    product: bool = False
 
 
 def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
@@ -179,7 +181,7 @@ def expose(
     )
     if comparison is Comparison.INTERACTION:
         first, second = coded
-        return Exposed(x=first * second, parts=coded, grouped=False)
+        return Exposed(x=first * second, parts=coded, grouped=False, product=True)
     if comparison is Comparison.PER_SD or continuous[0]:
         cut, use = cuts[0], uses[0]
         return Exposed(x=_z(values[0], cut, use.level or "high"), parts=coded, grouped=False)

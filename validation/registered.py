@@ -151,7 +151,9 @@ def of_endpoint(
 def curve_cuts(hypothesis: Hypothesis) -> tuple[CutRule, ...]:
     """The cut rules of the specification curve: the claim's own, and the usual others."""
     own = hypothesis.exposures[0].cut
-    if len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
+    if hypothesis.comparison is Comparison.INTERACTION:
+        cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
+    elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]
     else:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS]

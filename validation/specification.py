@@ -1,19 +1,21 @@
 """The specification curve: one claim under every defensible choice, and how stable its sign is.
 
 Simonsohn, Simmons and Nelson 2020 (Nature Human Behaviour). A specification fixes a cut-point, the
-covariates, the follow-up and the exclusions; none of these may look at the outcome.
+covariates, the strata, the follow-up and the exclusions; none of these may look at the outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from validation.statistics.base import BoolArray, FloatArray, as_float, survival_arrays
+from validation.statistics.base import BoolArray, FloatArray, IntArray, as_float, survival_arrays
+from validation.statistics.binary import logistic
+from validation.statistics.continuous import linear
 from validation.statistics.cox import cox
 from validation.statistics.errors import ShapeError, StatisticsError
 
@@ -23,7 +25,7 @@ class Specification:
     """One set of choices and what came out. `reason` is set where nothing could be estimated."""
 
     choices: dict[str, str]
-    hr: float
+    value: float
     lower: float
     upper: float
     p: float
@@ -39,31 +41,106 @@ class Specification:
 
 @dataclass(frozen=True)
 class SpecificationCurve:
-    """All specifications, sorted by hazard ratio, those without an estimate last.
+    """All specifications, sorted by estimate, those without one last.
 
-    `sign_stability` is the share of estimates on the side of the median; `significant` the share
-    with p below `alpha` on that side.
+    `null` is the estimate of no effect: 1 for ratios, 0 for differences. `sign_stability` is the
+    share of estimates on the side of the median; `significant` the share with p below `alpha` on
+    that side.
     """
 
     specifications: tuple[Specification, ...]
-    median_hr: float
+    median: float
     sign_stability: float
     significant: float
     alpha: float
     failed: int
+    null: float = 1.0
 
     def table(self) -> list[dict[str, str | float | int]]:
         """One row per specification, for a file."""
         return [
-            {**s.choices, "hr": s.hr, "lower": s.lower, "upper": s.upper, "p": s.p, "n": s.n,
-             "events": s.events, "reason": s.reason}
+            {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
+             "n": s.n, "events": s.events, "reason": s.reason}
             for s in self.specifications
         ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """One specification's patients and model: rows kept, design matrix (rows, k), names."""
+
+    rows: BoolArray
+    X: FloatArray
+    names: list[str]
+    limit: float | None
+    layers: IntArray | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a specification is fitted. `size` counts rows and events before a fit is tried."""
+
+    n: int
+    null: float
+    size: Callable[[Chosen], tuple[int, int]]
+    fit: Callable[[Chosen], tuple[float, float, float, float]]
+
+
+def cox_model(time: npt.ArrayLike, event: npt.ArrayLike) -> Model:
+    """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines."""
+    t, e = survival_arrays(time, event)
+
+    def cut(one: Chosen) -> tuple[FloatArray, BoolArray]:
+        mine, flags = t[one.rows], e[one.rows]
+        if one.limit is None:
+            return mine, flags
+        return np.minimum(mine, one.limit), flags & (mine <= one.limit)
+
+    def size(one: Chosen) -> tuple[int, int]:
+        mine, flags = cut(one)
+        return len(mine), int(flags.sum())
+
+    def fit(one: Chosen) -> tuple[float, float, float, float]:
+        mine, flags = cut(one)
+        found = cox(mine, flags, one.X, one.names, strata=one.layers)
+        return _first(found.hr, found.lower, found.upper, found.p)
+
+    return Model(len(t), 1.0, size, fit)
+
+
+def logistic_model(y: npt.ArrayLike) -> Model:
+    """Odds ratios of a 0/1 outcome."""
+    flags = as_float(y, "outcome")
+
+    def fit(one: Chosen) -> tuple[float, float, float, float]:
+        found = logistic(flags[one.rows], one.X, one.names)
+        return _first(found.odds_ratio, found.lower, found.upper, found.p)
+
+    return Model(
+        len(flags), 1.0, lambda one: (int(one.rows.sum()), int(flags[one.rows].sum())), fit
+    )
+
+
+def linear_model(y: npt.ArrayLike) -> Model:
+    """Differences of a continuous outcome, in its standard deviations."""
+    values = as_float(y, "outcome")
+    spread = float(values.std(ddof=1))
+
+    def fit(one: Chosen) -> tuple[float, float, float, float]:
+        found = linear(values[one.rows] / spread, one.X, one.names, robust=True)
+        return _first(found.coef, found.lower, found.upper, found.p)
+
+    return Model(len(values), 0.0, lambda one: (int(one.rows.sum()), 0), fit)
+
+
+def _first(
+    value: FloatArray, lower: FloatArray, upper: FloatArray, p: FloatArray
+) -> tuple[float, float, float, float]:
+    return float(value[0]), float(lower[0]), float(upper[0]), float(p[0])
+
+
 def specification_curve(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
+    model: Model,
     exposures: Mapping[str, npt.ArrayLike],
     covariates: Mapping[str, tuple[Sequence[str], npt.ArrayLike] | None] | None = None,
     follow_up: Mapping[str, float | None] | None = None,
@@ -72,11 +149,14 @@ def specification_curve(
     *,
     alpha: float = 0.05,
 ) -> SpecificationCurve:
-    """Fit the exposure's Cox model under all combinations of choices.
+    """Fit the exposure's model under all combinations of choices.
 
     Parameters
     ----------
-    exposures : name of the cut rule to the (n,) exposure it gives (NaN: not in the comparison)
+    model : `cox_model`, `logistic_model` or `linear_model` of the outcome
+    exposures : name of the cut rule to the (n,) exposure it gives (NaN: not in the comparison), or
+        to an (n, 1 + q) block whose further columns every model holds (an interaction's main
+        effects)
     covariates : name of the set to (names, (n, q) array), or None for no covariates; rows with a
         missing value are left out of those specifications
     follow_up : name to the time at which follow-up is cut (None: all of it)
@@ -85,7 +165,6 @@ def specification_curve(
 
     Every refusal of a single specification (no events in a group, say) is kept with its reason.
     """
-    t, e = survival_arrays(time, event)
     if not exposures:
         raise ShapeError("a specification curve needs at least one exposure")
     found = []
@@ -100,64 +179,62 @@ def specification_curve(
         choices = {"cut-point": cut, "covariates": adjust, "follow-up": until, "exclusions": kept}
         if len(layered) > 1:
             choices["strata"] = layer
-        found.append(_specification(t, e, as_float(x, cut), c, limit, mask, codes, choices))
-    estimates = sorted((s for s in found if s.ok), key=lambda s: s.hr)
+        block = as_float(x, cut).reshape(model.n, -1)
+        found.append(_specification(model, _chosen(block, c, limit, mask, codes), choices))
+    estimates = sorted((s for s in found if s.ok), key=lambda s: s.value)
     failed = [s for s in found if not s.ok]
-    log_hr = np.log([s.hr for s in estimates])
-    side = float(np.sign(np.median(log_hr))) if estimates else 0.0
-    same = np.sign(log_hr) == side
+    values = np.array([s.value for s in estimates])
+    signs = np.sign(values - model.null)
+    middle = _median(values, model.null)
+    same = signs == np.sign(middle - model.null)
     small = np.array([s.p < alpha for s in estimates], dtype=bool)
     return SpecificationCurve(
         specifications=(*estimates, *failed),
-        median_hr=float(np.exp(np.median(log_hr))) if estimates else float("nan"),
+        median=middle,
         sign_stability=float(same.mean()) if estimates else float("nan"),
         significant=float((same & small).mean()) if estimates else float("nan"),
         alpha=alpha,
         failed=len(failed),
+        null=model.null,
     )
 
 
-def _specification(
-    t: FloatArray,
-    e: BoolArray,
-    x: FloatArray,
+def _median(values: FloatArray, null: float) -> float:
+    """Median; of ratios, that of their logarithms."""
+    if not len(values):
+        return float("nan")
+    return float(np.exp(np.median(np.log(values))) if null == 1.0 else np.median(values))
+
+
+def _chosen(
+    block: FloatArray,
     c: tuple[Sequence[str], npt.ArrayLike] | None,
     limit: float | None,
     mask: npt.ArrayLike | None,
     codes: npt.ArrayLike | None,
-    choices: dict[str, str],
-) -> Specification:
-    rows: BoolArray = np.isfinite(x)
-    names: list[str] = ["exposure"]
-    columns = x[:, None]
+) -> Chosen:
+    rows: BoolArray = np.asarray(np.isfinite(block).all(axis=1))
+    names = ["exposure", *(f"main effect {at}" for at in range(1, block.shape[1]))]
     if mask is not None:
         rows = rows & np.asarray(mask, dtype=bool)
     if c is not None:
         names += list(c[0])
-        extra = as_float(c[1], "covariates").reshape(len(t), -1)
+        extra = as_float(c[1], "covariates").reshape(len(block), -1)
         rows = rows & np.isfinite(extra).all(axis=1)
-        columns = np.column_stack((columns, extra))
+        block = np.column_stack((block, extra))
     layers = None
     if codes is not None:
         every = np.asarray(codes, dtype=np.int64)
         rows = rows & (every >= 0)
         layers = every[rows]
-    time, event = t[rows], e[rows]
-    if limit is not None:
-        time, event = np.minimum(time, limit), event & (time <= limit)
-    nan = float("nan")
+    return Chosen(rows, block[rows], names, limit, layers)
+
+
+def _specification(model: Model, one: Chosen, choices: dict[str, str]) -> Specification:
+    n, events = model.size(one)
     try:
-        fit = cox(time, event, columns[rows], names, strata=layers)
+        value, lower, upper, p = model.fit(one)
     except StatisticsError as refusal:
-        return Specification(
-            choices, nan, nan, nan, nan, len(time), int(event.sum()), f"{refusal.code}: {refusal}"
-        )
-    return Specification(
-        choices,
-        float(fit.hr[0]),
-        float(fit.lower[0]),
-        float(fit.upper[0]),
-        float(fit.p[0]),
-        fit.n,
-        fit.events,
-    )
+        nan = float("nan")
+        return Specification(choices, nan, nan, nan, nan, n, events, f"{refusal.code}: {refusal}")
+    return Specification(choices, value, lower, upper, p, n, events)

@@ -90,6 +90,7 @@ class Study:
             x=self.exposed.x[keep],
             parts=tuple(part[keep] for part in self.exposed.parts),
             grouped=self.exposed.grouped,
+            product=self.exposed.product,
         )
         if not np.any(keep):
             raise InputError(f"subgroup {one.variable} {one.op} {one.value}: nobody is in it")

@@ -16,7 +16,7 @@ from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
-from validation.specification import specification_curve
+from validation.specification import cox_model, specification_curve
 
 STRATIFIED = {"strata": ["clinical:stage"]}
 
@@ -211,9 +211,9 @@ def test_a_stratified_specification_is_the_stratified_model() -> None:
     time, event = rng.exponential(size=80), rng.random(80) < 0.7
     x, layer = rng.integers(0, 2, 80).astype(float), rng.integers(0, 3, 80)
     layer[:5] = -1
-    curve = specification_curve(time, event, {"own": x}, strata={"three": layer})
+    curve = specification_curve(cox_model(time, event), {"own": x}, strata={"three": layer})
     fit = cox(time[5:], event[5:], x[5:, None], ["x"], strata=layer[5:])
-    assert curve.specifications[0].hr == pytest.approx(float(fit.hr[0]))
+    assert curve.specifications[0].value == pytest.approx(float(fit.hr[0]))
     assert curve.specifications[0].n == 75
 
 

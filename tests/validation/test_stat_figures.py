@@ -22,6 +22,7 @@ from validation.figures.kaplan_meier import at_risk
 from validation.figures.style import DASHES
 from validation.screen import screen
 from validation.simulate import survival_sample
+from validation.specification import cox_model
 from validation.specification import specification_curve as curve_of
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
 
@@ -142,7 +143,7 @@ def test_figures_refuse_what_they_cannot_draw(tmp_path):
     nothing = screen(s.time, s.event, np.ones((60, 3)))
     with pytest.raises(InputError, match="no feature"):
         volcano(nothing, tmp_path / "a.svg", title="x")
-    curve = curve_of(s.time, s.event, {"flat": np.ones(60)})
+    curve = curve_of(cox_model(s.time, s.event), {"flat": np.ones(60)})
     with pytest.raises(InputError, match="no specification"):
         specification_curve(curve, tmp_path / "a.svg", title="x")
     assert list(tmp_path.iterdir()) == []

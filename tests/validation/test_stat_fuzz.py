@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from validation.controls_numeric import permuted_outcome
 from validation.screen import screen
-from validation.specification import specification_curve
+from validation.specification import cox_model, specification_curve
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
 from validation.statistics.calibration import baseline_hazard, calibration
@@ -69,7 +69,9 @@ def run_fine_gray(d):
 
 
 def run_specification(d):
-    curve = specification_curve(d["time"], d["event"], {"a": d["X"][:, 0], "g": d["group"]})
+    curve = specification_curve(
+        cox_model(d["time"], d["event"]), {"a": d["X"][:, 0], "g": d["group"]}
+    )
     good = [one for one in curve.specifications if one.ok]
     assert all(one.reason for one in curve.specifications if not one.ok)
     return [np.array([(one.hr, one.p) for one in good])]

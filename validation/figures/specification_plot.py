@@ -58,28 +58,38 @@ def specification_curve_figure(
         top = 0.8 if subtitle else 0.6
         upper = figure.add_axes((left, below / height, 0.97 - left, 1 - (below + top) / height))
         x = np.arange(len(fitted))
-        hr = np.array([s.hr for s in fitted])
+        value = np.array([s.value for s in fitted])
         low = np.array([s.lower for s in fitted])
         high = np.array([s.upper for s in fitted])
-        bottom = max(0.05, min(float(low.min()), 0.75) / 1.05)
-        ceiling = min(20.0, max(float(high.max()), 1.33) * 1.05)
-        ratio_ticks(upper, bottom, ceiling, vertical=True)
+        if curve.null == 1.0:
+            bottom = max(0.05, min(float(low.min()), 0.75) / 1.05)
+            ceiling = min(20.0, max(float(high.max()), 1.33) * 1.05)
+            ratio_ticks(upper, bottom, ceiling, vertical=True)
+        else:
+            bottom = min(float(low.min()), -0.1) * 1.05
+            ceiling = max(float(high.max()), 0.1) * 1.05
+            upper.set_ylim(bottom, ceiling)
         upper.vlines(
             x, np.maximum(low, bottom), np.minimum(high, ceiling), color=MUTED, linewidth=0.9
         )
         small = np.array([s.p < curve.alpha for s in fitted])
-        upper.plot(x[small], hr[small], "o", color=OKABE_ITO[1], markersize=3.6)
+        upper.plot(x[small], value[small], "o", color=OKABE_ITO[1], markersize=3.6)
         upper.plot(
-            x[~small], hr[~small], "o", markerfacecolor="white", color=OKABE_ITO[0], markersize=3.6
+            x[~small],
+            value[~small],
+            "o",
+            markerfacecolor="white",
+            color=OKABE_ITO[0],
+            markersize=3.6,
         )
-        upper.axhline(1.0, color=INK, linewidth=0.8)
-        upper.axhline(curve.median_hr, color=MUTED, linewidth=0.8, linestyle="--")
+        upper.axhline(curve.null, color=INK, linewidth=0.8)
+        upper.axhline(curve.median, color=MUTED, linewidth=0.8, linestyle="--")
         upper.set_xlim(-1, len(fitted))
         upper.set_xticks([])
         upper.spines["bottom"].set_visible(False)
         upper.set_ylabel(f"{measure} (95% CI)")
         note = (
-            f"median {curve.median_hr:.2f}; {curve.sign_stability:.0%} on its side of 1;"
+            f"median {curve.median:.2f}; {curve.sign_stability:.0%} on its side of {curve.null:g};"
             f" {curve.significant:.0%} with p < {curve.alpha:g} (filled)"
         )
         if curve.failed:

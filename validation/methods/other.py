@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
+from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
 from validation.methods.shared import HORIZONS, matrix, outcome_of, row_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
@@ -91,6 +92,8 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     from validation.statistics.binary import logistic
     from validation.statistics.errors import SeparationError
 
+    if imputes(study, plan):
+        return imputed_logistic(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]
@@ -131,6 +134,8 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     """Difference in standard deviations of the outcome (least squares)."""
     from validation.statistics.continuous import linear, rank_test
 
+    if imputes(study, plan):
+        return imputed_linear(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]

@@ -1,11 +1,11 @@
-"""Cox models of the exposure: plain, penalized, imputed, splined."""
+"""Cox models of the exposure: plain, penalized, splined."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
+from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import fit_cox, layers_of, matrix, outcome_of, row_of, slug
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    rule = study.contract.missing
-    if rule.policy == "multiple_imputation" and plan.covariates:
+    if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     time, event = study.outcome(plan.endpoint)
@@ -54,64 +53,6 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
         effect=effect,
         p=float(fit.p[0]),
         statistic=float(fit.coef[0] / fit.se[0]),
-        df=1,
-        notes=notes,
-    )
-
-
-def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Multiple imputation of covariates, with the outcome among the predictors; Rubin's rules."""
-    import numpy as np
-
-    from validation.statistics.cox import cox
-    from validation.statistics.imputation import impute, outcome_predictors, pool
-
-    rule = study.contract.missing
-    keep = study.complete(plan.endpoint, plan.strata)
-    notes = [f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"]
-    Z, names = study.design(plan.covariates, keep, missing=True)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
-    main = [(name, part[keep]) for name, part in study.adjusters()]
-    columns = [study.exposed.x[keep], *(part for _, part in main)]
-    first = np.column_stack(columns)
-    label = [study.contract.exposed if not main else "interaction", *(name for name, _ in main)]
-    helpers = np.column_stack([first, outcome_predictors(t, e)])
-    copies = impute(Z, names, outcome=helpers, m=rule.imputations, seed=study.contract.seed)
-    layers = layers_of(study, plan, keep, e, notes)
-    fits = [
-        cox(t, e, np.column_stack([first, one]), [*label, *names], strata=layers) for one in copies
-    ]
-    pooled = pool(
-        np.vstack([fit.coef for fit in fits]),
-        np.vstack([fit.se**2 for fit in fits]),
-        complete_df=float(e.sum()) - len(label) - len(names),
-    )
-    effect = Effect(
-        value=math.exp(float(pooled.value[0])),
-        lower=math.exp(float(pooled.lower[0])),
-        upper=math.exp(float(pooled.upper[0])),
-        scale="hazard ratio",
-    )
-    book.effect(plan.id, effect, float(pooled.p[0]))
-    tables[plan.id] = [
-        row_of(
-            name,
-            math.exp(pooled.value[at]),
-            math.exp(pooled.lower[at]),
-            math.exp(pooled.upper[at]),
-            pooled.p[at],
-            "hazard ratio",
-        )
-        for at, name in enumerate([*label, *names])
-    ]
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
-        effect=effect,
-        p=float(pooled.p[0]),
         df=1,
         notes=notes,
     )

@@ -1,0 +1,137 @@
+"""The claim under every registered choice: its estimates, their sign, their spread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.controls import all_layers, control_outcome
+from validation.errors import InputError
+from validation.hypothesis import Comparison, CutRule, Direction
+from validation.population import Cut, expose, find_cut, numbers_of
+from validation.results import Book, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from validation.specification import Model, SpecificationCurve
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
+    """Fit every registered specification, and count those with the expected sign.
+
+    Raises
+    ------
+    InputError
+        If none could be estimated.
+    """
+    import numpy as np
+
+    from validation.specification import specification_curve
+
+    contract, plan = study.contract, study.contract.specification
+    endpoint = contract.primary_test.endpoint
+    value, event = study.outcome(endpoint)
+    known = ~np.isnan(value)
+    if event is not None:
+        known &= ~np.isnan(event)
+    exposures: dict[str, Floats] = {}
+    for rule in plan.cuts:
+        cuts = _cuts(study, rule)
+        if cuts is not None:
+            exposures[rule.value] = _exposure(study, cuts)[known]
+    sets: dict[str, Any] = {}
+    for keys in plan.covariate_sets:
+        X, names = study.design(keys, known, missing=True)
+        sets[_labels(study, keys) if names else "none"] = (names, X) if names else None
+    follow_up: dict[str, float | None] = {"all": None}
+    exclusions: dict[str, Mask | None] = {"none": None}
+    strata: dict[str, Any] = {"none": None}
+    if event is not None:
+        follow_up = {
+            "all" if one is None else f"{one:g} months": one for one in plan.follow_up_months
+        }
+        exclusions = {
+            "none" if months == 0 else f"under {months:g} month": None
+            if months == 0
+            else value[known] >= months
+            for months in plan.exclude_first_months
+        }
+        strata = {}
+        for keys in plan.strata_sets:
+            layers = all_layers(study) if keys else None
+            strata[_labels(study, keys) or "none"] = None if layers is None else layers[known]
+    curve = specification_curve(
+        _model(study, known),
+        exposures,
+        sets,
+        follow_up,
+        exclusions,
+        strata,
+        alpha=contract.rules.alpha,
+    )
+    expected = contract.direction is Direction.HIGHER_RISK
+    kept = [one for one in curve.specifications if one.ok]
+    if not kept:
+        raise InputError("no specification could be estimated")
+    agree = [one for one in kept if (one.value > curve.null) == expected]
+    same = len(agree) / len(kept)
+    book.put("specification.n", len(kept), "specifications")
+    book.put("specification.expected_sign", same, "share")
+    small = sum(one.p < contract.rules.alpha for one in agree)
+    book.put("specification.significant", small / len(kept), "share")
+    book.put("specification.median", curve.median, contract.scale)
+    book.put("specification.lowest", kept[0].value, contract.scale)
+    book.put("specification.highest", kept[-1].value, contract.scale)
+    outcome = control_outcome(
+        "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
+    )
+    return outcome, curve
+
+
+def _labels(study: Study, keys: tuple[str, ...]) -> str:
+    found = [one.label for key in keys for one in study.contract.variables if one.key == key]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _model(study: Study, known: Mask) -> Model:
+    """How the primary endpoint is modeled in each specification."""
+    from validation.specification import cox_model, linear_model, logistic_model
+
+    endpoint = study.contract.primary_test.endpoint
+    value, event = study.outcome(endpoint)
+    if event is not None:
+        return cox_model(value[known], (event[known] == 1).astype(float))
+    if study.contract.endpoint(endpoint).kind == "binary":
+        return logistic_model(value[known])
+    return linear_model(value[known])
+
+
+def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
+    """All exposures cut by one rule; None where the rule does not fit them."""
+    uses = study.contract.exposures
+    if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
+        return study.cuts if rule in {cut.rule for cut in study.cuts} else None
+    try:
+        return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
+    except InputError:
+        return None
+
+
+def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
+    """(n,) the exposure under these cuts; of an interaction (n, 3), with both main effects."""
+    import numpy as np
+
+    contract = study.contract
+    values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
+    comparison = contract.comparison
+    if comparison is Comparison.PER_SD and cuts[0].rule is not CutRule.CONTINUOUS:
+        comparison = Comparison.EXTREMES
+    exposed = expose(comparison, contract.exposures, values, cuts)
+    if comparison is Comparison.INTERACTION:
+        return np.column_stack([exposed.x, *exposed.parts])
+    return exposed.x
