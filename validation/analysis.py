@@ -137,7 +137,7 @@ class Analysis:
         """
         plans = [self.contract.test(one) for one in tests] if tests else list(self.contract.tests)
         if self.part == "replication":
-            wanted = {self.contract.primary, "kaplan_meier", "schoenfeld"}
+            wanted = {self.contract.primary, "kaplan_meier", "cumulative_incidence", "schoenfeld"}
             plans = [plan for plan in plans if plan.id in wanted]
         study, refusal = self._study()
         for plan in plans:

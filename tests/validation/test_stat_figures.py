@@ -18,7 +18,7 @@ from validation.figures import (
     specification_curve,
     volcano,
 )
-from validation.figures.kaplan_meier import at_risk
+from validation.figures.curves import at_risk
 from validation.figures.style import DASHES
 from validation.screen import screen
 from validation.simulate import survival_sample
