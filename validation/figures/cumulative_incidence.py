@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.figures.curves import band, follow_up, steps, supported
+from validation.figures.curves import band, follow_up, steps, supported, told
 from validation.figures.style import INK, OKABE_ITO, save, wrapped
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.competing import CumulativeIncidence
@@ -55,6 +55,7 @@ def cumulative_incidence_figure(
     simulated: bool = False,
     ticks: Sequence[float] | None = None,
     until: float | None = None,
+    smallest: int = 1,
     description: str = "",
 ) -> Path:
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
@@ -66,6 +67,7 @@ def cumulative_incidence_figure(
     event, competing : what the solid and the dashed lines are called
     annotation : lines printed above the legend (Gray's p, subdistribution hazard ratio)
     ticks, until : as for `kaplan_meier_figure`
+    smallest : curves end where fewer are at risk, and smaller counts are not printed
 
     Returns
     -------
@@ -86,12 +88,14 @@ def cumulative_incidence_figure(
         end=end,
         ticks=ticks,
         extra=room,
+        smallest=smallest,
     ) as (figure, axes, marks):
         handles, highest = [], 0.0
         for number, (name, both) in enumerate(curves.items()):
             color, marker = OKABE_ITO[number], MARKERS[number]
-            band(axes, both.times, both.event.lower, both.event.upper, end, color)
-            within = both.times <= end
+            last = min(end, _followed_to(both, smallest)) if smallest > 1 else end
+            band(axes, both.times, both.event.lower, both.event.upper, last, color)
+            within = both.times <= last
             highest = max(highest, float(both.event.upper[within].max(initial=0.0)))
             others = 0
             for one, dash, width in ((both.event, "-", 1.7), (both.competing, DASHED, 1.2)):
@@ -99,8 +103,8 @@ def cumulative_incidence_figure(
                     continue
                 times, values = _from_zero(one)
                 look = {"color": color, "linestyle": dash, "linewidth": width}
-                steps(axes, times, values, end, **look)
-                at = marks[(marks > 0) & (marks <= min(end, float(times[-1])))]
+                steps(axes, times, values, last, **look)
+                at = marks[(marks > 0) & (marks <= min(last, float(times[-1])))]
                 axes.plot(
                     at,
                     values[np.searchsorted(times, at, side="right") - 1],
@@ -109,9 +113,10 @@ def cumulative_incidence_figure(
                     markersize=4.5,
                     markerfacecolor=color if one is both.event else "white",
                 )
-                highest = max(highest, float(values[times <= end].max(initial=0.0)))
+                highest = max(highest, float(values[times <= last].max(initial=0.0)))
                 others = one.n_events if one is both.competing else others
-            counts = f"{both.event.n_events} events, {others} competing, of {both.n}"
+            seen, others_seen = told(both.event.n_events, smallest), told(others, smallest)
+            counts = f"{seen} events, {others_seen} competing, of {both.n}"
             label = f"{wrapped(name, 36, lines=1)}: {counts}"
             handles.append(
                 Line2D([], [], color=color, marker=marker, markersize=4.5, linewidth=1.7,
@@ -141,6 +146,12 @@ def cumulative_incidence_figure(
             alignment="left",
         )
         return save(figure, path, title=title, description=description or subtitle)
+
+
+def _followed_to(both: Incidences, smallest: int) -> float:
+    """Last time at which so many are at risk."""
+    held = both.times[both.at_risk >= smallest]
+    return float(held[-1]) if len(held) else 0.0
 
 
 def _from_zero(curve: CumulativeIncidence) -> tuple[FloatArray, FloatArray]:

@@ -39,10 +39,12 @@ def follow_up(
     end: float,
     ticks: Sequence[float] | None,
     extra: float = 0.0,
+    smallest: int = 1,
 ) -> Iterator[tuple[Figure, Axes, FloatArray]]:
     """A canvas with axes over follow-up and a table of numbers at risk below them.
 
-    Yields figure, axes and the times of the table. `extra` inches are added to the axes' height.
+    Yields figure, axes and the times of the table. `extra` inches are added to the axes' height;
+    counts under `smallest` are not told.
 
     Raises
     ------
@@ -89,7 +91,8 @@ def follow_up(
             )
             for mark, count in zip(marks, at_risk(curve, marks), strict=True):
                 x = left + (0.97 - left) * float(mark) / (end * 1.005)
-                figure.text(x, y, str(int(count)), fontsize=8, ha="center", va="center", color=INK)
+                text = told(int(count), smallest)
+                figure.text(x, y, text, fontsize=8, ha="center", va="center", color=INK)
         yield figure, axes, marks
 
 
@@ -120,6 +123,11 @@ def at_risk(curve: Followed, when: FloatArray) -> IntArray:
     position = np.searchsorted(curve.times, when, side="left")
     padded = np.append(curve.at_risk, 0)
     return np.asarray(padded[position], dtype=np.int64)
+
+
+def told(count: int, smallest: int) -> str:
+    """A count as printed; one that is too small to be told, as such."""
+    return f"<{smallest}" if 0 < count < smallest else str(count)
 
 
 def extended(values: FloatArray) -> FloatArray:

@@ -155,7 +155,10 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         for months in HORIZONS:
             if months > float(time.max()):
                 continue
-            for curve, part, column in ((event, "at", "event"), (other, "competing_at", "other")):
+            for curve, part, column in (
+                (event, "at", "event"),
+                (other, "competing_at", "competing"),
+            ):
                 value, text = _at(curve, months)
                 book.put(f"{key}.{part}_{months}", value, "share", text)
                 row[f"{column} by {months} months"] = text

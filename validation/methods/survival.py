@@ -201,7 +201,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     risks = []
     for name, first in (("without", main), ("with", 0)):
         fit = fit_cox(t, e, X[:, first:], names[first:], study, notes)
-        risk = X[:, first:] @ fit.coef
+        risk = (X[:, first:] * fit.coef).sum(axis=1)  # row by row, so that equal patients tie
         risks.append(risk)
         book.put(f"{plan.id}.{name}.harrell", harrell(t, e, risk), "concordance")
         book.put(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
