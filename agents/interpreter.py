@@ -83,7 +83,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
         _effect("Primary comparison: ", "primary", keys),
         _line("Median time to event: exposed {} months, reference {} months.", keys,
               "kaplan_meier.exposed.median", "kaplan_meier.reference.median"),
-        _line("Cumulative incidence by 36 months: exposed {}, reference {} (Gray's test p {}).",
+        _line("Cumulative incidence by three years: exposed {}, reference {} (Gray's test p {}).",
               keys, "cumulative_incidence.exposed.at_36", "cumulative_incidence.reference.at_36",
               "gray.p"),
         _effect("Fine and Gray's model of the incidence: ", "fine_gray", keys),

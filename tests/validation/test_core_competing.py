@@ -117,7 +117,7 @@ def test_a_grouped_competing_endpoint_registers_the_hazard_as_its_claim(tmp_path
     assert adjusted is not None and adjusted != found.numbers["fine_gray.effect"].value
     rows = found.tables["cumulative_incidence"]
     assert [row["group"] for row in rows] == ["marker high", "all others"]
-    assert "competing by 12 months" in rows[0]
+    assert "other event by 12 months" in rows[0]
 
 
 def test_the_incidence_figure_is_in_the_results_as_vectors_and_pixels(tmp_path: Path) -> None:

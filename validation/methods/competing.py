@@ -157,7 +157,7 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
                 continue
             for curve, part, column in (
                 (event, "at", "event"),
-                (other, "competing_at", "competing"),
+                (other, "competing_at", "other event"),
             ):
                 value, text = _at(curve, months)
                 book.put(f"{key}.{part}_{months}", value, "share", text)
