@@ -282,9 +282,9 @@ def _claim(
     comparison = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
     outcome = (
         f"shorter {endpoint.label.lower()}"
-        if endpoint.kind in ("survival", "competing")
+        if endpoint.kind == "survival"
         else f"more frequent {endpoint.label.lower()}"
-        if endpoint.kind == "binary"
+        if endpoint.kind in ("competing", "binary")
         else f"higher {endpoint.label.lower()}"
     )
     words = " combined with ".join(describe_exposure(one) for one in exposures)

@@ -59,7 +59,9 @@ def describe_design(hypothesis: Hypothesis) -> str:
 def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
     """The expected direction in words, for an endpoint of `kind`."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
-    if kind in ("survival", "competing"):
+    if kind == "competing":
+        return "sooner (higher hazard)" if worse else "later (lower hazard)"
+    if kind == "survival":
         return "shorter survival (higher hazard)" if worse else "longer survival (lower hazard)"
     if kind == "binary":
         return "more frequent" if worse else "less frequent"

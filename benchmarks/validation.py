@@ -2,6 +2,7 @@
 
     python benchmarks/validation.py screen
     python benchmarks/validation.py calibration --runs 1000
+    python benchmarks/validation.py competing --runs 2000
     python benchmarks/validation.py pipeline --runs 500 --jobs 2
     python benchmarks/validation.py all --out benchmarks/results
 
@@ -28,7 +29,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from validation.calibration import DISHONEST, TESTS, coverage, false_claims, power_curve, rate
+from validation.calibration import (
+    COMPETING,
+    DISHONEST,
+    TESTS,
+    competing_coverage,
+    competing_false_claims,
+    coverage,
+    false_claims,
+    power_curve,
+    rate,
+)
 from validation.simulate import Effects, survival_sample
 
 
@@ -149,6 +160,25 @@ def calibration_part(args):
     yield "Power", power
 
 
+def competing_part(args):
+    """Competing risks: false claims where incidences are equal, coverage of Fine and Gray's."""
+    yield (
+        "False claims where only the competing event differs",
+        [
+            {"n": n} | flat(competing_false_claims(name, runs=args.runs, n=n, seed=7))
+            for n in (100, 400)
+            for name in COMPETING
+        ],
+    )
+    yield (
+        "Coverage of the subdistribution hazard ratio",
+        [
+            {"n": n, "sHR": shr} | flat(competing_coverage(runs=args.runs, shr=shr, n=n, seed=3))
+            for n, shr in ((100, 1.6), (200, 1.6), (400, 2.5))
+        ],
+    )
+
+
 def flat(found):
     """A rate as a row."""
     return {
@@ -229,7 +259,12 @@ def pipeline_part(args):
     yield "Interval coverage of the whole path", cover
 
 
-PARTS = {"screen": screen_part, "calibration": calibration_part, "pipeline": pipeline_part}
+PARTS = {
+    "screen": screen_part,
+    "calibration": calibration_part,
+    "competing": competing_part,
+    "pipeline": pipeline_part,
+}
 
 
 def markdown(tables, command):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 LONGEST_CODE = 200
+# Repeated in a second cohort, beside the primary test.
+AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
 
 
@@ -141,7 +143,7 @@ class Analysis:
         """
         plans = [self.contract.test(one) for one in tests] if tests else list(self.contract.tests)
         if self.part == "replication":
-            wanted = {self.contract.primary, "kaplan_meier", "schoenfeld", "calibration"}
+            wanted = {self.contract.primary, *AGAIN}
             plans = [plan for plan in plans if plan.id in wanted]
         study, refusal = self._study()
         for plan in plans:

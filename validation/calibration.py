@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv
 
-from validation.simulate.sample import SurvivalSample, survival_sample
+from validation.simulate.sample import SurvivalSample, competing_sample, survival_sample
 from validation.statistics.base import FloatArray
 from validation.statistics.binary import fisher, logistic
+from validation.statistics.competing import cause_specific, gray_test
 from validation.statistics.continuous import linear, rank_test
 from validation.statistics.cox import cox
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import StatisticsError
+from validation.statistics.fine_gray import fine_gray
 from validation.statistics.power import power_at
 from validation.statistics.survival import logrank, rmst_difference
 
@@ -152,6 +154,47 @@ def coverage(
         except StatisticsError:
             outcomes.append(None)
     return rate("Firth, profile" if penalty else "Cox, Wald", outcomes)
+
+
+def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int = 0) -> Rate:
+    """How often Fine and Gray's 95% interval, adjusted, holds the true subdistribution ratio."""
+    outcomes: list[bool | None] = []
+    for run in range(runs):
+        s = competing_sample(n, float(np.log(shr)), seed=seed * 1_000_003 + run, other=-0.5)
+        try:
+            fit = fine_gray(s.time, s.status, s.X, ["exposed", "z"])
+            outcomes.append(bool(fit.lower[0] <= shr <= fit.upper[0]))
+        except StatisticsError:
+            outcomes.append(None)
+    return rate("Fine and Gray", outcomes)
+
+
+COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for contrast)")
+
+
+def competing_false_claims(
+    name: str, *, runs: int, n: int = 200, alpha: float = 0.05, seed: int = 0, other: float = 0.8
+) -> Rate:
+    """How often a test of `COMPETING` claims that the groups differ where their incidence of the
+    cause is the same and only the competing event comes sooner (log hazard ratio `other`).
+
+    The cause's own hazard then does differ, so that its test claims more: it asks something else.
+    """
+    outcomes: list[bool | None] = []
+    for run in range(runs):
+        s = competing_sample(n, 0.0, seed=seed * 1_000_003 + run, other=other)
+        group = s.X[:, :1]
+        try:
+            if name == COMPETING[0]:
+                p = gray_test(s.time, s.status, group[:, 0]).p
+            elif name == COMPETING[1]:
+                p = float(fine_gray(s.time, s.status, group, ["x"]).p[0])
+            else:
+                p = float(cause_specific(s.time, s.status, group, ["x"]).p[0])
+            outcomes.append(p < alpha)
+        except StatisticsError:
+            outcomes.append(None)
+    return rate(name, outcomes)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ Method = Literal[
     "cumulative_incidence",
     "cause_specific",
     "fine_gray",
+    "gray",
     "fisher",
     "logistic",
     "rank",

@@ -27,6 +27,8 @@ def draw(analysis: Analysis, study: Study, out: Path) -> dict[str, Figure]:
             figures[name] = _joint_groups(analysis, study, outcome, out)
         elif outcome.method == "calibration":
             figures[name] = _calibration(analysis, study, outcome, out)
+        elif outcome.method == "cumulative_incidence":
+            figures[name] = _incidence(analysis, study, outcome, out)
     figures |= _forest(analysis, done, out)
     if analysis.curve is not None and "control.specification_curve" in done:
         figures["specification"] = _specification(analysis, out)
@@ -163,6 +165,53 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
         f"Predicted and observed risk, {label.lower()}",
         "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
         f"risk, and the distribution of predictions. {where}",
+    )
+
+
+def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    """Incidence of the event and of the competing one by group, or of everybody for a slope."""
+    from validation.figures import Incidences, cumulative_incidence_figure
+    from validation.methods.competing import sides_of, status_of
+    from validation.statistics.competing import aalen_johansen
+
+    contract = analysis.contract
+    endpoint = contract.endpoint(outcome.endpoint)
+    roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
+    curves = {}
+    for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
+        time, codes = status_of(study, outcome.endpoint, mine)
+        event, other = (aalen_johansen(time, codes, one, need_events=False) for one in (1, 2))
+        label = roles[role] if role == "all" else _short(name, roles[role])
+        curves[label] = Incidences(event, other if other.n_events else None)
+    prefix = outcome.id.removesuffix("cumulative_incidence")
+    numbers = analysis.result().numbers
+    notes = []
+    if study.exposed.grouped:
+        if f"{prefix}fine_gray.summary" in numbers:
+            notes.append(numbers[f"{prefix}fine_gray.summary"].text + ", Fine and Gray")
+        if f"{prefix}gray.p" in numbers:
+            notes.append(f"Gray's test p = {numbers[f'{prefix}gray.p'].text}")
+    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
+    path = out / f"{outcome.id.replace('.', '_')}.svg"
+    drawing = partial(
+        cumulative_incidence_figure,
+        curves,
+        time_unit="months",
+        title=f"{endpoint.label}: cumulative incidence",
+        subtitle=analysis.provenance["title"],
+        event=endpoint.label,
+        annotation=notes,
+        simulated=contract.simulated,
+        description=title,
+    )
+    _write(drawing, path)
+    return _figure(
+        path,
+        title,
+        "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
+        f"event (dashed), numbers at risk of either. {''.join(f'{one}. ' for one in notes)}"
+        f"Cohort {analysis.provenance['cohort']}"
+        + (" (SIMULATED)." if contract.simulated else "."),
     )
 
 

@@ -56,10 +56,15 @@ class PredictionModel(Strict):
     shrinkage: float | None = None
 
     def linear(self, X: Floats) -> Floats:
-        """(n,) linear predictor of a design matrix whose columns are the terms."""
+        """(n,) linear predictor of a design matrix whose columns are the terms.
+
+        Summed row by row: a matrix product may give equal patients risks that differ in the last
+        bit, which untie them in a concordance.
+        """
         import numpy as np
 
-        return np.asarray(X @ np.asarray([one.coefficient for one in self.terms]), dtype=float)
+        coef = np.asarray([one.coefficient for one in self.terms])
+        return np.asarray((X * coef).sum(axis=1), dtype=float)
 
     def survival(self, X: Floats) -> Floats:
         """(n,) predicted survival at the horizon."""

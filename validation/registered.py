@@ -10,6 +10,7 @@ SEARCHING: dict[CutRule, Method] = {
     CutRule.SPLINE: "spline",
     CutRule.OPTIMAL: "maximally_selected",
 }
+PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 
@@ -137,7 +138,15 @@ def of_endpoint(
             add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
     if endpoint.kind == "competing":
         add("cumulative_incidence", "descriptive", "cumulative_incidence")
-        add("fine_gray", "adjusted", "fine_gray")
+        if grouped:
+            add("gray", "secondary", "gray", note=PROGNOSIS)
+        add("fine_gray", "secondary", "fine_gray", note=PROGNOSIS)
+        if primary:
+            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
+        if covariates:
+            add(
+                "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
+            )
     if covariates:
         kind = adjusted[endpoint.kind]
         add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)

@@ -134,6 +134,17 @@ def _if_significant(
             limits.append("not shown to be independent of the covariates")
         else:
             reasons.append(_for("adjusted model", text))
+    incidence = analysis.test("fine_gray")
+    if incidence is not None and incidence.effect is not None:
+        text = f"with the competing event: {effect_text(incidence.effect)}"
+        same = _expected(contract, incidence.effect)
+        shown = "for" if same and (incidence.p or 0) < rules.alpha else "limits"
+        reasons.append(Reason(rule="incidence", outcome=shown, text=text))
+        if not same:
+            limits.append(
+                "the hazard of this cause and its cumulative incidence point in different "
+                "directions: the claim is about the hazard alone"
+            )
     again = _replication(evidence)
     if again is not None:
         if again.outcome == "prevents":

@@ -133,7 +133,7 @@ def contract_view(frozen: FrozenContract) -> ContractView:
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
 
 
-PICTURES = ("kaplan_meier", "forest", "specification")
+PICTURES = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
 
 
 def pictures(home: Path) -> tuple[str, ...]:

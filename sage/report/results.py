@@ -104,24 +104,43 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
     )
 
 
-ORDER = ("primary", "kaplan_meier", "joint_groups", "adjusted", "forest", "period_hazards", "rmst")
+ORDER = (
+    "primary",
+    "kaplan_meier",
+    "joint_groups",
+    "cumulative_incidence",
+    "fine_gray",
+    "adjusted",
+    "fine_gray_adjusted",
+    "forest",
+    "period_hazards",
+    "rmst",
+)
+CURVES = ("kaplan_meier", "cumulative_incidence")
 TITLES = {
     "primary": "Primary comparison",
     "adjusted": "Adjusted model",
     "kaplan_meier": "Kaplan-Meier estimates",
+    "cumulative_incidence": "Cumulative incidence",
+    "fine_gray": "Fine and Gray's model",
+    "fine_gray_adjusted": "Fine and Gray's model, adjusted",
     "period_hazards": "Hazards by period of follow-up",
     "specification": "Specification curve",
     "joint_groups": "All groups that the exposures form",
     "calibration": "Calibration of the adjusted model",
+    "concordance": "Discrimination without and with the exposure (apparent)",
     "secondary": "secondary comparison",
 }
 COLUMNS = (
     "term",
+    "model",
     "group",
     "covariates",
     "n",
     "events",
+    "competing",
     "hazard ratio",
+    "subdistribution hazard ratio",
     "odds ratio",
     "95% CI",
     "p",
@@ -131,8 +150,9 @@ COLUMNS = (
 def _place(key: str) -> tuple[int, str, int]:
     """Primary results first, secondary endpoints after them, the specification curve last."""
     endpoint, _, plain = key.rpartition(".")
-    if plain.endswith("kaplan_meier") and plain != "kaplan_meier":
-        endpoint, plain = plain.removesuffix("_kaplan_meier"), "kaplan_meier"
+    for curve in CURVES:
+        if plain.endswith(f"_{curve}"):
+            endpoint, plain = plain.removesuffix(f"_{curve}"), curve
     inner = ORDER.index(plain) if plain in ORDER else len(ORDER)
     return (2 if plain == "specification" else 1 if endpoint else 0, endpoint, inner)
 

@@ -130,3 +130,26 @@ def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
     assert {"Python", "reasoner", "disk"} <= {one["what"] for one in checks}
     settings = sage("config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
     assert "secret-key" not in settings
+
+
+def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: Path) -> None:
+    from validation.simulate import write_world
+
+    world = tmp_path / "world"
+    write_world(world, seed=5, patients=250)
+    description = world / "cohort.toml"
+    sections = re.split(r"(?m)^(?=\[)", description.read_text())
+    kept = [one for one in sections if not re.match(r"\[endpoints\.(?!cause\])", one)]
+    description.write_text("".join(kept))
+    run = tmp_path / "run"
+    ended = sage(
+        "run", PROMPT, "--cohort", str(world), "--auto-approve", "--out", str(run), cwd=tmp_path
+    )
+    assert ended.code == 0, ended.err
+    page = (run / "report.html").read_text()
+    assert "Aalen-Johansen estimate" in page
+    assert "Cumulative incidence by three years" in page
+    assert re.search(r"sHR \d", page)
+    assert "subdistribution hazard ratio" in page
+    claimed = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]
+    assert [one["method"] for one in claimed if one["claim"]] == ["cause_specific"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,81 @@ def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path)
     assert scores.result["signatures"][0]["genes_present"] == 2
     found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
     assert found["tested"] > 10_000
+
+
+def deaths(folder: Path, rows: Any) -> str:
+    """A cohort of `id, arm, days, dead` rows in which dead = 2 competes."""
+    folder = Path(small_cohort(folder, rows))
+    text = (folder / "cohort.toml").read_text()
+    text = text.replace('kind = "survival"', 'kind = "competing"\ncompeting_values = [2]')
+    (folder / "cohort.toml").write_text(text)
+    return str(folder)
+
+
+def test_competing_risks_agree_with_r(registry: Registry, context: ToolContext) -> None:
+    import pandas as pd
+
+    reference = Path(__file__).parents[1] / "validation" / "competing_reference"
+    peer = json.loads((reference / "reference.json").read_text())
+    rows = pd.read_csv(reference / "patients.csv")
+    cohort = deaths(
+        context.roots.inputs[0] / "r",
+        [
+            (f"p{at}", "high" if row.exposed else "low", round(row.time * 1e4), row.status)
+            for at, row in enumerate(rows.itertuples())
+        ],
+    )
+    path = Path(cohort) / "clinical.csv"
+    path.write_text(pd.read_csv(path).assign(age=rows["age"]).to_csv(index=False))
+    toml = Path(cohort) / "cohort.toml"
+    age = '[variables]\nage = { table = "clinical", column = "age", kind = "continuous" }\n'
+    text = toml.read_text().replace("[variables]\n", age)
+    toml.write_text(text + "max_months = 20000\n")
+    given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
+    run = registry.run("competing_risks", given | {"covariates": ["clinical:age"]}, context)
+    found = run.result
+    printed = peer["gray.time.exposed"]
+    assert [one["statistic"] for one in found["gray"]] == pytest.approx(
+        [printed[0], printed[3]], rel=1e-6
+    )
+    assert [one["p"] for one in found["gray"]] == pytest.approx([printed[1], printed[4]], rel=1e-6)
+    assert [one["name"] for one in found["terms"]] == ["clinical:arm=high", "clinical:age"]
+    for at, term in enumerate(found["terms"]):
+        for part, key in (("subdistribution_hr", "crr"), ("cause_specific_hr", "cause_specific")):
+            assert math.log(term[part]) == pytest.approx(peer[f"{key}.coef.time.1"][at], rel=1e-5)
+    half = math.log(found["terms"][0]["subdistribution_upper"]) - peer["crr.coef.time.1"][0]
+    assert half == pytest.approx(1.959964 * peer["crr.se.time.1"][0], rel=1e-5)
+    assert run.outputs[0].mime == "image/png"
+    assert "low" in found["notes"][0]
+
+
+def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
+    registry: Registry, context: ToolContext
+) -> None:
+    rows = [(f"a{i}", "a", 100 + 7 * i, (1, 2, 0)[i % 3]) for i in range(60)]
+    rows += [(f"b{i}", "b", 103 + 7 * i, (2, 0)[i % 2]) for i in range(60)]
+    rows[60] = ("b0", "b", 103, 0)
+    cohort = deaths(context.roots.inputs[0] / "one", rows)
+    given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
+    found = registry.run("competing_risks", given, context).result
+    second = found["curves"][1]
+    assert second["events"] == 0
+    assert all(point["event"] == 0 and point["at_risk"] >= 5 for point in second["points"])
+    assert found["gray"][0]["p"] < 0.001
+    assert found["terms"][0]["subdistribution_hr"] is None
+    assert any("Firth" in note for note in found["notes"])
+    assert any("no Fine-Gray model" in note for note in found["notes"])
+    with pytest.raises(InputError, match="this tool needs survival"):
+        registry.run("kaplan_meier", given, context)
+    with pytest.raises(InputError, match="needs competing"):
+        registry.run("competing_risks", GROUPED, context)
+
+
+def test_competing_events_alone_are_an_input_error(
+    registry: Registry, context: ToolContext
+) -> None:
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, (0, 2)[i // 2 % 2]) for i in range(40)]
+    cohort = deaths(context.roots.inputs[0] / "none", rows)
+    with pytest.raises(InputError, match="all 20 events are competing"):
+        given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
+        registry.run("competing_risks", given, context)

@@ -249,3 +249,30 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     ours = found.numbers["joint_groups.marker_high__stage_high.effect"].value
     assert ours == pytest.approx(fit.hazard_ratios_["g3"], rel=1e-4)
     assert "joint_groups" in found.figures
+
+
+def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(tmp_path: Path) -> None:
+    from sksurv.metrics import cumulative_dynamic_auc
+    from sksurv.util import Surv
+
+    raw = patients(400, log_hr=0.8)
+    found = go(tmp_path, load(tmp_path / "cohort", raw))
+    model = found.model
+    assert model is not None
+    stage = next(one for one in model.terms if one.key == "clinical:stage")
+    X = np.column_stack(
+        [
+            raw["marker"] > raw["marker"].median(),
+            raw["sex"] == "female",
+            (raw["stage"] - stage.mean) / stage.sd,
+        ]
+    ).astype(float)
+    y = Surv.from_arrays(raw["dead"] == 1, raw["months"])
+    for months in (12, 36, 60):
+        theirs, _ = cumulative_dynamic_auc(y, y, model.linear(X), [months])
+        ours = found.numbers[f"concordance.with.auc_{months}"].value
+        assert ours == pytest.approx(float(theirs[0]), abs=1e-6)
+    assert [row["model"] for row in found.tables["concordance"]] == [
+        "covariates alone",
+        "with the exposure",
+    ]

@@ -632,27 +632,3 @@ def test_an_interaction_is_the_product_term_beside_its_main_effects(tmp_path: Pa
     assert found.numbers["primary.effect"].value == pytest.approx(
         float(np.exp(fit.params_["ab"])), rel=1e-4
     )
-
-
-def test_competing_risks_run_end_to_end(tmp_path: Path) -> None:
-    raw = patients(400, log_hr=STRONG)
-    other = (np.random.default_rng(2).random(400) < 0.3) & (raw["dead"] == 1)
-    raw["cause"] = np.where(other, "other", np.where(raw["dead"] == 1, "tumor", "alive"))
-    more = """
-[endpoints.cause]
-kind = "competing"
-table = "clinical"
-time = "months"
-time_unit = "months"
-event = "cause"
-event_values = ["tumor"]
-competing_values = ["other"]
-censored_values = ["alive"]
-"""
-    cohort = load(tmp_path / "cohort", raw, more=more)
-    found = run(
-        frozen_for(cohort, claim(endpoint="cause")), cohort, tmp_path / "out",
-        ledger=Ledger(tmp_path / "l"),
-    )  # fmt: skip
-    assert found.verdict.verdict == "supported"
-    assert "fine_gray.effect" in found.numbers

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from html import unescape
 
 import matplotlib
 import numpy as np
@@ -13,17 +15,20 @@ from validation.errors import InputError
 from validation.figures import (
     OKABE_ITO,
     ForestRow,
+    Incidences,
+    cumulative_incidence_figure,
     forest,
     kaplan_meier_figure,
     specification_curve,
     volcano,
 )
-from validation.figures.kaplan_meier import at_risk
+from validation.figures.curves import at_risk
 from validation.figures.style import DASHES
 from validation.screen import screen
-from validation.simulate import survival_sample
+from validation.simulate import competing_sample, survival_sample
 from validation.specification import cox_model
 from validation.specification import specification_curve as curve_of
+from validation.statistics.competing import aalen_johansen
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
 
 
@@ -36,10 +41,24 @@ def curves():
     }, (time, s.event, group)
 
 
+def incidences(n=200):
+    s = competing_sample(n, 0.7, seed=2)
+    return {
+        name: Incidences(
+            *(aalen_johansen(s.time[here] * 20, s.status[here], cause) for cause in (1, 2))
+        )
+        for name, here in (("high", s.X[:, 0] == 1), ("low", s.X[:, 0] == 0))
+    }
+
+
 def draw(kind, path, **options):
     if kind == "km":
         return kaplan_meier_figure(
             curves()[0], path, time_unit="months", title="Survival by group", **options
+        )
+    if kind == "incidence":
+        return cumulative_incidence_figure(
+            incidences(), path, time_unit="months", title="Incidence by group", **options
         )
     if kind == "forest":
         rows = [
@@ -53,7 +72,7 @@ def draw(kind, path, **options):
     if kind == "specification":
         x = s.X[:, 0]
         curve = curve_of(
-            s.time, s.event, {"median": (x > np.median(x)) * 1.0, "continuous": x},
+            cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "continuous": x},
             {"none": None, "adjusted": (["b"], s.X[:, 1:])},
         )  # fmt: skip
         return specification_curve(curve, path, title="Specifications", **options)
@@ -63,7 +82,7 @@ def draw(kind, path, **options):
     return volcano(result, path, title="Screen", **options)
 
 
-KINDS = ["km", "forest", "specification", "volcano"]
+KINDS = ["km", "incidence", "forest", "specification", "volcano"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,3 +174,32 @@ def test_extreme_inputs_are_drawn_without_complaint(tmp_path):
     kaplan_meier_figure(long, tmp_path / "a.svg", time_unit="days", title="One patient each")
     forest([ForestRow("only", 1.0, 1.0, 1.0)], tmp_path / "b.svg", title="Degenerate")
     assert all("<svg" in (tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
+
+
+def svg_words(path):
+    """What a figure says: its texts, kept as comments beside their paths."""
+    found = re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
+    return [unescape(one) for one in found]
+
+
+def test_the_incidence_figure_tells_groups_by_marker_and_causes_by_dash(tmp_path):
+    path = draw("incidence", tmp_path / "a.svg", event="Tumor death", annotation=["p = 0.03"])
+    both = incidences()["high"]
+    words = svg_words(path)
+    counts = f"{both.event.n_events} events, {both.competing.n_events} competing, of {both.n}"
+    assert f"high: {counts}" in words
+    assert "Tumor death (95% band)" in words and "Competing event" in words and "p = 0.03" in words
+    text = path.read_text()
+    assert text.count("stroke-dasharray") >= 3  # two curves and their entry in the legend
+    alone = {name: Incidences(one.event) for name, one in incidences().items()}
+    cumulative_incidence_figure(alone, path, time_unit="months", title="One cause")
+    assert "Competing event" not in svg_words(path)
+    assert path.read_text().count("stroke-dasharray") < text.count("stroke-dasharray")
+
+
+def test_small_counts_are_not_drawn_where_they_may_not_be_told(tmp_path):
+    path = draw("incidence", tmp_path / "a.svg", smallest=5, until=49.0)
+    words = svg_words(path)
+    assert "<5" in words
+    assert not {"1", "2", "3", "4"} & set(words)
+    assert {"1", "2", "3", "4"} & set(svg_words(draw("incidence", tmp_path / "b.svg", until=49.0)))

@@ -15,12 +15,13 @@ from validation.specification import cox_model, specification_curve
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
 from validation.statistics.calibration import baseline_hazard, calibration
-from validation.statistics.competing import aalen_johansen, fine_gray
+from validation.statistics.competing import aalen_johansen, gray_test
 from validation.statistics.concordance import harrell, uno
 from validation.statistics.continuous import correlation, linear, rank_test
 from validation.statistics.cox import cox, schoenfeld
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import StatisticsError
+from validation.statistics.fine_gray import fine_gray
 from validation.statistics.imputation import impute
 from validation.statistics.splines import rcs_basis
 from validation.statistics.survival import kaplan_meier, logrank, rmst_difference
@@ -74,7 +75,7 @@ def run_specification(d):
     )
     good = [one for one in curve.specifications if one.ok]
     assert all(one.reason for one in curve.specifications if not one.ok)
-    return [np.array([(one.hr, one.p) for one in good])]
+    return [np.array([(one.value, one.p) for one in good])]
 
 
 def run_logistic(d, **more):
@@ -122,6 +123,7 @@ RUNS = {
         aalen_johansen(d["time"], d["event"] * (1 + d["group"])).incidence
     ],
     "fine_gray": run_fine_gray,
+    "gray": lambda d: [gray_test(d["time"], d["event"] * (1 + (d["X"][:, 0] > 1)), d["group"]).p],
     "cutpoint": lambda d: [
         maximally_selected(d["time"], d["event"], d["X"][:, 0], permutations=20).p
     ],

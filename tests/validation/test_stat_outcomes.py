@@ -1,22 +1,15 @@
-"""Binary, continuous and competing outcomes against scipy, statsmodels and lifelines."""
+"""Binary and continuous outcomes against scipy and statsmodels."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from lifelines import AalenJohansenFitter
 from scipy import stats
 from scipy.optimize import minimize
-from sksurv.linear_model import CoxPHSurvivalAnalysis
-from sksurv.util import Surv
-from statsmodels.duration.survfunc import CumIncidenceRight
 
-from validation.simulate import survival_sample
 from validation.statistics.binary import area_under_curve, fisher, logistic
-from validation.statistics.competing import aalen_johansen, cause_specific, fine_gray
 from validation.statistics.continuous import correlation, linear, rank_test
-from validation.statistics.cox import cox
 from validation.statistics.errors import (
     BadEventsError,
     CollinearError,
@@ -160,99 +153,3 @@ def test_correlation_agrees_with_scipy():
     assert (ours.value, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
     limits = theirs.confidence_interval()
     assert (ours.lower, ours.upper) == pytest.approx((limits.low, limits.high))
-
-
-def competing_sample(n=300, seed=4, censored=True):
-    rng = np.random.default_rng(seed)
-    X = np.column_stack((rng.normal(size=n), rng.random(n) < 0.5)).astype(float)
-    first = rng.exponential(np.exp(-0.5 * X[:, 0]))
-    second = rng.exponential(1.5 * np.exp(0.3 * X[:, 1]))
-    leave = rng.uniform(0.2, 3, n) if censored else np.full(n, 1e6)
-    time = np.minimum(np.minimum(first, second), leave)
-    status = np.where(time == leave, 0, np.where(first < second, 1, 2))
-    return time, status, X
-
-
-def test_aalen_johansen_agrees_with_lifelines_and_statsmodels():
-    time, status, _ = competing_sample()
-    ours = aalen_johansen(time, status)
-    theirs = AalenJohansenFitter(calculate_variance=True).fit(time, status, 1)
-    np.testing.assert_allclose(
-        ours.incidence, theirs.cumulative_density_.to_numpy()[1:, 0], atol=1e-12
-    )
-    other = CumIncidenceRight(time, status)
-    np.testing.assert_allclose(ours.incidence, other.cinc[0][: len(ours.incidence)], atol=1e-12)
-    variance = np.asarray(theirs.variance_).ravel()[1:]
-    middle = slice(len(variance) // 4, 3 * len(variance) // 4)
-    np.testing.assert_allclose(ours.se[middle] ** 2, variance[middle], rtol=0.02)
-
-
-def test_with_one_cause_the_cumulative_incidence_is_one_minus_kaplan_meier():
-    from validation.statistics.survival import kaplan_meier
-
-    s = survival_sample(100, [0.1], seed=1)
-    incidence = aalen_johansen(s.time, s.event.astype(int))
-    curve = kaplan_meier(s.time, s.event)
-    np.testing.assert_allclose(incidence.incidence, 1 - curve.at(incidence.times), atol=1e-12)
-    d, n = curve.events[1:], curve.at_risk[1:]
-    greenwood = curve.survival[1:] ** 2 * np.cumsum(d / (n * np.maximum(n - d, 1)))
-    np.testing.assert_allclose(incidence.se**2, greenwood, atol=1e-12)
-
-
-def test_incidences_of_all_causes_and_survival_add_up_to_one():
-    from validation.statistics.survival import kaplan_meier
-
-    time, status, _ = competing_sample()
-    total = sum(aalen_johansen(time, status, c).incidence for c in (1, 2))
-    np.testing.assert_allclose(total, 1 - kaplan_meier(time, status > 0).at(np.unique(time)))
-
-
-def test_cause_specific_hazards_censor_the_other_causes():
-    time, status, X = competing_sample()
-    oracle = CoxPHSurvivalAnalysis(ties="efron").fit(X, Surv.from_arrays(status == 1, time))
-    fit = cause_specific(time, status, X, ["a", "b"])
-    np.testing.assert_allclose(fit.coef, oracle.coef_, atol=1e-7)
-
-
-def test_fine_and_gray_without_competing_events_is_the_cox_model():
-    s = survival_sample(200, [0.5, -0.2], seed=6)
-    fit = fine_gray(s.time, s.event.astype(int), s.X, ["a", "b"])
-    np.testing.assert_allclose(fit.coef, cox(s.time, s.event, s.X, ["a", "b"]).coef, atol=1e-9)
-
-
-def test_fine_and_gray_without_censoring_keeps_competing_patients_at_risk_forever():
-    time, status, X = competing_sample(censored=False)
-    fit = fine_gray(time, status, X, ["a", "b"])
-    forever = np.where(status == 2, time.max() + 1, time)
-    oracle = CoxPHSurvivalAnalysis(ties="breslow", tol=1e-12, n_iter=100)
-    oracle.fit(X, Surv.from_arrays(status == 1, forever))
-    np.testing.assert_allclose(fit.coef, oracle.coef_, atol=1e-8)
-    plain = cox(forever, status == 1, X, ["a", "b"])
-    np.testing.assert_allclose(fit.se, plain.se, rtol=0.15)
-
-
-def test_fine_and_gray_intervals_cover_the_planted_subdistribution_effect():
-    truth, hits = 0.6, 0
-    for seed in range(120):
-        rng = np.random.default_rng(seed)
-        n = 250
-        x = (rng.random(n) < 0.5).astype(float)
-        # Fine and Gray's own simulation: P(cause 1) = 1 - 0.5^exp(truth x).
-        share = 1 - 0.5 ** np.exp(truth * x)
-        is_first = rng.random(n) < share
-        u = rng.random(n) * share
-        first = -np.log(1 - (1 - (1 - u) ** np.exp(-truth * x)) / 0.5)
-        time = np.where(is_first, first, rng.exponential(1, n))
-        leave = rng.uniform(0.5, 3, n)
-        status = np.where(time > leave, 0, np.where(is_first, 1, 2))
-        fit = fine_gray(np.minimum(time, leave), status, x[:, None], ["x"])
-        hits += np.log(fit.lower[0]) <= truth <= np.log(fit.upper[0])
-    assert hits >= 106  # 0.1% point of a binomial (120, 0.95) is 105
-
-
-def test_competing_status_codes_are_checked():
-    time, status, _ = competing_sample(30)
-    with pytest.raises(NoEventsError, match="cause 3"):
-        aalen_johansen(time, status, 3)
-    with pytest.raises(BadEventsError, match="causes"):
-        aalen_johansen(time, status - 1)

@@ -49,10 +49,18 @@ def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd
     where = f'endpoint "{name}" ({table.path.name})'
     time = numeric(table.column(spec.time, f"endpoints.{name}.time"), table.missing, where)
     sides = [(0, spec.censored_values), (1, spec.event_values)]
-    if isinstance(spec, CompetingSpec):
+    other = spec.competing if isinstance(spec, CompetingSpec) else None
+    if isinstance(spec, CompetingSpec) and other is None:
         sides.append((2, spec.competing_values))
     column = table.column(spec.event, f"endpoints.{name}.event")
     event = _coded(column, sides, table.missing, where, spec.event)
+    if isinstance(spec, CompetingSpec) and other is not None:
+        column = table.column(other, f"endpoints.{name}.competing")
+        sides = [(0, spec.censored_values), (2, spec.competing_values)]
+        second = _coded(column, sides, table.missing, where, other)
+        # Without the event the second flag decides; where the one that decides is missing, the
+        # patient has no outcome.
+        event = event.where(event != 0, second)
     if isinstance(spec, SurvivalSpec) and spec.time_censored is not None:
         contact = table.column(spec.time_censored, f"endpoints.{name}.time_censored")
         time = time.where(event == 1, numeric(contact, table.missing, where))
@@ -159,5 +167,6 @@ def coding_text(spec: EndpointSpec) -> str:
         return f"column {spec.column}: {positive} = 1; {negative} = 0"
     text = f"column {spec.event}: {', '.join(map(text_of, spec.event_values))} = event; "
     if isinstance(spec, CompetingSpec):
-        text += f"{', '.join(map(text_of, spec.competing_values))} = competing event; "
+        second = f"column {spec.competing}: " if spec.competing else ""
+        text += f"{second}{', '.join(map(text_of, spec.competing_values))} = competing event; "
     return text + f"{', '.join(map(text_of, spec.censored_values))} = censored"

@@ -135,13 +135,18 @@ class SurvivalSpec(Strict):
 
 
 class CompetingSpec(Strict):
-    """Time to the first of several events. `event_values` are coded 1, `competing_values` 2."""
+    """Time to the first of several events. `event_values` are coded 1, `competing_values` 2.
+
+    Where two flags tell it (death from the tumor, death of any cause), `competing` names the second
+    column: who has no event by the first, but one of `competing_values` there, is coded 2.
+    """
 
     kind: Literal["competing"]
     table: str
     time: str
     time_unit: Literal["days", "weeks", "months", "years"]
     event: str
+    competing: str | None = None
     event_values: tuple[Cell, ...] = Field(min_length=1)
     competing_values: tuple[Cell, ...] = Field(min_length=1)
     censored_values: tuple[Cell, ...] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""Figures for print and for the color-blind: survival, calibration, forest, specification, volcano.
+"""Figures for print and for the color-blind: survival, incidence, calibration, forest, and others.
 
 Every figure is drawn on its own canvas (no global plotting state) and written as SVG, or as PNG at
 200 dpi when the path says so. The same input gives the same bytes. Colors are Okabe and Ito's;
@@ -8,6 +8,7 @@ lines also differ in their dashes, so that they survive a black-and-white printe
 from __future__ import annotations
 
 from validation.figures.calibration_plot import calibration_figure
+from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
 from validation.figures.forest_plot import ForestRow, forest
 from validation.figures.kaplan_meier import kaplan_meier_figure
 from validation.figures.specification_plot import specification_curve_figure
@@ -19,7 +20,9 @@ specification_curve = specification_curve_figure
 __all__ = [
     "OKABE_ITO",
     "ForestRow",
+    "Incidences",
     "calibration_figure",
+    "cumulative_incidence_figure",
     "forest",
     "kaplan_meier_figure",
     "specification_curve",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from validation.contract import TestPlan
-from validation.methods import groups, other, prediction, regression, survival
+from validation.methods import competing, groups, other, prediction, regression, survival
 from validation.methods.shared import enough
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -33,9 +33,10 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "schoenfeld": survival.schoenfeld,
     "rmst": survival.rmst,
     "period_hazards": survival.periods,
-    "cumulative_incidence": other.incidence,
-    "cause_specific": other.competing,
-    "fine_gray": other.competing,
+    "cumulative_incidence": competing.incidence,
+    "cause_specific": competing.cause_specific,
+    "fine_gray": competing.fine_gray,
+    "gray": competing.gray,
     "fisher": other.fisher,
     "logistic": other.logistic,
     "rank": other.linear,

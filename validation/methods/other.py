@@ -1,4 +1,4 @@
-"""Competing risks, binary and continuous outcomes."""
+"""Binary and continuous outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
-from validation.methods.shared import HORIZONS, matrix, outcome_of, row_of
+from validation.methods.shared import matrix, outcome_of, row_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -16,53 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-
-def competing(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    from validation.statistics.competing import cause_specific, fine_gray
-
-    keep, X, names, notes = matrix(study, plan)
-    time, status = study.outcome(plan.endpoint)
-    assert status is not None
-    gray = plan.method == "fine_gray"
-    codes = status[keep].astype(int)
-    fit: Any = (fine_gray if gray else cause_specific)(time[keep], codes, X, names)
-    effect = Effect(
-        value=float(fit.hr[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="subdistribution hazard ratio" if gray else "hazard ratio",
-    )
-    book.effect(plan.id, effect, float(fit.p[0]))
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int((codes == 1).sum()),
-        effect=effect,
-        p=float(fit.p[0]),
-        df=1,
-        notes=notes,
-    )
-
-
-def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    import numpy as np
-
-    from validation.statistics.competing import aalen_johansen
-
-    keep = study.complete(plan.endpoint)
-    time, status = study.outcome(plan.endpoint)
-    assert status is not None
-    sides = (("exposed", 1.0), ("reference", 0.0)) if study.exposed.grouped else (("all", None),)
-    for name, side in sides:
-        mine = keep if side is None else keep & (study.exposed.x == side)
-        curve = aalen_johansen(time[mine], status[mine].astype(int))
-        for months in HORIZONS:
-            if months <= float(time[mine].max()):
-                at = int(np.searchsorted(curve.times, months, side="right")) - 1
-                value = float(curve.incidence[at]) if at >= 0 else 0.0
-                book.put(f"{plan.id}.{name}.at_{months}", value, "share")
-    return outcome_of(plan, n=int(keep.sum()), events=int((status[keep] == 1).sum()))
 
 
 def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

@@ -56,7 +56,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         endpoint=plan.endpoint,
         cohort=study.contract.cohort,
         horizon=horizon,
-        baseline=baseline_hazard(t, e, X @ fit.coef, horizon),
+        baseline=baseline_hazard(t, e, (X * fit.coef).sum(axis=1), horizon),
         terms=terms_of(fit, label, [name for name, _ in parts], columns),
         n=len(t),
         events=int(e.sum()),
@@ -155,11 +155,12 @@ def _optimism(
             f"the model could be fitted in only {len(coefs)} of {RESAMPLES} bootstrap resamples: "
             "too few events for its terms to judge its calibration"
         )
-    risks = X @ np.column_stack(coefs)
+    # Row by row, so that equal patients stay tied (see `PredictionModel.linear`).
+    risks = np.column_stack([(X * one).sum(axis=1) for one in coefs])
     spread = risks.std(axis=0)
     slopes = batched_cox(t, e == 1, (risks - risks.mean(axis=0)) / spread).coef / spread
     kept = np.isfinite(slopes)
-    own = X @ fit.coef
+    own = (X * fit.coef).sum(axis=1)
     pairs, right = _pairs(t, e, own)
     apparent = float(right.sum(dtype=float) / pairs.sum(dtype=float))
     drops = []

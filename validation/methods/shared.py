@@ -45,7 +45,11 @@ def enough(study: Study, plan: TestPlan) -> None:
     seen = (value if event is None else event)[keep]
     events = int((seen == 1).sum())
     if events == 0:
-        raise InputError(f"no events for {plan.endpoint} among {int(keep.sum())} patients")
+        others = int((seen == 2).sum()) if kind == "competing" else 0
+        raise InputError(
+            f"no events for {plan.endpoint} among {int(keep.sum())} patients"
+            + (f": all {others} events are competing ones" if others else "")
+        )
     if kind == "binary":
         events = min(events, int((seen == 0).sum()))
     if events < rules.min_events:

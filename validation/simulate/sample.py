@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from validation.statistics.base import BoolArray, FloatArray
+from validation.statistics.base import BoolArray, FloatArray, IntArray
 from validation.statistics.errors import ShapeError
 
 
@@ -57,6 +57,55 @@ def survival_sample(
         limit = _censoring_range(censored, shape)
     leave = rng.random(n) * limit if np.isfinite(limit) else np.full(n, np.inf)
     return SurvivalSample(np.minimum(death, leave), death <= leave, X, beta)
+
+
+@dataclass(frozen=True)
+class CompetingSample:
+    """Simulated follow-up with two causes. `status` is 0 censored, 1, 2; `X` (n, 2)."""
+
+    time: FloatArray
+    status: IntArray
+    X: FloatArray
+
+
+def competing_sample(
+    n: int,
+    effect: float,
+    *,
+    seed: int,
+    other: float = 0.0,
+    share: float = 0.5,
+    prevalence: float = 0.4,
+    earliest: float = 0.2,
+    latest: float = 2.5,
+) -> CompetingSample:
+    """Proportional subdistribution hazards, as Fine and Gray (1999, section 5) simulate them.
+
+    F1(t | x) = 1 - (1 - share (1 - exp(-t))) ** exp(b'x); whoever does not have cause 1 has cause 2
+    at an exponential time.
+
+    Parameters
+    ----------
+    effect : log subdistribution hazard ratio of the first covariate (0/1); the second, standard
+        normal, has 0.3
+    other : log hazard ratio of the first covariate for the time to cause 2
+    share : who has cause 1 in the end, at x = 0
+    earliest, latest : range of the uniform censoring times
+    """
+    if n < 2 or not 0.0 < share < 1.0:
+        raise ShapeError("competing_sample: n of at least 2, share between 0 and 1")
+    rng = np.random.default_rng(seed)
+    X = np.column_stack((rng.random(n) < prevalence, rng.standard_normal(n))).astype(np.float64)
+    ratio = np.exp(X @ [effect, 0.3])
+    ever = 1.0 - (1.0 - share) ** ratio
+    first = rng.random(n) < ever
+    u = rng.random(n) * ever
+    one = -np.log(1.0 - (1.0 - (1.0 - u) ** (1.0 / ratio)) / share)
+    two = rng.exponential(size=n) / np.exp(other * X[:, 0])
+    leave = rng.uniform(earliest, latest, n)
+    time = np.where(first, one, two)
+    status = np.where(time > leave, 0, np.where(first, 1, 2))
+    return CompetingSample(np.minimum(time, leave), status.astype(np.int64), X)
 
 
 def _censoring_range(share: float, shape: float) -> float:

@@ -59,6 +59,25 @@ def chi2_p(statistic: float, df: int) -> float:
     return float(chdtrc(df, max(statistic, 0.0)))
 
 
+def difference_test(difference: FloatArray, covariance: FloatArray, method: str) -> TestResult:
+    """Chi-squared test that observed minus expected events of k groups are all zero.
+
+    Raises
+    ------
+    EmptyGroupError
+        When no two groups were ever at risk together.
+    """
+    if np.trace(covariance) <= 0.0:
+        raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
+    # The rows sum to zero up to rounding that grows with the number of events; a tolerance at
+    # machine precision would take that rounding for a further degree of freedom.
+    inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
+    statistic = float(difference @ inverse @ difference)
+    tolerance = 1e-9 * float(np.abs(covariance).max())
+    df = int(np.linalg.matrix_rank(covariance, tol=tolerance, hermitian=True))
+    return TestResult(statistic, df, chi2_p(statistic, df), method)
+
+
 def z_of(level: float) -> float:
     """Normal quantile for a two-sided interval of this level (1.96 for 0.95)."""
     return float(ndtri(0.5 + level / 2.0))

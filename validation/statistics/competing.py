@@ -1,7 +1,8 @@
-"""Competing risks: cumulative incidence, cause-specific hazards, Fine and Gray's model.
+"""Competing risks: cumulative incidence, Gray's test, cause-specific hazards.
 
-Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics); Fine and Gray 1999 (J Am
-Stat Assoc). The cause-specific hazard is the one for etiology, the subdistribution for prognosis.
+Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics). The cause-specific hazard
+is the one for etiology, the subdistribution (Gray's test; Fine and Gray's model, in `fine_gray`)
+the one for prognosis.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
-from validation.statistics.base import FloatArray, IntArray, as_float, design, survival_arrays, z_of
-from validation.statistics.concordance import censoring_weight
-from validation.statistics.cox import CoxFit, cox
-from validation.statistics.errors import (
-    BadEventsError,
-    ConvergenceError,
-    NoEventsError,
-    SeparationError,
-    TooManyCovariatesError,
+from validation.statistics.base import (
+    FloatArray,
+    IntArray,
+    TestResult,
+    as_float,
+    difference_test,
+    group_codes,
+    survival_arrays,
+    z_of,
 )
+from validation.statistics.cox import CoxFit, cox
+from validation.statistics.errors import BadEventsError, NoEventsError
 
 
 @dataclass(frozen=True)
@@ -39,20 +41,42 @@ class CumulativeIncidence:
     n: int
     n_events: int
 
+    def at(self, when: npt.ArrayLike) -> IntArray:
+        """Index of the last time at or before each of `when`; -1 before the first."""
+        found = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
+        return np.asarray(found, dtype=np.int64)
 
-def _causes(time: npt.ArrayLike, status: npt.ArrayLike, cause: int) -> tuple[FloatArray, IntArray]:
+
+def causes(
+    time: npt.ArrayLike, status: npt.ArrayLike, cause: int, *, need_events: bool = True
+) -> tuple[FloatArray, IntArray]:
+    """Check times and causes: 0 is censored, 1, 2, ... are causes.
+
+    Raises
+    ------
+    BadEventsError, NoEventsError
+        The latter when nobody had an event of `cause` (unless events are not needed).
+    """
     values = as_float(status, "status")
     if np.isnan(values).any() or (values < 0).any() or (values != np.round(values)).any():
         raise BadEventsError("status: 0 is censored, 1, 2, ... are causes; found another value")
-    t, _ = survival_arrays(time, values > 0)
+    t, _ = survival_arrays(time, values > 0, need_events=need_events)
     codes = values.astype(np.int64)
-    if cause < 1 or not (codes == cause).any():
-        raise NoEventsError(f"no patient had the event with cause {cause}")
+    if need_events and (cause < 1 or not (codes == cause).any()):
+        raise NoEventsError(
+            f"no patient had the event with cause {cause}: all {int((codes > 0).sum())} events are"
+            " competing ones"
+        )
     return t, codes
 
 
 def aalen_johansen(
-    time: npt.ArrayLike, status: npt.ArrayLike, cause: int = 1, *, level: float = 0.95
+    time: npt.ArrayLike,
+    status: npt.ArrayLike,
+    cause: int = 1,
+    *,
+    level: float = 0.95,
+    need_events: bool = True,
 ) -> CumulativeIncidence:
     """Cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
 
@@ -62,8 +86,9 @@ def aalen_johansen(
     Parameters
     ----------
     status : (n,) 0 censored, 1, 2, ... the cause
+    need_events : refuse a sample without an event of this cause (else its curve stays at zero)
     """
-    t, codes = _causes(time, status, cause)
+    t, codes = causes(time, status, cause, need_events=need_events)
     times, inverse = np.unique(t, return_inverse=True)
     m = len(times)
     leaving = np.bincount(inverse, minlength=m)
@@ -114,103 +139,97 @@ def cause_specific(
     cause: int = 1,
 ) -> CoxFit:
     """Cox model of one cause's hazard: patients with another cause are censored there."""
-    t, codes = _causes(time, status, cause)
+    t, codes = causes(time, status, cause)
     return cox(t, codes == cause, X, names)
 
 
-@dataclass(frozen=True)
-class FineGray:
-    """Subdistribution hazard ratios with robust (sandwich) standard errors."""
-
-    names: tuple[str, ...]
-    coef: FloatArray
-    se: FloatArray
-    hr: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    p: FloatArray
-    n: int
-    events: int
-    competing: int
-    converged: bool
-    level: float = 0.95
-
-
-def fine_gray(
+def gray_test(
     time: npt.ArrayLike,
     status: npt.ArrayLike,
-    X: npt.ArrayLike,
-    names: Sequence[str],
+    group: npt.ArrayLike,
     cause: int = 1,
-    *,
-    level: float = 0.95,
-) -> FineGray:
-    """Proportional subdistribution hazards.
+    strata: npt.ArrayLike | None = None,
+) -> TestResult:
+    """Gray's test of equal cumulative incidence of a cause in two or more groups (rho = 0).
 
-    A patient with a competing event stays in the risk set with weight G(t) / G(own time), G being
-    the censoring survival. Breslow ties. Standard errors are the sandwich of per-patient score
-    residuals; the uncertainty of G itself is not added (as with weights of the R function
-    finegray).
+    Like the log-rank test, with R_k(t) = n_k(t) (1 - F_k(t-)) / S_k(t-) for the number at risk: the
+    patients who had a competing event, corrected for censoring, still count. Observed minus
+    expected events are compared with Gray's covariance; chi-squared with k - 1 degrees of freedom.
+    The same figures as R's cmprsk::cuminc.
+
+    Parameters
+    ----------
+    status : (n,) 0 censored, 1, 2, ... the cause
+    strata : (n,) differences and covariances are summed over these, if given
+
+    Raises
+    ------
+    EmptyGroupError, NoEventsError, BadTimesError, BadEventsError
     """
-    t, codes = _causes(time, status, cause)
-    x, labels = design(X, names, len(t))
-    main = codes == cause
-    k = x.shape[1]
-    if k >= int(main.sum()):
-        raise TooManyCovariatesError(f"{k} covariates for {int(main.sum())} events of the cause")
-    scale = x.std(axis=0)
-    z = (x - x.mean(axis=0)) / scale
-    when, d = np.unique(t[main], return_counts=True)
-    own = censoring_weight(t, codes > 0, np.nextafter(t, -np.inf))
-    at = censoring_weight(t, codes > 0, np.nextafter(when, -np.inf))
-    other = (codes > 0) & ~main
-    weight = np.where(
-        t[None, :] >= when[:, None], 1.0, np.where(other[None, :], at[:, None] / own[None, :], 0.0)
+    t, codes = causes(time, status, cause)
+    groups, labels = group_codes(group, len(t))
+    layer = np.zeros(len(t), dtype=np.int64)
+    if strata is not None:
+        layer, _ = group_codes(strata, len(t), at_least=1)
+    k = len(labels)
+    difference, covariance = np.zeros(k), np.zeros((k, k))
+    for one in np.unique(layer):
+        here = layer == one
+        if not (codes[here] == cause).any():
+            continue
+        part, spread = _gray_parts(t[here], codes[here], groups[here], k, cause)
+        difference, covariance = difference + part, covariance + spread
+    return difference_test(difference, covariance, "Gray")
+
+
+def _gray_parts(
+    t: FloatArray, codes: IntArray, groups: IntArray, k: int, cause: int
+) -> tuple[FloatArray, FloatArray]:
+    """Observed minus expected events of the cause per group, and their covariance.
+
+    The score's variance is a sum over event times and groups of squared influences: of an event of
+    the cause at t in group k on group i's score, a_ik(t) plus its later effect through the risk
+    sets; of a competing event, the latter alone. In the far tail of unequal groups, where the
+    pooled incidence exceeds one or a tie correction falls below zero, they are bounded there.
+    """
+    times, inverse = np.unique(t, return_inverse=True)
+    cell, shape = inverse * k + groups, (len(times), k)
+    leaving, one, two = (
+        np.bincount(cell, weights=w, minlength=len(times) * k).reshape(shape)
+        for w in (np.ones(len(t)), codes == cause, (codes > 0) & (codes != cause))
     )
-    total = z[main].sum(axis=0)
-    beta, converged = np.zeros(k), False
-    for _ in range(50):
-        risk = weight * np.exp(z @ beta)[None, :]
-        s0 = risk.sum(axis=1)
-        mean = (risk @ z) / s0[:, None]
-        second = np.einsum("ji,ia,ib->jab", risk, z, z) / s0[:, None, None]
-        information = (d[:, None, None] * (second - mean[:, :, None] * mean[:, None, :])).sum(0)
-        score = total - (d[:, None] * mean).sum(axis=0)
-        step = np.clip(np.linalg.solve(information, score), -2.0, 2.0)
-        beta = beta + step
-        if float(np.abs(beta).max()) > 15.0:
-            raise SeparationError(
-                "a covariate separates the events of this cause: its effect is infinite"
-            )
-        if float(np.abs(step).max()) < 1e-10:
-            converged = True
-            break
-    if not converged:
-        raise ConvergenceError("Fine and Gray's model did not converge: simplify it")
-    row = np.searchsorted(when, t[main])
-    residual = np.zeros_like(z)
-    residual[main] = z[main] - mean[row]
-    jump = (d / s0)[:, None] * risk
-    residual -= z * jump.sum(axis=0)[:, None] - jump.T @ mean
-    inverse = np.linalg.inv(information)
-    se_z = np.sqrt(np.diag(inverse @ (residual.T @ residual) @ inverse))
-    if not np.all(se_z > 1e-12):
-        raise ConvergenceError(
-            "Fine and Gray's model leaves no residual variation to judge its coefficients by: too"
-            " few events"
-        )
-    half = z_of(level) * se_z
-    return FineGray(
-        names=labels,
-        coef=beta / scale,
-        se=se_z / scale,
-        hr=np.exp(beta / scale),
-        lower=np.exp((beta - half) / scale),
-        upper=np.exp((beta + half) / scale),
-        p=2.0 * ndtr(-np.abs(beta / se_z)),
-        n=len(t),
-        events=int(main.sum()),
-        competing=int(other.sum()),
-        converged=True,
-        level=level,
+    at_risk = np.cumsum(leaving[::-1], axis=0)[::-1]
+    used = (one + two).sum(axis=1) > 0
+    at_risk, one, two = at_risk[used], one[used], two[used]
+    n = np.maximum(at_risk, 1.0)
+    after = np.cumprod(1.0 - (one + two) / n, axis=0)
+    before = np.vstack([np.ones(k), after[:-1]])
+    incidence = np.cumsum(before * one / n, axis=0)
+    free = 1.0 - np.vstack([np.zeros(k), incidence[:-1]])
+    safe_before = np.where(at_risk > 0, before, 1.0)
+    risk = at_risk / safe_before
+    total, events = risk.sum(axis=1), one.sum(axis=1)
+    weighted = risk * free
+    expected = events[:, None] * weighted / weighted.sum(axis=1)[:, None]
+    difference = (one - expected).sum(axis=0)
+
+    pooled = np.minimum(np.cumsum(events / total), 1.0)
+    left = 1.0 - np.concatenate(([0.0], pooled[:-1]))
+    a = risk[:, :, None] * (np.eye(k) - (risk / total[:, None])[:, None, :])
+    rate = np.divide(events, total * left, out=np.zeros(len(left)), where=left > 1e-12)
+    c = np.cumsum(a * rate[:, None, None], axis=0)
+    later = c[-1] - c
+    share = (1.0 - pooled)[:, None] / np.where(after > 0.0, after, 1.0)
+    own = np.where(after > 0.0, 1.0 - share, 1.0)
+    many = np.maximum(total[:, None] * safe_before - 1.0, 1e-12)
+    tied = np.where(events[:, None] > 1, 1.0 - (events[:, None] - 1.0) / many, 1.0)
+    first = np.where(
+        at_risk > 0, np.maximum(tied, 0.0) * safe_before * (events / total)[:, None] / n, 0.0
     )
+    tied = np.where(two > 1, 1.0 - (two - 1.0) / np.maximum(n - 1.0, 1.0), 1.0)
+    second = np.where(after > 0.0, tied * before**2 * two / n**2, 0.0)
+    by_cause = a + own[:, None, :] * later
+    by_other = share[:, None, :] * later
+    covariance = np.einsum("tk,tik,tjk->ij", first, by_cause, by_cause)
+    covariance += np.einsum("tk,tik,tjk->ij", second, by_other, by_other)
+    return difference, np.asarray(covariance)

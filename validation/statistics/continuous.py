@@ -81,22 +81,35 @@ def linear(
     df = n - k - 1
     if df < 1:
         raise TooManyCovariatesError(f"{k} covariates for {n} patients: no residual is left")
-    z = np.column_stack((np.ones(n), x - x.mean(axis=0)))
-    if np.linalg.matrix_rank(z / np.linalg.norm(z, axis=0)) < k + 1:
+    centered = x - x.mean(axis=0)
+    length = np.linalg.norm(centered, axis=0)
+    # Unit columns, so that no covariate's scale decides what counts as dependent.
+    z = np.column_stack((np.full(n, 1.0 / np.sqrt(n)), centered / length))
+    if np.linalg.svd(z, compute_uv=False)[-1] < 1e-7:
         raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent: drop one")
     inverse = np.linalg.inv(z.T @ z)
     beta = inverse @ z.T @ target
     residual = target - z @ beta
     variance = float(residual @ residual) / df
+    spread = target - target.mean()
+    if variance * df <= 1e-20 * float(spread @ spread):
+        raise CollinearError(
+            f"the outcome is an exact linear function of {', '.join(labels)}: there is no error to"
+            " judge it by"
+        )
     covariance = variance * inverse
     if robust:
         leverage = np.einsum("ij,jk,ik->i", z, inverse, z)
+        if leverage.max() > 1.0 - 1e-9:
+            raise CollinearError(
+                f"one patient alone determines a coefficient of {', '.join(labels)}: drop the"
+                " covariate, or the patient"
+            )
         scaled = z * (residual / (1.0 - leverage))[:, None]
         covariance = inverse @ (scaled.T @ scaled) @ inverse
-    se = np.sqrt(np.diag(covariance))[1:]
-    slope = beta[1:]
+    se = np.sqrt(np.diag(covariance))[1:] / length
+    slope = beta[1:] / length
     half = float(stdtrit(df, 0.5 + level / 2.0)) * se
-    spread = target - target.mean()
     return LinearFit(
         names=labels,
         coef=slope,
@@ -104,7 +117,7 @@ def linear(
         lower=slope - half,
         upper=slope + half,
         p=2.0 * stdtr(df, -np.abs(slope / se)),
-        intercept=float(beta[0] - slope @ x.mean(axis=0)),
+        intercept=float(target.mean() - slope @ x.mean(axis=0)),
         n=n,
         r_squared=1.0 - float(residual @ residual) / float(spread @ spread),
         residual_df=df,

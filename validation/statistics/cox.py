@@ -242,6 +242,8 @@ def cox(
     with np.errstate(over="ignore"):
         hr, lower, upper = np.exp(coef), np.exp(low / scale), np.exp(high / scale)
     ratio = 2.0 * (best.at.value - null.value)
+    # Row by row, not as a matrix product: patients with the same covariates must tie to the bit.
+    score = (x * coef).sum(axis=1)
     rao = None
     if not firth:
         rao_value = float(null.score @ np.linalg.solve(null.information, null.score))
@@ -258,7 +260,7 @@ def cox(
         events=int(e.sum()),
         converged=True,
         loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
-        concordance=harrell(t, e, x @ coef) if entry is None and strata is None else float("nan"),
+        concordance=harrell(t, e, score) if entry is None and strata is None else float("nan"),
         loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         score_test=rao,

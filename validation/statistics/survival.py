@@ -17,7 +17,7 @@ from validation.statistics.base import (
     FloatArray,
     IntArray,
     TestResult,
-    chi2_p,
+    difference_test,
     group_codes,
     survival_arrays,
     two_sided,
@@ -165,15 +165,7 @@ def logrank(
         here = layer == one
         part, spread = _logrank_parts(t[here], e[here], codes[here], k)
         difference, covariance = difference + part, covariance + spread
-    if np.trace(covariance) <= 0.0:
-        raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
-    # The rows sum to zero up to rounding that grows with the number of events; a tolerance at
-    # machine precision would take that rounding for a further degree of freedom.
-    inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
-    statistic = float(difference @ inverse @ difference)
-    tolerance = 1e-9 * float(np.abs(covariance).max())
-    df = int(np.linalg.matrix_rank(covariance, tol=tolerance, hermitian=True))
-    return TestResult(statistic, df, chi2_p(statistic, df), "log-rank")
+    return difference_test(difference, covariance, "log-rank")
 
 
 @dataclass(frozen=True)

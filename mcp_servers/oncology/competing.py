@@ -1,0 +1,267 @@
+"""Competing risks in groups: cumulative incidence, Gray's test, and both hazard ratios."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.oncology.common import (
+    EXPLORATORY,
+    SMALLEST,
+    GroupedInput,
+    Key,
+    analysis_table,
+    design_matrix,
+    grouped,
+    open_cohort,
+    safe_count,
+)
+from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+COMPETING = Validity(
+    known_failures=(
+        "Informative censoring biases every estimate here",
+        "Causes of death that were inferred or misclassified move events between the curves",
+        "A hazard ratio of the cause says nothing alone about how many will have the event",
+    ),
+    accuracy="Same figures as R's cmprsk (crr, cuminc) to 9 digits (tests of this suite)",
+)
+
+
+class CompetingInput(GroupedInput):
+    """Groups to compare by an endpoint of kind "competing", with covariates for the models."""
+
+    covariates: list[Key] = Field(default_factory=list, max_length=20)
+    every: float = Field(default=12.0, gt=0, le=120, description="Months between points reported")
+
+
+class IncidencePoint(BaseModel):
+    """Share who had the event, and the competing one, by a time; at least five at risk."""
+
+    months: float
+    event: float
+    lower: float
+    upper: float
+    competing: float
+    at_risk: int
+
+
+class IncidenceCurve(BaseModel):
+    """One group; counts under five are null."""
+
+    group: str
+    n: int
+    events: int | None
+    competing: int | None
+    points: list[IncidencePoint]
+
+
+class GrayRow(BaseModel):
+    """Gray's test of equal cumulative incidence."""
+
+    of: str
+    statistic: float
+    df: int | None
+    p: float
+
+
+class HazardRow(BaseModel):
+    """One term: the hazard among those free of any event, and the subdistribution's (incidence)."""
+
+    name: str
+    cause_specific_hr: float
+    cause_specific_lower: float
+    cause_specific_upper: float
+    cause_specific_p: float
+    subdistribution_hr: float | None
+    subdistribution_lower: float | None
+    subdistribution_upper: float | None
+    subdistribution_p: float | None
+
+
+class CompetingResult(BaseModel):
+    """Incidence by group, its test, and models of the event."""
+
+    endpoint: str
+    grouping: str
+    n: int
+    events: int | None
+    competing: int | None
+    curves: list[IncidenceCurve]
+    gray: list[GrayRow]
+    terms: list[HazardRow]
+    figure: OutputName
+    notes: list[str]
+
+
+@tool(
+    "competing_risks",
+    "oncology",
+    "1.0.0",
+    "Compare groups by an event that others compete with: cumulative incidence (Aalen-Johansen) "
+    "with a figure, Gray's test, cause-specific and Fine-Gray hazard ratios.",
+    Resources(cpu=1, memory_mb=1024, seconds_per_item=4),
+    COMPETING,
+)
+def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
+    """The event of interest is the endpoint's own; all that competes counts as one."""
+    from validation.figures import Incidences, cumulative_incidence_figure
+    from validation.figures.style import p_text
+    from validation.statistics.competing import aalen_johansen
+
+    cohort = open_cohort(given, context)
+    keys = list(dict.fromkeys([given.group, *given.covariates]))
+    table = analysis_table(cohort, given, keys, ("competing",))
+    groups, words = grouped(table, given)
+    time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
+    context.progress(0.3, "estimating")
+    tests, notes = _gray(time, status, groups.to_numpy())
+    others = [one for one in keys if one != given.group]
+    terms, more = _terms(time, status, groups, given.group, table, others)
+    curves, shown = [], {}
+    for name in sorted(groups.unique()):
+        mine = (groups == name).to_numpy()
+        both = [aalen_johansen(time[mine], status[mine], one, need_events=False) for one in (1, 2)]
+        curves.append(_curve(str(name), both, given.every))
+        shown[f"{given.group.rpartition(':')[2]} {name}"] = Incidences(
+            both[0], both[1] if both[1].n_events else None
+        )
+    context.progress(0.7, "drawing")
+    label = cohort.spec.endpoints[given.endpoint].label or given.endpoint
+    with context.writing("cumulative_incidence.png") as path:
+        cumulative_incidence_figure(
+            shown,
+            path,
+            time_unit="months",
+            title=f"{label}: cumulative incidence",
+            subtitle=cohort.spec.title,
+            event=label,
+            annotation=[f"Gray's test {p_text(tests[0].p)}"],
+            simulated=cohort.simulated,
+            smallest=SMALLEST,
+        )
+    return CompetingResult(
+        endpoint=given.endpoint,
+        grouping=words,
+        n=len(table),
+        events=safe_count(int((status == 1).sum())),
+        competing=safe_count(int((status == 2).sum())),
+        curves=curves,
+        gray=tests,
+        terms=terms,
+        figure="cumulative_incidence.png",
+        notes=[*notes, *more, EXPLORATORY],
+    )
+
+
+def _gray(
+    time: NDArray[Any], status: NDArray[Any], groups: NDArray[Any]
+) -> tuple[list[GrayRow], list[str]]:
+    """The test of the event, which must succeed, and of what competes, if it can be had."""
+    from validation.statistics.competing import gray_test
+    from validation.statistics.errors import StatisticsError
+
+    def row(of: str, cause: int) -> GrayRow:
+        found = gray_test(time, status, groups, cause)
+        return GrayRow(of=of, statistic=found.statistic, df=found.df, p=found.p)
+
+    rows = [row("event", 1)]
+    if not (status == 2).any():
+        return rows, ["Nobody had a competing event: this is ordinary survival analysis"]
+    try:
+        return [*rows, row("competing event", 2)], []
+    except StatisticsError as error:
+        return rows, [f"Gray's test of the competing event: {error}"]
+
+
+def _terms(
+    time: NDArray[Any],
+    status: NDArray[Any],
+    groups: pd.Series,
+    group: str,
+    table: pd.DataFrame,
+    covariates: list[str],
+) -> tuple[list[HazardRow], list[str]]:
+    """Both models with the same terms; a model that the data cannot bear is a note."""
+    import numpy as np
+
+    from validation.statistics.cox import cox
+    from validation.statistics.errors import SeparationError, StatisticsError
+    from validation.statistics.fine_gray import FineGray, fine_gray
+
+    matrix, names, notes = design_matrix(table, covariates)
+    ordered = sorted(set(groups))
+    reference = "low" if "low" in ordered else ordered[0]
+    levels = [one for one in ordered if one != reference]
+    sides = [(groups == one).to_numpy(dtype=float) for one in levels]
+    matrix = np.column_stack([*sides, matrix])
+    names = [*(f"{group}={one}" for one in levels), *names]
+    notes.append(f"{group}: reference level {reference}")
+    try:
+        hazard = cox(time, status == 1, matrix, names)
+    except SeparationError as error:
+        hazard = cox(time, status == 1, matrix, names, penalty="firth")
+        notes.append(f"cause-specific model with Firth's penalty: {error}")
+    subdistribution: FineGray | None = None
+    try:
+        subdistribution = fine_gray(time, status, matrix, names)
+    except StatisticsError as error:
+        notes.append(f"no Fine-Gray model: {error}")
+
+    def of(part: str, at: int) -> float | None:
+        return None if subdistribution is None else float(getattr(subdistribution, part)[at])
+
+    rows = [
+        HazardRow(
+            name=name,
+            cause_specific_hr=float(hazard.hr[at]),
+            cause_specific_lower=float(hazard.lower[at]),
+            cause_specific_upper=float(hazard.upper[at]),
+            cause_specific_p=float(hazard.p[at]),
+            subdistribution_hr=of("hr", at),
+            subdistribution_lower=of("lower", at),
+            subdistribution_upper=of("upper", at),
+            subdistribution_p=of("p", at),
+        )
+        for at, name in enumerate(names)
+    ]
+    return rows, notes
+
+
+def _curve(name: str, both: list[Any], every: float) -> IncidenceCurve:
+    """Points at regular times, up to the last with five at risk."""
+    import numpy as np
+
+    from validation.figures.curves import at_risk
+
+    event, other = both
+    months = np.arange(0.0, float(event.times[-1]) + every, every)
+    left = at_risk(event, months)
+    months, left = months[left >= SMALLEST], left[left >= SMALLEST]
+
+    def value(values: Any, at: int) -> float:
+        return round(float(values[at]), 6) if at >= 0 else 0.0
+
+    return IncidenceCurve(
+        group=name,
+        n=event.n,
+        events=safe_count(event.n_events),
+        competing=safe_count(other.n_events),
+        points=[
+            IncidencePoint(
+                months=float(month),
+                event=value(event.incidence, at),
+                lower=value(event.lower, at),
+                upper=value(event.upper, at),
+                competing=value(other.incidence, at),
+                at_risk=int(count),
+            )
+            for month, at, count in zip(months, event.at(months), left, strict=True)
+        ],
+    )

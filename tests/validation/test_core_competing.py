@@ -1,0 +1,250 @@
+"""Competing endpoints through contract, runner, figure and command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sage.cli.validate import app
+from tests.validation.core_help import claim, frozen_for, load, patients, shared
+from validation.errors import InputError
+from validation.ledger import Ledger
+from validation.results import Results
+from validation.runner import run
+from validation.simulate import write_world
+from validation.statistics.competing import gray_test
+from validation.statistics.fine_gray import fine_gray
+
+runner = CliRunner()
+
+CAUSE = """
+[endpoints.cause]
+kind = "competing"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "cause"
+event_values = ["tumor"]
+competing_values = ["other"]
+censored_values = ["alive"]
+label = "Death from the tumor"
+"""
+TCGA = """
+id = "tcga-blca-deaths"
+title = "TCGA bladder urothelial carcinoma: deaths by cause"
+root = "{root}"
+patient = {{ table = "cdr", ids = "tcga" }}
+signatures = []
+
+[tables.cdr]
+file = "TCGA-CDR.csv"
+key = "bcr_patient_barcode"
+where = {{ type = "BLCA" }}
+
+[variables.age]
+table = "cdr"
+column = "age_at_initial_pathologic_diagnosis"
+kind = "continuous"
+unit = "years"
+label = "Age at diagnosis"
+
+[variables.stage]
+table = "cdr"
+column = "ajcc_pathologic_tumor_stage"
+kind = "ordinal"
+values = {{ "Stage I" = 1, "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }}
+label = "Stage"
+
+[endpoints.cause]
+kind = "competing"
+table = "cdr"
+time = "OS.time"
+time_unit = "days"
+event = "DSS"
+event_values = [1]
+competing = "OS"
+competing_values = [1]
+censored_values = [0]
+label = "Death from bladder cancer"
+"""
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def by_cause(other: float = 0.3, *, log_hr: float = 1.1, n: int = 400) -> pd.DataFrame:
+    """A clinical table in which this share of the deaths is from other causes."""
+    raw = patients(n, log_hr=log_hr)
+    fate = (np.random.default_rng(2).random(n) < other) & (raw["dead"] == 1)
+    raw["cause"] = np.where(fate, "other", np.where(raw["dead"] == 1, "tumor", "alive"))
+    return raw
+
+
+def judged(folder: Path, raw: pd.DataFrame, **changes: Any) -> Results:
+    cohort = load(folder / "cohort", raw, more=CAUSE)
+    return run(
+        frozen_for(cohort, claim(**({"endpoint": "cause"} | changes))), cohort, folder / "out",
+        ledger=Ledger(folder / "ledger"),
+    )  # fmt: skip
+
+
+def test_a_grouped_competing_endpoint_registers_the_hazard_as_its_claim(tmp_path: Path) -> None:
+    raw = by_cause()
+    found = judged(tmp_path, raw)
+    by_id = {one.id: one for one in found.tests}
+    assert [one.id for one in found.tests if one.claim] == ["primary"]
+    assert by_id["primary"].method == "cause_specific"
+    assert by_id["gray"].method == "gray"
+    assert {one.status for one in found.tests} == {"ok"}
+    assert found.verdict.verdict == "supported"
+    assert [one.outcome for one in found.verdict.reasons if one.rule == "incidence"] == ["for"]
+    high = (raw["marker"] > raw["marker"].median()).to_numpy(dtype=float)
+    status = raw["cause"].map({"alive": 0, "tumor": 1, "other": 2}).to_numpy()
+    gray = gray_test(raw["months"], status, high)
+    fit = fine_gray(raw["months"], status, high, ["x"])
+    assert found.numbers["gray.p"].value == pytest.approx(gray.p, rel=1e-6)
+    assert found.numbers["fine_gray.effect"].value == pytest.approx(fit.hr[0], rel=1e-6)
+    assert found.numbers["primary.competing"].value == (status == 2).sum()
+    adjusted = found.numbers["fine_gray_adjusted.effect"].value
+    assert adjusted is not None and adjusted != found.numbers["fine_gray.effect"].value
+    rows = found.tables["cumulative_incidence"]
+    assert [row["group"] for row in rows] == ["marker high", "all others"]
+    assert "other event by 12 months" in rows[0]
+
+
+def test_the_incidence_figure_is_in_the_results_as_vectors_and_pixels(tmp_path: Path) -> None:
+    found = judged(tmp_path, by_cause())
+    figure = found.figures["cumulative_incidence"]
+    drawn = tmp_path / "out" / "analysis" / "all" / Path(figure.file).name
+    assert (tmp_path / "out" / figure.file).read_bytes() == drawn.read_bytes()
+    assert "<svg" in drawn.read_text(encoding="utf-8")
+    assert drawn.with_suffix(".png").stat().st_size > 20_000
+    assert "Gray's test p = <0.0001" in figure.caption or "Gray's test p = 0" in figure.caption
+    assert found.numbers["fine_gray.summary"].text in figure.caption
+
+
+def test_a_slope_has_no_grays_test_and_one_curve_for_everybody(tmp_path: Path) -> None:
+    exposure = {"variable": "clinical:marker", "label": "marker", "cut": "continuous"}
+    found = judged(tmp_path, by_cause(), comparison="per_sd", exposures=[exposure])
+    assert found.test("gray") is None
+    assert {one.status for one in found.tests} == {"ok"}
+    assert "cumulative_incidence" in found.figures
+    assert [row["group"] for row in found.tables["cumulative_incidence"]] == ["all patients"]
+
+
+def test_without_any_competing_event_the_results_say_that_this_is_the_cox_model(
+    tmp_path: Path,
+) -> None:
+    found = judged(tmp_path, by_cause(0.0))
+    fine = found.test("fine_gray")
+    assert fine is not None and fine.status == "ok"
+    assert "Cox's model" in fine.notes[0]
+    primary = found.numbers["primary.effect"].value
+    assert found.numbers["fine_gray.effect"].value == pytest.approx(primary, rel=0.01)
+    gray = found.test("gray")
+    assert gray is not None and "log-rank" in gray.notes[0]
+    assert "gray.competing_p" not in found.numbers
+
+
+def test_competing_events_alone_are_refused_and_counted(tmp_path: Path) -> None:
+    raw = by_cause(1.0)
+    found = judged(tmp_path, raw)
+    primary = found.test("primary")
+    assert primary is not None and primary.status == "refused"
+    assert f"all {(raw['cause'] == 'other').sum()} events are competing ones" in primary.reason
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "data")
+
+
+def test_a_group_without_the_event_gets_a_penalized_hazard_and_a_refused_incidence_model(
+    tmp_path: Path,
+) -> None:
+    raw = by_cause()
+    low = raw["marker"] <= raw["marker"].median()
+    raw.loc[low & (raw["cause"] == "tumor"), "cause"] = "other"
+    found = judged(tmp_path, raw)
+    primary, fine, gray = (found.test(one) for one in ("primary", "fine_gray", "gray"))
+    assert primary is not None and primary.status == "ok"
+    assert any("Firth" in note for note in primary.notes)
+    assert fine is not None and (fine.status, fine.code) == ("refused", "separation")
+    assert gray is not None and gray.status == "ok" and (gray.p or 1) < 1e-6
+    assert found.tables["cumulative_incidence"][1]["event by 12 months"] == "0%"
+    assert "cumulative_incidence" in found.figures
+
+
+def test_tied_times_and_no_censoring_run_to_the_end(tmp_path: Path) -> None:
+    raw = by_cause()
+    raw["months"] = np.ceil(raw["months"] / 6) * 6
+    raw.loc[raw["cause"] == "alive", "cause"] = "other"
+    found = judged(tmp_path, raw)
+    assert [one.id for one in found.tests if one.status != "ok"] == []
+
+
+def test_a_second_flag_tells_what_competes(tmp_path: Path) -> None:
+    raw = by_cause()
+    raw["tumor_death"] = (raw["cause"] == "tumor").astype("Int64")
+    raw.loc[raw.index[:3], "tumor_death"] = pd.NA
+    two = CAUSE.replace('event = "cause"', 'event = "tumor_death"\ncompeting = "dead"')
+    two = two.replace('["tumor"]', "[1]").replace('["other"]', "[1]").replace('["alive"]', "[0]")
+    one = load(tmp_path / "one", raw, more=CAUSE).outcome("cause")
+    cohort = load(tmp_path / "two", raw, more=two)
+    other = cohort.outcome("cause")
+    assert len(other) == len(one) - 3
+    pd.testing.assert_frame_equal(other, one.loc[other.index], check_dtype=False)
+    assert "column dead: 1 = competing event" in cohort.dictionary().endpoints[-1].coding
+    with pytest.raises(InputError, match=r"endpoints\.cause\.competing"):
+        load(tmp_path / "three", raw, more=two.replace('"dead"', '"died"')).outcome("cause")
+
+
+def test_validate_runs_a_competing_endpoint_of_a_simulated_cohort(tmp_path: Path) -> None:
+    write_world(tmp_path / "world", seed=5, patients=300)
+    hypothesis = {
+        "id": "stage-cause",
+        "statement": "Death from the tumor is more frequent in late stages.",
+        "population": {"description": "All patients"},
+        "exposures": [
+            {"variable": "clinical:stage", "label": "stage", "level": "high", "cut": "median"}
+        ],
+        "comparison": "exposed_vs_rest",
+        "endpoint": "cause",
+        "direction": "higher_risk",
+    }
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps(hypothesis))
+    options = ["--cohort", str(tmp_path / "world"), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(app, [str(path), *options])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)[0]
+    assert "(SIMULATED)" in found["figures"]["cumulative_incidence"]["caption"]
+    assert found["numbers"]["gray.p"]["value"] < 0.05
+
+
+@pytest.mark.shared
+def test_in_tcga_old_age_brings_the_other_deaths_not_those_from_the_cancer(tmp_path: Path) -> None:
+    folder = shared("tcga_blca")
+    (tmp_path / "cohort").mkdir()
+    (tmp_path / "cohort" / "cohort.toml").write_text(TCGA.format(root=folder.resolve()))
+    exposure = {"variable": "clinical:age", "label": "age", "level": "high", "cut": "median"}
+    text = claim(endpoint="cause", exposures=[exposure]).model_dump_json()
+    (tmp_path / "h.json").write_text(text)
+    options = ["--cohort", str(tmp_path / "cohort"), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(app, [str(tmp_path / "h.json"), *options])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)[0]
+    raw = pd.read_csv(folder / "TCGA-CDR.csv", na_values=["#N/A", "[Not Available]"])
+    raw = raw[raw["type"] == "BLCA"].rename(columns={"age_at_initial_pathologic_diagnosis": "age"})
+    raw = raw.dropna(subset=["OS.time", "DSS", "age"])
+    status = np.where(raw["DSS"] == 1, 1, np.where(raw["OS"] == 1, 2, 0))
+    assert found["numbers"]["primary.events"]["value"] == (status == 1).sum()
+    assert found["numbers"]["primary.competing"]["value"] == (status == 2).sum()
+    old = (raw["age"] > raw["age"].median()).to_numpy(dtype=float)
+    gray = gray_test(raw["OS.time"], status, old, 2)
+    assert found["numbers"]["gray.competing_p"]["value"] == pytest.approx(gray.p, rel=1e-6)
+    assert gray.p < 0.001 < 0.5 < found["numbers"]["gray.p"]["value"]

@@ -1,0 +1,161 @@
+"""Cumulative incidence of an event and of those that compete with it, with numbers at risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.figures.curves import band, follow_up, steps, supported, told
+from validation.figures.style import INK, OKABE_ITO, save, wrapped
+from validation.statistics.base import FloatArray, IntArray
+from validation.statistics.competing import CumulativeIncidence
+
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+DASHED: Any = (0, (4, 1.8))
+LINE = 0.165  # inches of one line of the legend
+
+
+@dataclass(frozen=True)
+class Incidences:
+    """One group: the event of interest, and the competing ones taken together (None: nobody)."""
+
+    event: CumulativeIncidence
+    competing: CumulativeIncidence | None = None
+
+    @property
+    def times(self) -> FloatArray:
+        """Times of both curves, in ascending order."""
+        return self.event.times
+
+    @property
+    def at_risk(self) -> IntArray:
+        """Patients still followed and free of any event just before each time."""
+        return self.event.at_risk
+
+    @property
+    def n(self) -> int:
+        """Patients in the group."""
+        return self.event.n
+
+
+def cumulative_incidence_figure(
+    curves: Mapping[str, Incidences],
+    path: Path,
+    *,
+    time_unit: str,
+    title: str,
+    subtitle: str = "",
+    event: str = "Event of interest",
+    competing: str = "Competing event",
+    annotation: Sequence[str] = (),
+    simulated: bool = False,
+    ticks: Sequence[float] | None = None,
+    until: float | None = None,
+    smallest: int = 1,
+    description: str = "",
+) -> Path:
+    """Draw the event solid with its band, the competing event dashed and thinner; one color and
+    one marker per group, so that neither color nor dash is needed to tell the groups apart.
+
+    Parameters
+    ----------
+    curves : group label to its curves; all times in `time_unit`
+    event, competing : what the solid and the dashed lines are called
+    annotation : lines printed above the legend (Gray's p, subdistribution hazard ratio)
+    ticks, until : as for `kaplan_meier_figure`
+    smallest : curves end where fewer are at risk, and smaller counts are not printed
+
+    Returns
+    -------
+    The path written (.svg, or .png at 200 dpi).
+    """
+    from matplotlib.lines import Line2D
+
+    end = until if until is not None else supported(curves)
+    some = any(one.competing is not None for one in curves.values())
+    # The legend stands above the curves, on height of its own.
+    room = LINE * (len(curves) + len(annotation) + 1 + some) + 0.08
+    with follow_up(
+        curves,
+        title=title,
+        subtitle=subtitle,
+        simulated=simulated,
+        time_unit=time_unit,
+        end=end,
+        ticks=ticks,
+        extra=room,
+        smallest=smallest,
+    ) as (figure, axes, marks):
+        handles, highest = [], 0.0
+        for number, (name, both) in enumerate(curves.items()):
+            color, marker = OKABE_ITO[number], MARKERS[number]
+            last = min(end, _followed_to(both, smallest)) if smallest > 1 else end
+            band(axes, both.times, both.event.lower, both.event.upper, last, color)
+            within = both.times <= last
+            highest = max(highest, float(both.event.upper[within].max(initial=0.0)))
+            others = 0
+            for one, dash, width in ((both.event, "-", 1.7), (both.competing, DASHED, 1.2)):
+                if one is None:
+                    continue
+                times, values = _from_zero(one)
+                look = {"color": color, "linestyle": dash, "linewidth": width}
+                steps(axes, times, values, last, **look)
+                at = marks[(marks > 0) & (marks <= min(last, float(times[-1])))]
+                axes.plot(
+                    at,
+                    values[np.searchsorted(times, at, side="right") - 1],
+                    marker,
+                    color=color,
+                    markersize=4.5,
+                    markerfacecolor=color if one is both.event else "white",
+                )
+                highest = max(highest, float(values[times <= last].max(initial=0.0)))
+                others = one.n_events if one is both.competing else others
+            seen, others_seen = told(both.event.n_events, smallest), told(others, smallest)
+            counts = f"{seen} events, {others_seen} competing, of {both.n}"
+            label = f"{wrapped(name, 36, lines=1)}: {counts}"
+            handles.append(
+                Line2D([], [], color=color, marker=marker, markersize=4.5, linewidth=1.7,
+                       label=label)
+            )  # fmt: skip
+        handles.append(Line2D([], [], color=INK, linewidth=1.7, label=f"{event} (95% band)"))
+        if some:
+            handles.append(
+                Line2D([], [], color=INK, linestyle=DASHED, linewidth=1.2, label=competing)
+            )
+        inches = axes.get_position().height * figure.get_figheight()
+        top = min(1.0, max(0.1, highest * 1.02))
+        step = next(one for one in (0.02, 0.05, 0.1, 0.2, 0.25) if top / one <= 5.5)
+        ticks_y = np.arange(0.0, top + 1e-9, step)
+        axes.set_ylim(0, top * inches / (inches - room))
+        axes.set_yticks(ticks_y, [f"{100 * one:.0f}" for one in ticks_y])
+        axes.set_ylabel("Cumulative incidence (%)")
+        axes.yaxis.set_label_coords(-0.085, top / axes.get_ylim()[1] / 2)
+        axes.legend(
+            handles=handles,
+            loc="upper left",
+            fontsize=8,
+            handlelength=3.0,
+            borderaxespad=0.1,
+            title="\n".join(annotation) or None,
+            title_fontsize=8,
+            alignment="left",
+        )
+        return save(figure, path, title=title, description=description or subtitle)
+
+
+def _followed_to(both: Incidences, smallest: int) -> float:
+    """Last time at which so many are at risk."""
+    held = both.times[both.at_risk >= smallest]
+    return float(held[-1]) if len(held) else 0.0
+
+
+def _from_zero(curve: CumulativeIncidence) -> tuple[FloatArray, FloatArray]:
+    """Times and incidences with the start of follow-up, where nobody has had an event."""
+    if curve.times[0] == 0.0:
+        return curve.times, curve.incidence
+    return np.concatenate(([0.0], curve.times)), np.concatenate(([0.0], curve.incidence))

@@ -1,0 +1,154 @@
+"""What figures of curves over follow-up share: their time axis, bands, and numbers at risk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from validation.errors import InputError
+from validation.figures.style import INK, OKABE_ITO, canvas, heading, wrapped
+from validation.statistics.base import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Followed(Protocol):
+    """A curve that knows who is still followed just before each of its times."""
+
+    @property
+    def times(self) -> FloatArray: ...
+    @property
+    def at_risk(self) -> IntArray: ...
+    @property
+    def n(self) -> int: ...
+
+
+@contextmanager
+def follow_up(
+    curves: Mapping[str, Followed],
+    *,
+    title: str,
+    subtitle: str,
+    simulated: bool,
+    time_unit: str,
+    end: float,
+    ticks: Sequence[float] | None,
+    extra: float = 0.0,
+    smallest: int = 1,
+) -> Iterator[tuple[Figure, Axes, FloatArray]]:
+    """A canvas with axes over follow-up and a table of numbers at risk below them.
+
+    Yields figure, axes and the times of the table. `extra` inches are added to the axes' height;
+    counts under `smallest` are not told.
+
+    Raises
+    ------
+    InputError
+        For no curve, or more than there are colors.
+    """
+    if not curves:
+        raise InputError("figure: no curve given")
+    if len(curves) > len(OKABE_ITO):
+        raise InputError(f"figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
+    marks = np.asarray(
+        ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
+    )
+    labels = {name: wrapped(name, 24) for name in curves}
+    widest = max(len(line) for label in labels.values() for line in label.split("\n"))
+    left = max(0.12, 0.033 + 0.0115 * widest)
+    step = 0.31 if any("\n" in label for label in labels.values()) else 0.19
+    block = step * len(curves)
+    height = 3.9 + block + extra
+    with canvas(6.4, height) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        table = 0.62 + block
+        top = 0.62 if subtitle else 0.42
+        axes = figure.add_axes(
+            (left, (table + 0.28) / height, 0.97 - left, 1 - (table + 0.28 + top) / height)
+        )
+        axes.set_xlim(0, end * 1.005)
+        axes.set_xticks(marks)
+        axes.set_xticklabels([f"{m:g}" for m in marks])
+        axes.set_xlabel(f"Time ({time_unit})")
+        first = (table - 0.28) / height
+        figure.text(0.02, first, "At risk", fontsize=8, weight="bold", va="center")
+        for number, (name, curve) in enumerate(curves.items()):
+            y = first - (0.19 + number * step + (step - 0.19) / 2.0) / height
+            figure.text(
+                left - 0.035,
+                y,
+                labels[name],
+                color=OKABE_ITO[number],
+                fontsize=8,
+                ha="right",
+                va="center",
+                linespacing=1.05,
+            )
+            for mark, count in zip(marks, at_risk(curve, marks), strict=True):
+                x = left + (0.97 - left) * float(mark) / (end * 1.005)
+                text = told(int(count), smallest)
+                figure.text(x, y, text, fontsize=8, ha="center", va="center", color=INK)
+        yield figure, axes, marks
+
+
+def band(
+    axes: Axes, times: FloatArray, lower: FloatArray, upper: FloatArray, end: float, color: str
+) -> None:
+    """A pale step band up to `end`."""
+    shown = times <= end
+    axes.fill_between(
+        np.append(times[shown], end),
+        extended(lower[shown]),
+        extended(upper[shown]),
+        step="post",
+        color=color,
+        alpha=0.16,
+        linewidth=0,
+    )
+
+
+def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look: Any) -> None:
+    """A right-continuous step line up to `end`."""
+    shown = times <= end
+    axes.step(np.append(times[shown], end), extended(values[shown]), where="post", **look)
+
+
+def at_risk(curve: Followed, when: FloatArray) -> IntArray:
+    """Patients still followed just before each time of `when`."""
+    position = np.searchsorted(curve.times, when, side="left")
+    padded = np.append(curve.at_risk, 0)
+    return np.asarray(padded[position], dtype=np.int64)
+
+
+def told(count: int, smallest: int) -> str:
+    """A count as printed; one that is too small to be told, as such."""
+    return f"<{smallest}" if 0 < count < smallest else str(count)
+
+
+def extended(values: FloatArray) -> FloatArray:
+    """Values with the last one repeated, for the end of the axis."""
+    return np.append(values, values[-1])
+
+
+def supported(curves: Mapping[str, Followed]) -> float:
+    """Last time at which ten patients are at risk in some group (at least half the follow-up)."""
+    if not curves:
+        raise InputError("figure: no curve given")
+    longest = max(float(c.times[-1]) for c in curves.values())
+    held = [float(c.times[c.at_risk >= 10][-1]) for c in curves.values() if c.n >= 10]
+    return max([0.5 * longest, *held]) if held else longest
+
+
+def round_ticks(end: float, time_unit: str) -> FloatArray:
+    """Four to eight steps: whole years for months, else 1, 2, 2.5 or 5 times a power of ten."""
+    sizes: list[float] = [1, 3, 6, 12, 24, 36, 60, 120]
+    if time_unit != "months" or end > 840:
+        power = 10.0 ** np.floor(np.log10(end))
+        sizes = [b * s for s in (power / 10, power) for b in (1, 2, 2.5, 5)]
+    step = next((s for s in sizes if end / s <= 8.5), sizes[-1])
+    return np.asarray(np.arange(0.0, end + 1e-9, step), dtype=np.float64)

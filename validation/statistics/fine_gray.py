@@ -1,0 +1,233 @@
+"""Fine and Gray's model: proportional hazards of the subdistribution, with their own variance.
+
+Fine and Gray 1999 (J Am Stat Assoc 94:496): equations 7 and 8 and the appendix of it are what
+`_influence` computes, as does the R function cmprsk::crr, with which the tests compare it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from validation.statistics.base import FloatArray, IntArray, design, z_of
+from validation.statistics.competing import causes
+from validation.statistics.concordance import censoring_weight
+from validation.statistics.errors import (
+    ConvergenceError,
+    SeparationError,
+    TooManyCovariatesError,
+)
+
+
+@dataclass(frozen=True)
+class FineGray:
+    """Subdistribution hazard ratios with Fine and Gray's standard errors.
+
+    `competing` is 0 where nobody had another event: the model is then Cox's with Breslow's ties and
+    a robust variance.
+    """
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    se: FloatArray
+    hr: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+    n: int
+    events: int
+    competing: int
+    converged: bool
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Patients in the order of time. `late` is 1 / G(X-) of those with a competing event, else 0.
+
+    `when`, `d` and `g` are the distinct event times, the events there and G just before; `first` is
+    the first patient still followed at each.
+    """
+
+    t: FloatArray
+    codes: IntArray
+    main: npt.NDArray[np.bool_]
+    z: FloatArray
+    late: FloatArray
+    when: FloatArray
+    d: FloatArray
+    g: FloatArray
+    first: IntArray
+
+    def over_risk_sets(self, values: FloatArray) -> FloatArray:
+        """(J, ...) weighted sums of (n, ...) values over the subdistribution's risk sets.
+
+        Whoever is still followed counts fully, whoever had a competing event before counts
+        G(s-) / G(X-): two running sums, so no patients-by-times matrix is needed.
+        """
+        shape = (-1,) + (1,) * (values.ndim - 1)
+        after = _running(values[::-1])[::-1][self.first]
+        before = _running(self.late.reshape(shape) * values)[self.first]
+        return np.asarray(after + self.g.reshape(shape) * before)
+
+
+def _running(values: FloatArray) -> FloatArray:
+    """Cumulative sums with a leading zero."""
+    total: FloatArray = np.zeros((len(values) + 1, *values.shape[1:]))
+    np.cumsum(values, axis=0, out=total[1:])
+    return total
+
+
+def fine_gray(
+    time: npt.ArrayLike,
+    status: npt.ArrayLike,
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    cause: int = 1,
+    *,
+    level: float = 0.95,
+) -> FineGray:
+    """Proportional subdistribution hazards.
+
+    A patient with a competing event stays in the risk set with weight G(t-) / G(own time-), G being
+    the Kaplan-Meier estimate of the censoring survival, in which an event precedes a censoring at
+    the same time. Breslow ties. The standard errors are Fine and Gray's: the sandwich of the
+    per-patient score residuals together with what the estimation of G adds to them.
+
+    Parameters
+    ----------
+    status : (n,) 0 censored, 1, 2, ... the cause
+    X : (n, k) covariates
+
+    Raises
+    ------
+    NoEventsError, BadEventsError, TooManyCovariatesError, SeparationError, ConvergenceError
+    """
+    t, codes = causes(time, status, cause)
+    x, labels = design(X, names, len(t))
+    events = int((codes == cause).sum())
+    if x.shape[1] >= events:
+        raise TooManyCovariatesError(f"{x.shape[1]} covariates for {events} events of the cause")
+    scale = x.std(axis=0)
+    sample = _sample(t, codes, (x - x.mean(axis=0)) / scale, cause)
+    beta, information = _maximize(sample)
+    residual = _influence(sample, beta)
+    inverse = np.linalg.inv(information)
+    se_z = np.sqrt(np.maximum(np.diag(inverse @ (residual.T @ residual) @ inverse), 0.0))
+    if not np.all(se_z > 1e-12):
+        raise ConvergenceError(
+            "Fine and Gray's model leaves no residual variation to judge its coefficients by: too"
+            " few events"
+        )
+    half = z_of(level) * se_z
+    return FineGray(
+        names=labels,
+        coef=beta / scale,
+        se=se_z / scale,
+        hr=np.exp(beta / scale),
+        lower=np.exp((beta - half) / scale),
+        upper=np.exp((beta + half) / scale),
+        p=2.0 * ndtr(-np.abs(beta / se_z)),
+        n=len(t),
+        events=events,
+        competing=int(((codes > 0) & (codes != cause)).sum()),
+        converged=True,
+        level=level,
+    )
+
+
+def _sample(t: FloatArray, codes: IntArray, z: FloatArray, cause: int) -> _Sample:
+    order = np.argsort(t, kind="stable")
+    t, codes, z = t[order], codes[order], z[order]
+    main = codes == cause
+    when, d = np.unique(t[main], return_counts=True)
+    own = censoring_weight(t, codes > 0, np.nextafter(t, -np.inf))
+    other = (codes > 0) & ~main
+    return _Sample(
+        t=t,
+        codes=codes,
+        main=main,
+        z=z,
+        late=np.where(other, 1.0 / own, 0.0),
+        when=when,
+        d=d.astype(np.float64),
+        g=censoring_weight(t, codes > 0, np.nextafter(when, -np.inf)),
+        first=np.searchsorted(t, when, side="left").astype(np.int64),
+    )
+
+
+def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
+    """Newton steps to the maximum: coefficients of the standardized covariates, information."""
+    z, d = sample.z, sample.d
+    total = z[sample.main].sum(axis=0)
+    outer = z[:, :, None] * z[:, None, :]
+    beta = np.zeros(z.shape[1])
+    for _ in range(50):
+        risk = np.exp(z @ beta)
+        s0 = sample.over_risk_sets(risk)
+        mean = sample.over_risk_sets(risk[:, None] * z) / s0[:, None]
+        second = sample.over_risk_sets(risk[:, None, None] * outer) / s0[:, None, None]
+        information = (d[:, None, None] * (second - mean[:, :, None] * mean[:, None, :])).sum(0)
+        score = total - (d[:, None] * mean).sum(axis=0)
+        try:
+            step = np.clip(np.linalg.solve(information, score), -2.0, 2.0)
+        except np.linalg.LinAlgError:
+            raise ConvergenceError(
+                "Fine and Gray's model has covariates that depend on one another: leave one out"
+            ) from None
+        beta = beta + step
+        if float(np.abs(beta).max()) > 15.0:
+            raise SeparationError(
+                "a covariate separates the events of this cause: its subdistribution hazard ratio"
+                " is infinite. Read Gray's test, or the cause-specific model with Firth's penalty"
+            )
+        if float(np.abs(step).max()) < 1e-10:
+            return beta, information
+    raise ConvergenceError("Fine and Gray's model did not converge: simplify it")
+
+
+def _influence(sample: _Sample, beta: FloatArray) -> FloatArray:
+    """(n, k) eta_i + psi_i: each patient's share in the score, and in the error of the weights.
+
+    eta_i = integral (z_i - E(s)) w_i(s) dM_i(s), M_i the subdistribution's martingale residual;
+    psi_i = integral q(u) / pi(u) dM_i^c(u), M_i^c that of the censoring,
+    q(u) = - sum over i of the part of eta_i that weights after u (with X_i <= u) contribute.
+    """
+    t, z, late, when = sample.t, sample.z, sample.late, sample.when
+    risk = np.exp(z @ beta)
+    s0 = sample.over_risk_sets(risk)
+    mean = sample.over_risk_sets(risk[:, None] * z) / s0[:, None]
+    jump = sample.d / s0
+    hazard, moved = _running(jump), _running(jump[:, None] * mean)
+    weighted = _running(sample.g * jump)
+    weighted_moved = _running((sample.g * jump)[:, None] * mean)
+
+    row = np.searchsorted(when, t, side="right")
+    eta = -risk[:, None] * (z * hazard[row][:, None] - moved[row])
+    eta[sample.main] += z[sample.main] - mean[row[sample.main] - 1]
+    ahead = (weighted[-1] - weighted[row])[:, None]
+    eta -= (risk * late)[:, None] * (z * ahead - (weighted_moved[-1] - weighted_moved[row]))
+
+    censored = sample.codes == 0
+    if not censored.any() or not (late > 0.0).any():
+        return np.asarray(eta)
+    u, c = np.unique(t[censored], return_counts=True)
+    past, row_u = np.searchsorted(t, u, side="right"), np.searchsorted(when, u, side="right")
+    held = _running(risk * late)[past][:, None]
+    held_z = _running((risk * late)[:, None] * z)[past]
+    ahead_u = (weighted[-1] - weighted[row_u])[:, None]
+    q = held_z * ahead_u - held * (weighted_moved[-1] - weighted_moved[row_u])
+    at_risk = (len(t) - past + c).astype(np.float64)
+    share = q / at_risk[:, None]
+    compensator = _running(share * (c / at_risk)[:, None])
+    # A patient with an event at u has left before anybody is censored there.
+    seen = np.where(
+        censored, np.searchsorted(u, t, side="right"), np.searchsorted(u, t, side="left")
+    )
+    psi = -compensator[seen]
+    psi[censored] += share[np.searchsorted(u, t[censored], side="left")]
+    return np.asarray(eta + psi)
