@@ -119,6 +119,10 @@ def from_folder(kind: Any, folder: Path) -> Any:
 
     if not folder.is_dir() or not (folder / "config.json").is_file():
         raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+    logging: Any = importlib.import_module("transformers.utils.logging")
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # its report of missing tensors is judged below
+    logging.disable_progress_bar()
     try:
         module, report = kind.from_pretrained(
             str(folder),
@@ -129,6 +133,10 @@ def from_folder(kind: Any, folder: Path) -> Any:
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{folder}: weights cannot be loaded: {_short(error)}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
     missing = sorted(k for k in report["missing_keys"] if not k.startswith("pooler."))
     if missing:
         raise InputError(
