@@ -57,9 +57,10 @@ def timm_network(name: str) -> Any:
 
     try:
         timm: Any = importlib.import_module("timm")
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision of another torch
         raise InputError(
-            f"encoder {name} needs the package timm: pip install timm (docs/slides.md, Encoders)"
+            f"encoder {name} needs the package timm, which cannot be imported ({_short(error)}): "
+            'pip install "sage-pathology[encoders]" (docs/slides.md, Encoders)'
         ) from error
     architecture, given = TIMM[name]
     options = dict(given)
@@ -173,7 +174,7 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
     try:
         factory: Any = importlib.import_module("conch.open_clip_custom.factory")
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         raise InputError(
             "encoder conch needs its own package, which is not on PyPI: "
             "pip install git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
