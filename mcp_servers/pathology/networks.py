@@ -185,9 +185,14 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
     module = model.CoCa(**config)
     file = weights_file(weights)
     state = {k.removeprefix("module."): v for k, v in read_tensors(file).items()}
-    inside = {k.removeprefix("visual."): v for k, v in state.items() if k.startswith("visual.")}
-    _fill(module.visual, inside, file)
+    own = module.visual.state_dict().keys()
+    inside = {k: v for k, v in _below("visual.", state).items() if k in own}
+    _fill(module.visual, inside, file, unused=("attn_pool_caption.", "ln_caption.", "proj_"))
     return module
+
+
+def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def check_weights(weights: Path, roots: Roots) -> None:
@@ -231,12 +236,18 @@ def read_tensors(file: Path) -> dict[str, Any]:
     return state
 
 
-def _fill(module: Any, state: dict[str, Any], file: Path) -> None:
-    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit."""
+def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...] = ()) -> None:
+    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit.
+
+    Tensors whose name starts as one of `unused` may be missing: features do not depend on them.
+    """
     try:
-        module.load_state_dict(state, strict=True, assign=True)
+        found = module.load_state_dict(state, strict=not unused, assign=True)
     except (RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"{file}: does not fit the encoder: {_short(error)}") from error
+    missing = [k for k in found.missing_keys if not k.startswith(unused)] if unused else []
+    if missing:
+        raise InputError(f"{file}: does not fit the encoder: {', '.join(missing[:3])} missing")
     module.float()  # published in half precision by some
 
 

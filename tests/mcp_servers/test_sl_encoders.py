@@ -182,17 +182,29 @@ def test_features_equal_a_direct_pass_of_transformers(folder: Path, tile_px: int
     assert np.abs(features - expected).max() < (1e-3 if tile_px == 224 else 0.05) * spread
 
 
+class Visual(torch.nn.Module):
+    """The visual part: a trunk, and a pooler for captions that the published file may lack."""
+
+    def __init__(self, embed_dim: int, patch: int) -> None:
+        super().__init__()
+        self.trunk = torch.nn.Conv2d(3, embed_dim, patch, patch)
+        self.ln_caption = torch.nn.LayerNorm(4)
+
+    def forward(self, batch: Any) -> Any:
+        return self.trunk(batch).mean((2, 3))
+
+
 class StandIn(torch.nn.Module):
     """CONCH's CoCa as far as SAGE calls it: built by its config, a visual part, encode_image."""
 
     def __init__(self, embed_dim: int, vision_cfg: dict[str, Any]) -> None:
         super().__init__()
-        self.visual = torch.nn.Conv2d(3, embed_dim, vision_cfg["patch"], vision_cfg["patch"])
+        self.visual = Visual(embed_dim, vision_cfg["patch"])
         self.text = torch.nn.Linear(2, 2)
 
     def encode_image(self, batch: Any, normalize: bool = True, proj_contrast: bool = True) -> Any:
         assert not normalize and not proj_contrast
-        return self.visual(batch).mean((2, 3))
+        return self.visual(batch)
 
 
 @pytest.fixture
@@ -212,16 +224,17 @@ def conch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
 
 def test_conch_gets_pixels_as_clip_does_and_only_tensors_are_read(folder: Path, conch: Any) -> None:
     (folder / "conch").mkdir()
-    state = {"logit_scale": torch.ones(())} | conch.state_dict()
+    state = {"logit_scale": torch.ones(()), "visual.more": torch.ones(2)} | conch.state_dict()
+    state.pop("visual.ln_caption.weight")
     torch.save(state, folder / "conch" / "pytorch_model.bin")
     _, features, tiles = encode(folder, encoder="conch", weights="conch", tile_px=448,
                                 min_tissue=0.3)  # fmt: skip
     with torch.inference_mode():
-        expected = conch.visual(direct(tiles, CLIP, 448, Image.Resampling.BICUBIC)).mean((2, 3))
+        expected = conch.visual(direct(tiles, CLIP, 448, Image.Resampling.BICUBIC))
     assert np.abs(features - expected.numpy()).max() < 1e-5
-    state.pop("visual.bias")
+    state.pop("visual.trunk.bias")
     torch.save(state, folder / "conch" / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"does not fit.*bias"):
+    with pytest.raises(InputError, match=r"does not fit.*trunk\.bias missing"):
         encode(folder, encoder="conch", weights="conch", tile_px=448, min_tissue=0.3)
 
 
