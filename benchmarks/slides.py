@@ -1,7 +1,7 @@
 """Speed of the slide tools on a synthesized 40,000 x 40,000 px slide with 45% tissue.
 
     python -m benchmarks.slides [--size 40000] [--slide PATH] [--json OUT] [--quick]
-                                [--peers FOLDER] [--peer NAME=PYTHON] [--cores 2]
+                                [--peers FOLDER] [--peer NAME=PYTHON] [--cores 2] [--markdown]
 
 The slide is a tiled pyramidal JPEG SVS at 0.25 µm per pixel, painted once (about a minute) and
 kept. Peers (histolab, LazySlide, tiatoolbox) run after SAGE on the same file, on the same cores,
@@ -199,6 +199,23 @@ def run_peer(name: str, python: Path, slide: Path, repeats: int) -> dict[str, An
     return answer
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The measured rows as the table of docs/slides.md: a line per task, medians, best behind."""
+    who = list(dict.fromkeys(row["who"] for row in rows if row["who"] != "this machine"))
+    lines = ["| what | " + " | ".join(who) + " |", "|---" * (len(who) + 1) + "|"]
+    for task in dict.fromkeys(row["task"] for row in rows if row["who"] in who):
+        cells = []
+        for one in who:
+            found = next((r for r in rows if r["task"] == task and r["who"] == one), None)
+            if found is None or found["value"] is None:
+                cells.append(found["note"] if found else "")
+                continue
+            best = "" if found["best"] is None else f" ({found['best']:,.3g})"
+            cells.append(f"{found['value']:,.3g}{best} {found['unit']}")
+        lines.append(f"| {task} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run all and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -208,6 +225,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, help="folder of environments, one per peer")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--cores", type=int, default=2, help="of the machine, for all")
+    parser.add_argument("--markdown", action="store_true", help="the table once more, for docs")
     parser.add_argument("--quick", action="store_true", help="one repeat, 10x only")
     options = parser.parse_args()
     peers = peer_pythons(options.peers, options.peer)
@@ -258,7 +276,8 @@ def main() -> None:
         note = f"{result['count']} found; {cpu:.1f} s of CPU"
         row(f"TLS on the whole slide, {label}", "SAGE", seconds, "s", note)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    row("peak memory of all the above", "SAGE", peak, "MiB", "")
+    peak_of = "peak memory of all the above"
+    row(peak_of, "SAGE", peak, "MiB", "")
     for name, python in peers.items():
         if python is None:
             row(mask, name, None, "", "not installed: python -m benchmarks.peers.setup")
@@ -272,7 +291,9 @@ def main() -> None:
         row(mask, who, peer["mask_seconds"], "s", note, peer["mask_best"])
         row(read, who, peer["read_per_second"], "tiles/s", peer["read_way"], peer["read_best"])
         row(nuclei, who, None, "", peer["nuclei"])
-        row("peak memory", who, peer["peak_mb"], "MiB", "")
+        row(peak_of, who, peer["peak_mb"], "MiB", "")
+    if options.markdown:
+        print("\n" + markdown(rows))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
