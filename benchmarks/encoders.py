@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -29,6 +28,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.peers.peer import peak_mb
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
 from mcp_servers.pathology import models, networks
@@ -114,7 +114,7 @@ def main() -> None:
     try:
         answer = measure(options)
     except InputError as error:
-        sys.exit(str(error))
+        parser.error(str(error))
     for key, value in answer.items():
         shown = f"{value:,.4g}" if isinstance(value, float) else value
         print(f"{key:34s} {shown}")
@@ -162,9 +162,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     answer[f"tiles/s, encode_tiles ({count} tiles)"] = through
     if cuda:
         answer["GPU memory, MiB"] = torch.cuda.max_memory_allocated() / 2**20
-    with Path("/proc/self/status").open(encoding="ascii") as status:
-        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-    answer["peak memory, MiB"] = peak / 1024
+    answer["peak memory, MiB"] = peak_mb()
     return answer
 
 

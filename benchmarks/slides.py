@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.peer import peak_mb
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
@@ -166,7 +166,10 @@ PEERS = ("histolab", "lazyslide", "tiatoolbox")
 
 
 def peer_pythons(folder: Path | None, named: list[str]) -> dict[str, Path | None]:
-    """The interpreter of each peer's environment, None where there is none."""
+    """The interpreter of each peer's environment, None where there is none.
+
+    Raises `ValueError` when a named one is no peer or no file.
+    """
     pythons: dict[str, Path | None] = dict.fromkeys(PEERS)
     for name in PEERS if folder is not None else ():
         python = folder / name / "bin" / "python"
@@ -174,7 +177,7 @@ def peer_pythons(folder: Path | None, named: list[str]) -> dict[str, Path | None
     for text in named:
         name, _, python_path = text.partition("=")
         if name not in PEERS or not Path(python_path).is_file():
-            sys.exit(f"--peer {text}: give NAME=PYTHON, NAME one of {', '.join(PEERS)}")
+            raise ValueError(f"--peer {text}: give NAME=PYTHON, NAME one of {', '.join(PEERS)}")
         pythons[name] = Path(python_path)
     return pythons
 
@@ -228,7 +231,10 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="the table once more, for docs")
     parser.add_argument("--quick", action="store_true", help="one repeat, 10x only")
     options = parser.parse_args()
-    peers = peer_pythons(options.peers, options.peer)
+    try:
+        peers = peer_pythons(options.peers, options.peer)
+    except ValueError as error:
+        parser.error(str(error))
     cores = sorted(os.sched_getaffinity(0))[: options.cores]
     os.sched_setaffinity(0, cores)
     load = os.getloadavg()[0]
@@ -240,6 +246,7 @@ def main() -> None:
     if not path.exists():
         print(f"painting {path} ...", file=sys.stderr)
         synthesize(path, options.size)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget painting's peak
     out = work / "out"
     rows: list[dict[str, Any]] = []
 
@@ -275,9 +282,8 @@ def main() -> None:
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         note = f"{result['count']} found; {cpu:.1f} s of CPU"
         row(f"TLS on the whole slide, {label}", "SAGE", seconds, "s", note)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     peak_of = "peak memory of all the above"
-    row(peak_of, "SAGE", peak, "MiB", "")
+    row(peak_of, "SAGE", peak_mb(), "MiB", "")
     for name, python in peers.items():
         if python is None:
             row(mask, name, None, "", "not installed: python -m benchmarks.peers.setup")

@@ -34,9 +34,10 @@ def seconds(call: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:
 
 def aligned(width: int, height: int, count: int) -> list[Corner]:
     """Corners of `count` tiles on the grid of the file's own tiles, from the middle rows."""
-    columns = width // TILE
-    first = (height // (2 * TILE)) * columns
-    return [((i % columns) * TILE, (i // columns) * TILE) for i in range(first, first + count)]
+    columns, rows = (width - 1) // TILE, (height - 1) // TILE  # histolab refuses the very edge
+    first = (rows // 2) * columns
+    places = (i % (columns * rows) for i in range(first, first + count))
+    return [((i % columns) * TILE, (i // columns) * TILE) for i in places]
 
 
 def reading(read: Callable[[Corner], Any], corners: list[Corner]) -> dict[str, Callable[[], int]]:
