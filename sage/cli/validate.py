@@ -130,6 +130,7 @@ def _say(status: Any, name: str, step: str) -> None:
 
 def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
     from sage.console import out
+    from validation.analysis import APPLIED
 
     contract = frozen.contract
     mark = " [magenta]SIMULATED DATA[/]" if found.simulated else ""
@@ -159,7 +160,17 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
         if test.status != "ok":
             out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
-            out.print(f"    {part}{test.id} ({test.endpoint}): {summary.text}, p = {number.text}")
+            line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, p = {number.text}"
+            out.print(line, markup=False, soft_wrap=True)
+        elif test.method in ("gray", "joint_groups") and number is not None:
+            out.print(f"    {part}{test.id} ({test.endpoint}): p = {number.text}", markup=False)
+        elif test.method == "calibration":
+            slope, harrell = (
+                found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")
+            )
+            where = "applied as it is" if test.part in APPLIED else "corrected for optimism"
+            line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
+            out.print(f"{line} ({where})", markup=False, soft_wrap=True)
     out.print(f"  results in {folder}")
 
 
