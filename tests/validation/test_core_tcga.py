@@ -111,6 +111,55 @@ def test_e5_adjusted_model_agrees_with_scikit_survival(results: dict[str, Result
     assert found == pytest.approx(float(np.exp(fit.coef_[0])), rel=1e-6)
 
 
+def test_e5_discrimination_and_calibration_agree_with_scikit_survival(
+    results: dict[str, Results],
+) -> None:
+    from sksurv.linear_model import CoxPHSurvivalAnalysis
+    from sksurv.metrics import brier_score, concordance_index_censored, cumulative_dynamic_auc
+    from sksurv.util import Surv
+
+    found = results["e5_fabp5_tls"]
+    rows = joint(raw()).dropna(subset=["stage"])
+    months = rows["OS.time"].to_numpy() / DAYS
+    age = rows["age_at_initial_pathologic_diagnosis"].astype(float)
+    sex = (rows["gender"] == "FEMALE").astype(float)
+    X = np.column_stack([rows["exposed"], age, sex, rows["stage"]])
+    y = Surv.from_arrays(rows["OS"] == 1, months)
+    fit = CoxPHSurvivalAnalysis(ties="efron", tol=1e-12).fit(X, y)
+    risk = fit.predict(X)
+    apparent = concordance_index_censored(y["event"], y["time"], risk)[0]
+    assert value(found, "calibration.harrell_apparent") == pytest.approx(apparent, abs=1e-6)
+    assert value(found, "concordance.with.harrell") == pytest.approx(apparent, abs=1e-6)
+    alone = CoxPHSurvivalAnalysis(ties="efron", tol=1e-12).fit(X[:, 1:], y).predict(X[:, 1:])
+    before = concordance_index_censored(y["event"], y["time"], alone)[0]
+    assert value(found, "concordance.gain") == pytest.approx(apparent - before, abs=1e-6)
+    for horizon in (12, 36, 60):
+        theirs, _ = cumulative_dynamic_auc(y, y, risk, [horizon])
+        ours = value(found, f"concordance.with.auc_{horizon}")
+        assert ours == pytest.approx(float(theirs[0]), abs=1e-6)
+    horizon = value(found, "calibration.horizon")
+    alive = [one(horizon) for one in fit.predict_survival_function(X)]
+    _, theirs = brier_score(y, y, np.array(alive)[:, None], [horizon])
+    assert value(found, "calibration.brier") == pytest.approx(float(theirs[0]), abs=1e-3)
+    # a corrected slope shrinks, a corrected concordance falls
+    assert 0.8 < value(found, "calibration.slope") < 1
+    assert value(found, "calibration.harrell") < apparent
+
+
+def test_the_four_groups_of_e5_agree_with_lifelines(results: dict[str, Results]) -> None:
+    from lifelines.statistics import multivariate_logrank_test
+
+    rows = raw().dropna(subset=["FABP5", "TLSdenscm2", "OS.time"])
+    high = rows["FABP5"] > rows["FABP5"].median()
+    scarce = rows["TLSdenscm2"] <= rows["TLSdenscm2"].median()
+    theirs = multivariate_logrank_test(rows["OS.time"], 2 * high + 1 * scarce, rows["OS"])
+    found = results["e5_fabp5_tls"].test("joint_groups")
+    assert found is not None
+    assert found.n == len(rows)
+    assert found.statistic == pytest.approx(theirs.test_statistic, rel=1e-6)
+    assert found.p == pytest.approx(theirs.p_value, rel=1e-6)
+
+
 def test_e5_node_positivity_agrees_with_scipy(results: dict[str, Results]) -> None:
     from scipy.stats import fisher_exact
     from scipy.stats.contingency import odds_ratio
