@@ -64,7 +64,7 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     surveyed = survey_slide(slide, given, context)
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given.tumor_regions)
-    immune = aggregates(survey).labels > 0
+    immune = aggregates(survey).mask
     where = survey.tissue & ~area.mask & ~immune
     weight = survey.layers["tissue"]
     pink = survey.layers["pink"]

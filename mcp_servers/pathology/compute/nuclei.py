@@ -15,6 +15,11 @@ WORKING_MPP = 0.5
 MIN_AREA_UM2, MAX_AREA_UM2 = 10.0, 450.0
 LYMPHOCYTE_AREA_UM2 = (12.0, 62.0)
 LYMPHOCYTE_MAX_ECCENTRICITY = 0.84
+LYMPHOCYTE_MIN_CIRCULARITY = 0.80
+"""Nuclear fragments and crowded epithelium have ragged outlines: this halves what is called
+lymphocyte-like in necrosis and tumor, at the price of a sixth of real lymphocytes."""
+REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
+"""What a round, smooth outline is, whatever the size and stain of the nucleus."""
 DENSITY_CAP = 0.6
 """Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
 lift the threshold above the pale ones."""
@@ -204,8 +209,8 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`; `darkness` of
-    the table when None.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, circularity of at least `LYMPHOCYTE_MIN_CIRCULARITY`, and a mean
+    density of at least `dark`; `darkness` of the table when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
@@ -214,4 +219,13 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     low, high = LYMPHOCYTE_AREA_UM2
     small = (table[:, 2] >= low) & (table[:, 2] <= high)
     round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
+    round_ &= table[:, 7] >= LYMPHOCYTE_MIN_CIRCULARITY
     return np.asarray(small & round_ & (table[:, 8] >= dark), dtype=bool)
+
+
+def regular_outline(table: F64) -> BoolArray:
+    """Nuclei with a round, smooth outline: circularity and eccentricity within the bounds."""
+    return np.asarray(
+        (table[:, 7] >= REGULAR_CIRCULARITY) & (table[:, 6] <= REGULAR_MAX_ECCENTRICITY),
+        dtype=bool,
+    )

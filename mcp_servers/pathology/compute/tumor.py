@@ -43,7 +43,7 @@ def tumor_mask(
     if threshold is None:
         found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
         threshold = float(np.clip(found, *BOUNDS))
-    immune = aggregates(survey).labels > 0
+    immune = aggregates(survey).mask
     mask = ((score > threshold) & tissue & ~immune).astype(np.uint8)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel), dtype=np.uint8)
