@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Call, SlideResult, open_slide
-from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
@@ -56,6 +56,7 @@ class Aggregate(BaseModel):
 class TlsResult(SlideResult):
     """Aggregates of one slide; `aggregates` lists the 50 largest counted ones, the table all."""
 
+    tumor_source: TumorSourceName = Field(description="How the tumor was found")
     count: int = Field(description="Lymphoid and doubtful; all sums are over these")
     doubtful: int = Field(description="Counted ones that look partly like debris or epithelium")
     rejected: int = Field(description="Not counted: necrosis, crowded epithelium, folds")
@@ -122,7 +123,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_width_um=given.min_width_um,
         min_regular=given.min_regular,
     )
-    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
@@ -198,6 +199,8 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method=area.method,
+        tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings, *notes(doubtful, rejected)],
         count=len(rows),
         doubtful=doubtful,
