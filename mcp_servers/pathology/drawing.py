@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mcp_servers.slides.arrays import U8, AnyArray
+from mcp_servers.slides.geometry import Polygon
 
 Color = tuple[int, int, int]
 VERMILLION: Color = (213, 94, 0)
@@ -131,14 +132,30 @@ def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high
 
 
+def enlarged(picture: U8, um_per_px: float, least: int = 1000) -> tuple[U8, float]:
+    """A small map blown up by a whole factor to about `least` pixels, and its µm per pixel."""
+    factor = max(1, least // max(picture.shape[:2]))
+    out = np.repeat(np.repeat(picture, factor, axis=0), factor, axis=1)
+    return out, um_per_px / factor
+
+
+def outlined(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
+    """Outlines with a white rim, so that they stand out on any stain."""
+    from mcp_servers.formats.images import draw_polygons
+
+    width = line_width(picture)
+    rim = draw_polygons(picture, polygons, scale, (255, 255, 255), width + 2)
+    return draw_polygons(rim, polygons, scale, color, width)
+
+
 def dots(
     picture: U8,
     groups: Sequence[tuple[AnyArray, Color]],
     scale: float,
     um_per_px: float,
-    um: float = 5.0,
+    um: float = 4.0,
 ) -> U8:
-    """Rings of `um` micrometers at level-0 points, at least one pixel; filled where too small."""
+    """Rings of `um` µm radius around level-0 points; dots where a ring would be too small."""
     import cv2
 
     out = picture.copy()
@@ -147,7 +164,8 @@ def dots(
         for x, y in points:
             at = (round(x / scale), round(y / scale))
             if radius >= 3:
-                cv2.circle(out, at, round(radius), color, 1 if radius < 8 else 2, cv2.LINE_AA)
+                thick = 1 if radius < 8 else 2
+                cv2.circle(out, at, round(radius), color, thick, cv2.LINE_AA)
             else:
                 cv2.circle(out, at, max(1, round(radius)), color, -1, cv2.LINE_AA)
     return out

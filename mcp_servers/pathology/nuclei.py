@@ -111,9 +111,10 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     import numpy as np
 
     from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import draw_points, write_png
+    from mcp_servers.formats.images import write_png
     from mcp_servers.formats.tables import write_columns
     from mcp_servers.pathology.compute.nuclei import COLUMNS, lymphocyte_like
+    from mcp_servers.pathology.drawing import SKY, YELLOW, captioned, dots
 
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
@@ -152,10 +153,11 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         warnings.append("nuclei stand out little from their surroundings; counts are unsure")
     picture = slide.thumbnail(3000)
     ratio = slide.width / picture.shape[1]
-    picture = draw_points(picture, table[~lymphoid, :2], ratio, (0, 90, 255), 1)
-    picture = draw_points(picture, table[lymphoid, :2], ratio, (255, 220, 0), 1)
+    um = slide.need_mpp() * ratio
+    groups = [(table[~lymphoid, :2], SKY), (table[lymphoid, :2], YELLOW)]
+    picture = dots(picture, groups, ratio, um)
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, picture)
+        write_png(path, captioned(picture, um, {"nucleus": SKY, "lymphocyte-like": YELLOW}))
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
     return NucleiResult(
         slide=slide.name,

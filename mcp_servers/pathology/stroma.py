@@ -58,6 +58,7 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     from mcp_servers.pathology.compute.fibers import coherence
     from mcp_servers.pathology.compute.lymphoid import aggregates
     from mcp_servers.pathology.compute.tumor import zones
+    from mcp_servers.pathology.drawing import BLUE, captioned
     from mcp_servers.pathology.surveying import sample_tissue, survey_slide
     from mcp_servers.pathology.tumor import to_thumbnail, tumor_area
 
@@ -81,7 +82,9 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     mask = to_thumbnail(shown, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
     name = f"{slide.name}.stroma.overlay.png"
     with context.writing(name) as path:
-        write_png(path, blend_mask(picture, mask, (0, 120, 200), 0.35))
+        um = slide.need_mpp() * slide.width / picture.shape[1]
+        drawn = blend_mask(picture, mask, BLUE, 0.4, outline=False)
+        write_png(path, captioned(drawn, um, {"collagen-like stroma": BLUE}))
     tumor_weight = float(weight[area.mask].sum())
     return StromaResult(
         slide=slide.name,

@@ -81,6 +81,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     from mcp_servers.formats.images import colorize, write_png
     from mcp_servers.pathology.compute.survey import CELL_UM
     from mcp_servers.pathology.compute.tumor import signed_distance
+    from mcp_servers.pathology.drawing import captioned, enlarged, ramp_of
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
     from mcp_servers.slides.arrays import BoolArray
@@ -123,7 +124,9 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     colored = colorize(density, 0, 5000)
     colored[~survey.tissue] = 255
     with context.writing(name) as path:
-        write_png(path, colored[:rows, :columns])
+        shown, um = enlarged(colored[:rows, :columns], CELL_UM)
+        ramp = ramp_of("lymphocyte-like per mm2: 0", "5,000 and more")
+        write_png(path, captioned(shown, um, ramp=ramp))
     return TilResult(
         slide=slide.name,
         mpp=slide.mpp,

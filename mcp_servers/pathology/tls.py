@@ -25,7 +25,7 @@ class TlsInput(TumorSource):
     min_cells: int = Field(default=50, ge=1, description="Least number of lymphocyte-like nuclei")
     min_width_um: float = Field(default=70.0, ge=0, description="Least inscribed diameter")
     min_regular: float = Field(
-        default=0.45,
+        default=0.40,
         ge=0,
         le=1,
         description="Least share of nuclei with a round, smooth outline; what falls below, or "
@@ -110,6 +110,15 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     from mcp_servers.formats.tables import write_rows
     from mcp_servers.pathology.compute.lymphoid import aggregates
     from mcp_servers.pathology.compute.tumor import signed_distance
+    from mcp_servers.pathology.drawing import (
+        BLUE,
+        GRAY,
+        VERMILLION,
+        YELLOW,
+        captioned,
+        line_width,
+        outlined,
+    )
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
     from mcp_servers.slides.geometry import Polygon, mask_polygons
@@ -185,10 +194,16 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     picture = slide.thumbnail(2048)
     ratio = slide.width / picture.shape[1]
     tumor_lines = mask_polygons(area.mask, scale, simplify_px=1.0)
-    picture = draw_polygons(picture, tumor_lines, ratio, (200, 0, 0), 1)
-    picture = draw_polygons(picture, polygons, ratio, (0, 60, 255), 2)
+    picture = draw_polygons(picture, tumor_lines, ratio, VERMILLION, line_width(picture))
+    colors = {"lymphoid": BLUE, "doubtful": YELLOW, "rejected": GRAY}
+    for name, color in colors.items():
+        own = [p for p, row in zip(polygons, rows, strict=True) if row.call == name]
+        picture = outlined(picture, own, ratio, color)
+    legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
+    tumor_name = "tumor-like" if area.source == "classical" else "tumor"
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, picture)
+        um = slide.need_mpp() * ratio
+        write_png(path, captioned(picture, um, legend | {tumor_name: VERMILLION}))
     tissue = surveyed.survey.area_mm2()
     doubtful = sum(row.call == "doubtful" for row in rows)
     rejected = sum(row.call == "rejected" for row in rows)

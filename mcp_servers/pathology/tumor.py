@@ -215,7 +215,7 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
 
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import blend_mask, colorize, write_png
-    from mcp_servers.pathology.drawing import VERMILLION, captioned, ramp_of
+    from mcp_servers.pathology.drawing import VERMILLION, captioned, enlarged, ramp_of
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.slides.geometry import mask_polygons
 
@@ -243,7 +243,8 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     word = "probability" if area.source == "learned" else "score"
     with context.writing(names["score.png"]) as path:
         ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
-        write_png(path, captioned(colored, surveyed.cell_um, ramp=ramp))
+        enlarged_score, um = enlarged(colored, surveyed.cell_um)
+        write_png(path, captioned(enlarged_score, um, ramp=ramp))
     scale, base = surveyed.scale(slide), slide.need_mpp()
     polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
     with context.writing(names["geojson"]) as path:
