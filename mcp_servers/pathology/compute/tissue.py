@@ -61,14 +61,14 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
     cannot be told from tissue this way.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
-    green_ink = (red > 1.25 * green) & (red > 0.2)
-    blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.25)
+    green_ink = (red > 1.25 * green) & (red > 0.35)
+    blue_ink = (red > 1.15 * green) & (red > 1.6 * blue) & (red > 0.35)
     blue_ink |= (red > green) & (red > 1.5 * blue) & (red > 0.55)
     warm_ink = (blue > 1.5 * green) & (red < 0.25 * blue) & (blue > 0.35)
     red_ink = (blue > 0.7 * green) & (blue < 1.25 * green) & (red < 0.32 * green) & (green > 0.4)
     low = np.minimum(np.minimum(red, green), blue)
     high = np.maximum(np.maximum(red, green), blue)
-    black = (low > 0.75) & (high < 1.2 * low)
+    black = (low > 0.6) & (high < 1.35 * low)
     return np.asarray(strong & (green_ink | blue_ink | red_ink | warm_ink | black), dtype=bool)
 
 
