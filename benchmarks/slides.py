@@ -1,12 +1,13 @@
 """Speed of the slide tools on a synthesized 40,000 x 40,000 px slide with 45% tissue.
 
     python -m benchmarks.slides [--size 40000] [--slide PATH] [--json OUT] [--quick]
-                                [--peers FOLDER] [--peer NAME=PYTHON] [--cores 2]
+                                [--peers FOLDER] [--peer NAME=PYTHON] [--cores 2] [--markdown]
 
 The slide is a tiled pyramidal JPEG SVS at 0.25 µm per pixel, painted once (about a minute) and
 kept. Peers (histolab, LazySlide, tiatoolbox) run after SAGE on the same file, on the same cores,
 each by the Python of its own environment (see `benchmarks.peers.setup`); without one a peer is
-named as not installed. Times are medians after a warm-up. Peak memory is that of each process.
+named as not installed. Times are medians after a warm-up, with the best beside them; peak memory
+is that of each process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.peer import peak_mb
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
@@ -70,15 +71,15 @@ def synthesize(path: Path, size: int, tissue_share: float = 0.45) -> None:
     temporary.replace(path)
 
 
-def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median seconds over repeats after one warm-up, and the last answer."""
+def timed(call: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:
+    """Median and least seconds over repeats after one warm-up, and the last answer."""
     answer = call()
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         answer = call()
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), answer
+    return statistics.median(seconds), min(seconds), answer
 
 
 def mask_and_tiles(path: Path) -> int:
@@ -165,7 +166,10 @@ PEERS = ("histolab", "lazyslide", "tiatoolbox")
 
 
 def peer_pythons(folder: Path | None, named: list[str]) -> dict[str, Path | None]:
-    """The interpreter of each peer's environment, None where there is none."""
+    """The interpreter of each peer's environment, None where there is none.
+
+    Raises `ValueError` when a named one is no peer or no file.
+    """
     pythons: dict[str, Path | None] = dict.fromkeys(PEERS)
     for name in PEERS if folder is not None else ():
         python = folder / name / "bin" / "python"
@@ -173,7 +177,7 @@ def peer_pythons(folder: Path | None, named: list[str]) -> dict[str, Path | None
     for text in named:
         name, _, python_path = text.partition("=")
         if name not in PEERS or not Path(python_path).is_file():
-            sys.exit(f"--peer {text}: give NAME=PYTHON, NAME one of {', '.join(PEERS)}")
+            raise ValueError(f"--peer {text}: give NAME=PYTHON, NAME one of {', '.join(PEERS)}")
         pythons[name] = Path(python_path)
     return pythons
 
@@ -198,6 +202,23 @@ def run_peer(name: str, python: Path, slide: Path, repeats: int) -> dict[str, An
     return answer
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The measured rows as the table of docs/slides.md: a line per task, medians, best behind."""
+    who = list(dict.fromkeys(row["who"] for row in rows if row["who"] != "this machine"))
+    lines = ["| what | " + " | ".join(who) + " |", "|---" * (len(who) + 1) + "|"]
+    for task in dict.fromkeys(row["task"] for row in rows if row["who"] in who):
+        cells = []
+        for one in who:
+            found = next((r for r in rows if r["task"] == task and r["who"] == one), None)
+            if found is None or found["value"] is None:
+                cells.append(found["note"] if found else "")
+                continue
+            best = "" if found["best"] is None else f" ({found['best']:,.3g})"
+            cells.append(f"{found['value']:,.3g}{best} {found['unit']}")
+        lines.append(f"| {task} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run all and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -207,9 +228,13 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, help="folder of environments, one per peer")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--cores", type=int, default=2, help="of the machine, for all")
+    parser.add_argument("--markdown", action="store_true", help="the table once more, for docs")
     parser.add_argument("--quick", action="store_true", help="one repeat, 10x only")
     options = parser.parse_args()
-    peers = peer_pythons(options.peers, options.peer)
+    try:
+        peers = peer_pythons(options.peers, options.peer)
+    except ValueError as error:
+        parser.error(str(error))
     cores = sorted(os.sched_getaffinity(0))[: options.cores]
     os.sched_setaffinity(0, cores)
     load = os.getloadavg()[0]
@@ -221,46 +246,60 @@ def main() -> None:
     if not path.exists():
         print(f"painting {path} ...", file=sys.stderr)
         synthesize(path, options.size)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget painting's peak
     out = work / "out"
     rows: list[dict[str, Any]] = []
 
-    def row(task: str, who: str, value: float | None, unit: str, note: str = "") -> None:
-        rows.append({"task": task, "who": who, "value": value, "unit": unit, "note": note})
+    def row(
+        task: str, who: str, value: float | None, unit: str, note: str, best: float | None = None
+    ) -> None:
+        line = {"task": task, "who": who, "value": value, "best": best, "unit": unit, "note": note}
+        rows.append(line)
         shown = "-" if value is None else f"{value:,.3g} {unit}"
-        print(f"{task:31s} {who:18s} {shown:>14s}  {note}", flush=True)
+        least = "" if best is None else f"best {best:,.3g}"
+        print(f"{task:31s} {who:18s} {shown:>14s}  {least:13s} {note}", flush=True)
 
     row("load before, cores used", "this machine", load, "", f"{len(cores)} cores")
+    mask, read, nuclei = (
+        "mask + 256 px tile coordinates",
+        "reading aligned JPEG tiles",
+        "nuclei, 1024 px at 40x",
+    )
     repeats = 1 if options.quick else 5
-    seconds, tiles = timed(lambda: mask_and_tiles(path), repeats)
-    row("mask + 256 px tile coordinates", "SAGE", seconds, "s", f"{tiles} tiles")
+    seconds, best, tiles = timed(lambda: mask_and_tiles(path), repeats)
+    row(mask, "SAGE", seconds, "s", f"{tiles} tiles", best)
     count = min(4000, (options.size // 256) ** 2 // 4)
     for who, backend in (("SAGE", "auto"), ("OpenSlide", "openslide")):
-        seconds, got = timed(lambda b=backend: read_tiles(path, count, b), min(repeats, 3))
-        row("reading aligned JPEG tiles", who, got / seconds, "tiles/s", "a thread per core")
+        seconds, best, got = timed(lambda b=backend: read_tiles(path, count, b), repeats)
+        row(read, who, got / seconds, "tiles/s", "a thread per core", got / best)
     run, field = nuclei_field(path)
-    seconds, found = timed(run, repeats)
-    row("nuclei, 1024 px at 40x", "SAGE", seconds * 1e3, "ms", f"{found} nuclei")
-    seconds, found = timed(skimage_nuclei(field), 1 if options.quick else 3)
-    row("nuclei, 1024 px at 40x", "scikit-image", seconds * 1e3, "ms", f"{found} nuclei")
+    for who, call in (("SAGE", run), ("scikit-image", skimage_nuclei(field))):
+        seconds, best, found = timed(call, repeats)
+        row(nuclei, who, seconds * 1e3, "ms", f"{found} nuclei", best * 1e3)
     for label, at_mpp in (("10x", 1.0), ("20x", 0.5))[: 1 if options.quick else 2]:
         start, cpu = time.perf_counter(), time.process_time()
         result = run_tool("tls", path, out, at_mpp=at_mpp)()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         note = f"{result['count']} found; {cpu:.1f} s of CPU"
         row(f"TLS on the whole slide, {label}", "SAGE", seconds, "s", note)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    row("peak memory of all the above", "SAGE", peak, "MiB")
+    peak_of = "peak memory of all the above"
+    row(peak_of, "SAGE", peak_mb(), "MiB", "")
     for name, python in peers.items():
-        got = "not installed" if python is None else run_peer(name, python, path, min(repeats, 3))
-        if isinstance(got, str):
-            row("all", name, None, "", got)
+        if python is None:
+            row(mask, name, None, "", "not installed: python -m benchmarks.peers.setup")
             continue
-        who = f"{name} {got['version']}"
-        note = f"{got['tiles']} tiles; {got['way']}"
-        row("mask + 256 px tile coordinates", who, got["mask_seconds"], "s", note)
-        row("reading aligned JPEG tiles", who, got["read_per_second"], "tiles/s", got["read_way"])
-        row("nuclei, 1024 px at 40x", who, None, "", got["nuclei"])
-        row("peak memory", who, got["peak_mb"], "MiB")
+        peer = run_peer(name, python, path, min(repeats, 3))
+        if isinstance(peer, str):
+            row(mask, name, None, "", peer)
+            continue
+        who = f"{name} {peer['version']}"
+        note = f"{peer['tiles']} tiles; {peer['way']}"
+        row(mask, who, peer["mask_seconds"], "s", note, peer["mask_best"])
+        row(read, who, peer["read_per_second"], "tiles/s", peer["read_way"], peer["read_best"])
+        row(nuclei, who, None, "", peer["nuclei"])
+        row(peak_of, who, peer["peak_mb"], "MiB", "")
+    if options.markdown:
+        print("\n" + markdown(rows))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

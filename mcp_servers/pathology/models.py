@@ -168,12 +168,12 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
     kind = spec.precision if cuda else "float32"
 
     def stack(patches: list[U8]) -> Any:
-        pixels = torch.from_numpy(np.stack(patches))
+        pixels = resized(np.stack(patches), spec.patch_px, spec.resize)
         return pixels.pin_memory() if cuda else pixels  # pinned: the copy runs beside the compute
 
     def run(pixels: Any) -> F32:
-        batch = pixels.to(device, non_blocking=True).permute(0, 3, 1, 2).float()
-        batch = (resized(batch, spec.patch_px, spec.resize).div_(255) - mean) / sd
+        batch = pixels.to(device, non_blocking=True).float().div_(255)
+        batch = (batch - mean) / sd
         half = torch.autocast("cuda", dtype=getattr(torch, kind), enabled=kind != "float32")
         with torch.inference_mode(), half:
             out = module(batch)
@@ -198,10 +198,11 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
     return Encoder(stack, encode, kind, mb)
 
 
-def resized(pixels: Any, side: int, how: Resize) -> Any:
-    """Patches (n, 3, H, W) of values 0 to 255 as `side` squares, in whole steps as PIL does it."""
-    from torch.nn.functional import interpolate
+def resized(patches: U8, side: int, how: Resize) -> Any:
+    """Patches (n, H, W, 3) as bytes (n, 3, side, side), scaled on the CPU as Pillow does."""
+    import torch
 
+    pixels = torch.from_numpy(patches).permute(0, 3, 1, 2)
     if pixels.shape[-2:] == (side, side):
         return pixels
-    return interpolate(pixels, (side, side), mode=how, antialias=True).round_().clamp_(0, 255)
+    return torch.nn.functional.interpolate(pixels, (side, side), mode=how, antialias=True)

@@ -57,9 +57,10 @@ def timm_network(name: str) -> Any:
 
     try:
         timm: Any = importlib.import_module("timm")
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision of another torch
         raise InputError(
-            f"encoder {name} needs the package timm: pip install timm (docs/slides.md, Encoders)"
+            f"encoder {name} needs the package timm, which cannot be imported ({_short(error)}): "
+            'pip install "sage-pathology[encoders]" (docs/slides.md, Encoders)'
         ) from error
     architecture, given = TIMM[name]
     options = dict(given)
@@ -119,6 +120,10 @@ def from_folder(kind: Any, folder: Path) -> Any:
 
     if not folder.is_dir() or not (folder / "config.json").is_file():
         raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+    logging: Any = importlib.import_module("transformers.utils.logging")
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # its report of missing tensors is judged below
+    logging.disable_progress_bar()
     try:
         module, report = kind.from_pretrained(
             str(folder),
@@ -129,6 +134,10 @@ def from_folder(kind: Any, folder: Path) -> Any:
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{folder}: weights cannot be loaded: {_short(error)}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
     missing = sorted(k for k in report["missing_keys"] if not k.startswith("pooler."))
     if missing:
         raise InputError(
@@ -165,7 +174,7 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
     try:
         factory: Any = importlib.import_module("conch.open_clip_custom.factory")
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         raise InputError(
             "encoder conch needs its own package, which is not on PyPI: "
             "pip install git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
@@ -176,9 +185,14 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
     module = model.CoCa(**config)
     file = weights_file(weights)
     state = {k.removeprefix("module."): v for k, v in read_tensors(file).items()}
-    inside = {k.removeprefix("visual."): v for k, v in state.items() if k.startswith("visual.")}
-    _fill(module.visual, inside, file)
+    own = module.visual.state_dict().keys()
+    inside = {k: v for k, v in _below("visual.", state).items() if k in own}
+    _fill(module.visual, inside, file, unused=("attn_pool_caption.", "ln_caption.", "proj_"))
     return module
+
+
+def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def check_weights(weights: Path, roots: Roots) -> None:
@@ -222,12 +236,18 @@ def read_tensors(file: Path) -> dict[str, Any]:
     return state
 
 
-def _fill(module: Any, state: dict[str, Any], file: Path) -> None:
-    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit."""
+def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...] = ()) -> None:
+    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit.
+
+    Tensors whose name starts as one of `unused` may be missing: features do not depend on them.
+    """
     try:
-        module.load_state_dict(state, strict=True, assign=True)
+        found = module.load_state_dict(state, strict=not unused, assign=True)
     except (RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"{file}: does not fit the encoder: {_short(error)}") from error
+    missing = [k for k in found.missing_keys if not k.startswith(unused)] if unused else []
+    if missing:
+        raise InputError(f"{file}: does not fit the encoder: {', '.join(missing[:3])} missing")
     module.float()  # published in half precision by some
 
 

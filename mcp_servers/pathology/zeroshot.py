@@ -157,8 +157,8 @@ def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
     from mcp_servers.pathology.models import CLIP, resized
 
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in CLIP)
-    pixels = torch.from_numpy(patches).to(device).permute(0, 3, 1, 2).float()
-    pixels = (resized(pixels, side, "bicubic").div_(255) - mean) / sd
+    pixels = resized(patches, side, "bicubic").to(device).float().div_(255)
+    pixels = (pixels - mean) / sd
     with torch.inference_mode():
         out = model.vision_model(pixel_values=pixels)
         images = model.visual_projection(out.pooler_output)

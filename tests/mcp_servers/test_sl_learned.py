@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from mcp_servers.errors import InputError
 from mcp_servers.formats.hdf5 import Grid, read_features, write_features
 from mcp_servers.pathology.compute.handcrafted import DIMENSION, NAMES, encode_patch
 from mcp_servers.pathology.models import ENCODERS
+from mcp_servers.slides.slide import Slide
 from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
 
 GRID = Grid("s", 256, 256, 0.5, 0.5, 0, 4096, 4096)
@@ -60,32 +62,6 @@ def test_a_named_model_without_weights_is_never_replaced_silently(
 ) -> None:
     with pytest.raises(InputError, match=r"needs its weights.*handcrafted"):
         run(context(encoded[0]), "encode_tiles", slide="s.svs", encoder=name, tile_px=128)
-
-
-def test_a_transformers_encoder_loads_from_a_local_folder(
-    encoded: tuple[Path, dict[str, Any]],
-) -> None:
-    import torch
-    from transformers import ViTConfig, ViTModel
-
-    folder = encoded[0]
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        image_size=224, patch_size=32,
-    )  # fmt: skip
-    ViTModel(config).save_pretrained(folder / "vit", safe_serialization=True)
-    options = {"slide": "s.svs", "encoder": "phikon", "weights": "vit", "tile_px": 224}
-    ctx = context(folder)
-    one = run(ctx, "encode_tiles", **options, min_tissue=0.3, device="cpu")
-    assert (one["method"], one["dimension"]) == ("learned", 32)
-    assert one["tcga_overlap"] == "trained on TCGA"
-    features, _, _ = read_features(folder / "out" / one["features"])
-    assert features.std(axis=0).max() > 0
-    bad = folder / "empty"
-    bad.mkdir()
-    with pytest.raises(InputError, match=r"config\.json"):
-        run(context(folder), "encode_tiles", **(options | {"weights": "empty"}), device="cpu")
 
 
 def test_given_coordinates_are_encoded_as_they_are(encoded: tuple[Path, dict[str, Any]]) -> None:
@@ -235,6 +211,7 @@ def test_text_scores_without_a_model_are_refused(encoded: tuple[Path, dict[str, 
 def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str, Any]]) -> None:
     import torch
     from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+    from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
     folder = encoded[0] / "clip"
     folder.mkdir()
@@ -262,6 +239,19 @@ def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str
     table = pd.read_csv(encoded[0] / "out" / got["table"])
     assert (table["tumor"] + table["stroma"]).to_numpy() == pytest.approx(1.0, abs=1e-4)
     assert sum(t["share_of_tiles"] for t in got["texts"]) == pytest.approx(1.0)
+    with Slide.open(encoded[0] / "s.svs") as slide:
+        x, y = int(table["x"][0]), int(table["y"][0])
+        tile = Image.fromarray(slide.read(x, y, 128, 128)).resize(
+            (64, 64), Image.Resampling.BICUBIC
+        )
+    asked = tokens(["tumor", "stroma"], padding=True, return_tensors="pt")
+    pixels = (np.asarray(tile) / 255 - OPENAI_CLIP_MEAN) / OPENAI_CLIP_STD
+    asked["pixel_values"] = torch.from_numpy(pixels).float().permute(2, 0, 1)[None]
+    with torch.inference_mode():
+        direct = CLIPModel.from_pretrained(folder).eval()(**asked).logits_per_image.softmax(1)[0]
+    given = [table["tumor"][0], table["stroma"][0]]
+    assert given == pytest.approx(direct.tolist(), abs=2e-3)
+    assert abs(given[0] - 0.5) > 1e-3  # not the answer of a model that saw nothing
 
 
 @pytest.mark.parametrize(

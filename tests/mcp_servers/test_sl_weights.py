@@ -1,0 +1,145 @@
+"""Weights that are not what they should be: each is refused by name, and no code of theirs runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mcp_servers.errors import InputError
+from mcp_servers.pathology import networks
+from tests.mcp_servers.slide_tools import blobs, pyramid
+from tests.mcp_servers.test_sl_encoders import encode, phikon
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("weights")
+    pyramid(place / "s.svs", blobs(700, 700))
+    return place
+
+
+class Malice:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return (os.system, (f"touch {self.target}",))
+
+
+def test_a_pickle_that_runs_code_is_refused_and_does_not_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    old, new = tmp_path / "old.bin", tmp_path / "new.bin"
+    old.write_bytes(pickle.dumps({"cls_token": Malice(marker)}, protocol=2))
+    torch.save({"cls_token": torch.zeros(1), "extra": Malice(marker)}, new)
+    for file in (old, new):
+        with pytest.raises(InputError, match="more than tensors"):
+            networks.read_tensors(file)
+    assert not marker.exists()
+    pickle.loads(old.read_bytes())
+    assert marker.exists(), "the test's own payload does nothing"
+
+
+def whole(place: Path) -> Path:
+    save_file({"a": torch.arange(4096.0)}, place / "model.safetensors")
+    torch.save({"a": torch.arange(4096.0)}, place / "pytorch_model.bin")
+    return place
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("left", [0, 4, 100, 0.5, 0.99])
+def test_files_cut_short_are_named(tmp_path: Path, name: str, left: float) -> None:
+    file = whole(tmp_path) / name
+    data = file.read_bytes()
+    file.write_bytes(data[: int(left if left == 0 or left > 1 else left * len(data))])
+    with pytest.raises(InputError, match=r"cut short|no file of PyTorch") as caught:
+        networks.read_tensors(file)
+    assert name in str(caught.value)
+
+
+def test_a_folder_without_weights_and_a_file_without_tensors_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither model\.safetensors nor"):
+        networks.weights_file(tmp_path)
+    torch.save([1, 2], tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="not a table of named tensors"):
+        networks.read_tensors(networks.weights_file(tmp_path))
+
+
+def test_weights_that_do_not_fill_phikon_are_refused(folder: Path) -> None:
+    place = folder / "bad-phikon"
+    phikon(place)
+    options = {"encoder": "phikon", "weights": "bad-phikon"}
+    file = place / "model.safetensors"
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="cannot be loaded"):
+        encode(folder, **options)
+    save_file({"layer.weight": torch.zeros(3)}, file, {"format": "pt"})
+    with pytest.raises(InputError, match="tensors are missing"):
+        encode(folder, **options)
+    file.unlink()
+    torch.save({"layer.weight": torch.zeros(3)}, place / "pytorch_model.bin")
+    with pytest.raises(InputError, match="safetensors"):
+        encode(folder, **options)
+    phikon(place, width=64)
+    with pytest.raises(InputError, match=r"64 numbers.*768.*another model"):
+        encode(folder, **options)
+    (folder / "nothing").mkdir(exist_ok=True)
+    with pytest.raises(InputError, match=r"config\.json"):
+        encode(folder, encoder="phikon", weights="nothing")
+    assert not list((folder / "out").glob("*.part*"))
+
+
+def test_another_architecture_in_a_timm_folder_is_refused(folder: Path) -> None:
+    pytest.importorskip("timm", reason="timm is not installed (it needs torchvision)")
+    place = folder / "other"
+    place.mkdir()
+    save_file({"cls_token": torch.zeros(1, 1, 384)}, place / "model.safetensors")
+    with pytest.raises(InputError, match="does not fit the encoder"):
+        encode(folder, encoder="uni2", weights="other")
+
+
+def test_without_timm_the_package_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    (folder / "any").mkdir(exist_ok=True)
+    with pytest.raises(InputError, match="needs the package timm"):
+        encode(folder, encoder="virchow2", weights="any")
+
+
+def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: Path) -> None:
+    from mcp import Client
+    from mcp.client.stdio import StdioServerParameters
+
+    phikon(tmp_path / "outside")
+    linked = folder / "linked"
+    linked.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (linked / name).symlink_to(tmp_path / "outside" / name)
+    root = Path(__file__).resolve().parents[2]
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "sage", "mcp", "serve", "pathology", "--root", str(folder), "--out",
+              str(folder / "out"), "--workers", "1"],
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        cwd=str(folder),
+    )  # fmt: skip
+
+    async def main() -> None:
+        async with Client(server, read_timeout_seconds=90) as client:
+            for weights in (str(tmp_path / "outside"), "../outside", "linked"):
+                answer = await client.call_tool(
+                    "encode_tiles", {"slide": "s.svs", "encoder": "phikon", "weights": weights}
+                )
+                assert answer.is_error
+                assert "outside the allowed folders" in answer.content[0].text
+
+    asyncio.run(main())
