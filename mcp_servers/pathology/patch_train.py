@@ -106,8 +106,10 @@ class PatchTrainResult(BaseModel):
             "with fewer than about 10 patients the held-out figures are unsure",
         ),
         accuracy=(
-            "painted slides, 3 to train and 3 held out: tiles of tumor against the rest; see "
-            "docs/slides.md for the figures and for outlines on one real scan"
+            "painted slides, 3 to train: held-out balanced accuracy 1.00 on plain tiles; on 3 "
+            "others the tumor mask holds 93% of tumor and 13% of stroma nuclei (classical 98%, "
+            "25%). One real scan, outlines drawn by eye, left half to train, right half to test: "
+            "70% of tumor and 18% of septa area (classical 83%, 49%)"
         ),
     ),
 )
