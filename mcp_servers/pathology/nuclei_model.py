@@ -40,7 +40,7 @@ class LearnedNuclei:
             module = load(str(path), map_location="cpu")
         except (RuntimeError, ValueError, OSError) as error:
             raise InputError(
-                f"{path}: not a TorchScript module ({str(error).splitlines()[0][:200]}); export "
+                f"{path}: not a TorchScript module ({str(error).split('. ')[0][:120]}); export "
                 "one with torch.jit.script or torch.jit.trace and save"
             ) from error
         stated = getattr(module, "pixel_size", None)

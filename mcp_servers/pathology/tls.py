@@ -264,10 +264,10 @@ def notes(doubtful: int, rejected: int) -> list[str]:
     """Warnings about aggregates that are not plainly lymphoid."""
     out = []
     if doubtful:
-        out.append(f"{doubtful} of the counted aggregates are doubtful: see the table's reasons")
+        out.append(f"doubtful among the counted aggregates: {doubtful}; see the table's reasons")
     if rejected:
         out.append(
-            f"{rejected} dense regions were not counted (debris, epithelium or folds by their "
+            f"dense regions not counted: {rejected} (debris, epithelium or folds by their "
             "nuclei): see the table's reasons"
         )
     return out
