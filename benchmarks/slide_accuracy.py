@@ -51,9 +51,41 @@ def f1(pairs: int, found: int, truth: int) -> tuple[float, float, float]:
     return precision, recall, 2 * precision * recall / max(precision + recall, 1e-9)
 
 
-def run(context: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:
+def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
     """One tool's result."""
     return load("pathology").run(name, arguments, context).result
+
+
+def held(mask: Any, points: Any, mpp: float) -> float:
+    """Share of points (level-0 pixels) that a mask of 8 µm cells holds."""
+    cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
+    return float(mask[cells[:, 1], cells[:, 0]].mean())
+
+
+def outlines(truth: Any) -> list[dict[str, Any]]:
+    """Squares of 64 µm that hold nuclei of one kind only, as a pathologist would pick them."""
+    from mcp_servers.formats.geojson import feature, square
+
+    side = 64 / truth.mpp
+    kinds = {
+        "Tumor": truth.tumor_nuclei,
+        "Stroma": truth.stroma_nuclei,
+        "Immune": truth.lymphocytes,
+    }
+    shape = (int(truth.height / side), int(truth.width / side))
+    counts = {}
+    for name, points in kinds.items():
+        grid = np.zeros(shape, int)
+        cells = np.minimum((points / side).astype(int), np.array(shape[::-1]) - 1)
+        np.add.at(grid, (cells[:, 1], cells[:, 0]), 1)
+        counts[name] = grid
+    least = {"Tumor": 10, "Stroma": 3, "Immune": 30}
+    out = []
+    for name, grid in counts.items():
+        others = sum(g for other, g in counts.items() if other != name)
+        for row, column in np.argwhere((grid >= least[name]) & (others <= 1)):
+            out.append(feature(square(column * side, row * side, side, name)))
+    return out
 
 
 def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
@@ -91,13 +123,8 @@ def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
         tls[1] += len(got)
         result = run(context, "tumor", slide=path.name)
         mask = np.asarray(Image.open(folder / "out" / result["mask"])) > 0
-
-        def inside(points: Any, mask: Any = mask) -> float:
-            cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
-            return float(mask[cells[:, 1], cells[:, 0]].mean())
-
         groups = (truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes)
-        tumor.append([inside(group) for group in groups])
+        tumor.append([held(mask, group, mpp) for group in groups])
     p, r, f = np.mean(nuclei, axis=0)
     print(f"simulated, {mpp} µm/px: nuclei precision {p:.3f} recall {r:.3f} F1 {f:.3f}")
     p, r, f = np.mean(immune, axis=0)
@@ -113,6 +140,41 @@ def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
         f"simulated, {mpp} µm/px: tumor mask holds {t:.1%} of tumor, {s:.1%} of stroma, {i:.1%} of "
         "lymphocyte nuclei"
     )
+
+
+def learned(folder: Path, train: list[int], test: list[int], mpp: float = 0.5) -> None:
+    """Tumor by a patch classifier trained on some painted slides, on others."""
+    from PIL import Image
+
+    from mcp_servers.formats.geojson import write_geojson
+    from validation.simulate.slide import render_slide
+
+    (folder / "slides").mkdir()
+    (folder / "regions").mkdir()
+    truths = {}
+    for seed in (*train, *test):
+        where = folder / "slides" if seed in train else folder
+        path = where / f"train{seed}.tif"
+        truths[seed] = render_slide(path, seed=seed, size_px=3072, mpp=mpp, aggregates=4)
+        if seed in train:
+            write_geojson(folder / "regions" / f"train{seed}.geojson", outlines(truths[seed]))
+    context = ToolContext(Roots.of([folder], folder / "out"))
+    model = run(context, "patch_train", slides="slides", regions="regions", folds=3)
+    print(
+        f"patch_train on {len(train)} painted slides: held-out balanced accuracy "
+        f"{model['balanced_accuracy']:.3f} on {model['patches']} plain tiles"
+    )
+    for label, extra in (("classical", {}), ("learned", {"model": model["model"]})):
+        shares = []
+        for seed in test:
+            result = run(context, "tumor", slide=f"train{seed}.tif", **extra)
+            mask = np.asarray(Image.open(folder / "out" / result["mask"])) > 0
+            truth = truths[seed]
+            groups = (truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes)
+            shares.append([held(mask, points, mpp) for points in groups])
+        t, s, i = np.mean(shares, axis=0)
+        print(f"tumor mask of {len(test)} other painted slides, {label}: holds {t:.1%} of tumor, "
+              f"{s:.1%} of stroma, {i:.1%} of lymphocyte nuclei")  # fmt: skip
 
 
 def labelled(folder: Path, shared: Path) -> None:
@@ -157,26 +219,53 @@ def labelled(folder: Path, shared: Path) -> None:
         line.split()[:2] for line in (shared / "til_patches/label.txt").read_text().splitlines()
     )
     patches = sorted((shared / "til_patches").glob("*.png"), key=lambda one: int(one.stem))
-    calls = 0
-    densities = []
+    densities, counted, fields = [], 0, 0
     for path in patches:
         result = run(context, "til", slide=f"til_patches/{path.name}", mpp=0.5)
         densities.append(result["tissue"]["per_mm2"] or 0.0)
-        calls += densities[-1] > 5000
+        # 150 µm hold few aggregates: laid out with their mirror images they make 600 µm
+        one = np.asarray(Image.open(path).convert("RGB"))
+        two = np.hstack([one, one[:, ::-1]])
+        field = np.tile(np.vstack([two, two[::-1]]), (2, 2, 1))
+        Image.fromarray(field).save(folder / f"mirrored_{path.name}")
+        own = ToolContext(Roots.of([folder], folder / "out"))
+        for at_mpp in (1.0, 0.5):
+            result = run(own, "tls", slide=f"mirrored_{path.name}", mpp=0.5, at_mpp=at_mpp)
+            counted += result["count"]
+            fields += 1
     kinds = {labels[one.name] for one in patches}
     print(
-        f"lymphocyte patches: {len(patches)} with labels {sorted(kinds)}; {calls} above 5,000 per "
-        f"mm², median {np.median(densities):.0f}"
+        f"lymphocyte patches: {len(patches)} with labels {sorted(kinds)}; "
+        f"{sum(d > 5000 for d in densities)} above 5,000 per mm², median {np.median(densities):.0f}"
+        f"; {counted} aggregates in {fields} mirrored fields"
     )
     for number in (70, 72, 74, 76):
-        mask = np.asarray(Image.open(shared / f"necrosis_masks/mask_{number}.png")) > 0
         name = f"necrosis_masks/image_{number}.png"
         result = run(context, "tls", slide=name, mpp=1.0)
-        wrong = 0
-        for one in result["aggregates"]:
-            x, y = min(int(one["x"]), 499), min(int(one["y"]), 499)
-            wrong += bool(mask[y, x])
-        print(f"{name}: {result['count']} aggregates, {wrong} of them in necrosis")
+        print(f"{name}: {result['count']} aggregates counted, {result['rejected']} rejected")
+    for what, tile in variants(np.asarray(Image.open(shared / "tls_tile/he_tls_tile.png"))):
+        Image.fromarray(tile).save(folder / "variant.png")
+        own = ToolContext(Roots.of([folder], folder / "out"))
+        result = run(own, "tls", slide="variant.png", mpp=0.3)
+        calls = ", ".join(
+            f"{a['call']} ({a['regular_nuclei']:.2f} regular, contrast {a['contrast']:.1f})"
+            for a in result["aggregates"]
+        )
+        print(f"TLS tile, {what}: {calls or 'none'}; {result['rejected']} rejected")
+
+
+def variants(image: Any, mpp: float = 0.3) -> list[tuple[str, Any]]:
+    """The image blurred, paler, darker, and stored badly."""
+    import cv2
+
+    def dyed(factor: float) -> Any:
+        return np.clip(245 * (np.maximum(image, 1) / 245) ** factor, 0, 255).astype(np.uint8)
+
+    _, coded = cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 30])
+    jpeg = cv2.imdecode(coded, cv2.IMREAD_COLOR)[:, :, ::-1]
+    out = [(f"blurred by {s:g} µm", cv2.GaussianBlur(image, (0, 0), s / mpp)) for s in (0.7, 1.5)]
+    out += [(f"dyes x {f:g}", dyed(f)) for f in (0.5, 1.4)]
+    return [*out, ("JPEG of quality 30", np.ascontiguousarray(jpeg))]
 
 
 def main() -> None:
@@ -189,8 +278,11 @@ def main() -> None:
         folder = Path(name)
         for mpp in (0.5, 0.25):
             simulated(folder, options.seeds if mpp == 0.5 else options.seeds[:2], mpp)
+        learned(folder, [201, 202, 203], [204, 205, 206])
         if options.shared:
-            labelled(folder, options.shared.resolve())
+            shared = options.shared.resolve()
+            inner = shared / "histology"
+            labelled(folder, inner if inner.is_dir() else shared)
 
 
 if __name__ == "__main__":

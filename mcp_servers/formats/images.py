@@ -21,8 +21,10 @@ def write_png(path: Path, image: U8 | BoolArray) -> None:
     Image.fromarray(np.ascontiguousarray(pixels)).save(path, format="PNG", compress_level=4)
 
 
-def blend_mask(image: U8, mask: BoolArray, color: Color, opacity: float = 0.4) -> U8:
-    """Tint the pixels under a mask (resized to the image) and outline it."""
+def blend_mask(
+    image: U8, mask: BoolArray, color: Color, opacity: float = 0.4, outline: bool = True
+) -> U8:
+    """Tint the pixels under a mask (resized to the image) and, if asked, outline it."""
     import cv2
 
     height, width = image.shape[:2]
@@ -31,8 +33,10 @@ def blend_mask(image: U8, mask: BoolArray, color: Color, opacity: float = 0.4) -
     out = image.copy()
     mixed = image[inside] * (1 - opacity) + np.array(color) * opacity
     out[inside] = mixed.astype(np.uint8)
+    if not outline:
+        return out
     contours, _ = cv2.findContours(own, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    cv2.drawContours(out, contours, -1, color, 1)
+    cv2.drawContours(out, contours, -1, color, max(1, round(max(height, width) / 1000)))
     return out
 
 
@@ -74,16 +78,6 @@ def draw_squares(
         for a, b, color in boxes:
             cv2.rectangle(out, a, b, color, 1)
     return np.asarray(out, dtype=np.uint8)
-
-
-def draw_points(image: U8, points: F64 | I64, scale: float, color: Color, radius: int = 2) -> U8:
-    """Dots at level-0 positions."""
-    import cv2
-
-    out = image.copy()
-    for x, y in points:
-        cv2.circle(out, (round(x / scale), round(y / scale)), radius, color, -1, cv2.LINE_AA)
-    return out
 
 
 def colorize(values: F64, low: float, high: float) -> U8:

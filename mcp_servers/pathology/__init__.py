@@ -18,5 +18,6 @@ TOOL_MODULES = (
     "cluster",
     "heatmap",
     "mil",
+    "patch_train",
     "zeroshot",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
@@ -9,12 +11,14 @@ from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
 
+# the first eight are those of Okabe and Ito, told apart with any kind of color vision
 PALETTE = (
-    (230, 25, 75), (60, 180, 75), (255, 225, 25), (0, 130, 200), (245, 130, 48), (145, 30, 180),
-    (70, 240, 240), (240, 50, 230), (210, 245, 60), (250, 190, 212), (0, 128, 128), (220, 190, 255),
-    (170, 110, 40), (128, 0, 0), (170, 255, 195), (128, 128, 0), (0, 0, 128), (128, 128, 128),
-    (255, 215, 180), (0, 0, 0),
+    (0, 114, 178), (213, 94, 0), (0, 158, 115), (240, 228, 66), (204, 121, 167), (86, 180, 233),
+    (230, 159, 0), (0, 0, 0), (145, 30, 180), (210, 245, 60), (128, 0, 0), (0, 128, 128),
+    (250, 190, 212), (170, 110, 40), (170, 255, 195), (128, 128, 0), (0, 0, 128), (128, 128, 128),
+    (255, 215, 180), (230, 25, 75),
 )  # fmt: skip
+MOST_WARD = 10_000
 
 
 class ClusterInput(SlideInput):
@@ -22,6 +26,10 @@ class ClusterInput(SlideInput):
 
     features: InputPath = Field(description="HDF5 with features and coords, from encode_tiles")
     clusters: int = Field(default=6, ge=2, le=20)
+    how: Literal["kmeans", "ward"] = Field(
+        default="kmeans",
+        description=f"ward: hierarchical, for up to {MOST_WARD} tiles; finds small groups better",
+    )
     components: int = Field(default=20, ge=2, le=256, description="Principal components kept")
     seed: int = 0
 
@@ -51,20 +59,21 @@ class ClusterResult(SlideResult):
 @tool(
     "cluster_tiles",
     SUITE,
-    "1.0.0",
-    "Cluster a slide's tiles by their features (PCA, k-means) and color them on the slide.",
+    "1.1.0",
+    "Cluster a slide's tiles by their features (PCA, k-means or Ward) and color them on it.",
     resources=Resources(memory_mb=1024, seconds_per_item=3.0),
 )
 def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     """Clusters of one slide; the same seed gives the same clusters."""
     import numpy as np
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import AgglomerativeClustering, KMeans
     from sklearn.decomposition import PCA
     from sklearn.metrics import silhouette_score
 
     from mcp_servers.formats.hdf5 import read_features
     from mcp_servers.formats.images import draw_squares, write_png
     from mcp_servers.formats.tables import write_columns
+    from mcp_servers.pathology.drawing import captioned
 
     slide = open_slide(given, context)
     features, coords, attributes = read_features(context.input(given.features, "file"))
@@ -78,12 +87,19 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
     pca = PCA(min(given.components, *scaled.shape), random_state=given.seed)
     reduced = pca.fit_transform(scaled)
-    model = KMeans(given.clusters, n_init=4, random_state=given.seed).fit(reduced)
+    if given.how == "ward":
+        if len(reduced) > MOST_WARD:
+            raise InputError(
+                f"{len(reduced)} tiles are too many for how=ward ({MOST_WARD}); take kmeans"
+            )
+        first = AgglomerativeClustering(given.clusters, linkage="ward").fit_predict(reduced)
+    else:
+        first = KMeans(given.clusters, n_init=4, random_state=given.seed).fit_predict(reduced)
     # the largest cluster is number 0, so that numbers mean the same from run to run
-    order = np.argsort(-np.bincount(model.labels_, minlength=given.clusters), kind="stable")
-    rank = np.argsort(order)
-    labels = rank[model.labels_]
-    distances = model.transform(reduced)[:, order]
+    order = np.argsort(-np.bincount(first, minlength=given.clusters), kind="stable")
+    labels = np.argsort(order)[first]
+    centers = np.stack([reduced[labels == k].mean(axis=0) for k in range(given.clusters)])
+    distances = np.linalg.norm(reduced[:, None, :] - centers[None], axis=2)
     clusters = []
     for number in range(given.clusters):
         own = np.flatnonzero(labels == number)
@@ -108,7 +124,8 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     colors = {str(i): PALETTE[i] for i in range(given.clusters)}
     drawn = draw_squares(picture, coords, size, ratio, colors, [str(v) for v in labels], 0.45)
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, drawn)
+        um = slide.mpp * ratio if slide.mpp else None
+        write_png(path, captioned(drawn, um, {f"cluster {name}": c for name, c in colors.items()}))
     return ClusterResult(
         slide=slide.name,
         mpp=slide.mpp,

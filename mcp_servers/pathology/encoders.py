@@ -54,7 +54,7 @@ class EncodeResult(SlideResult):
 @tool(
     "encode_tiles",
     SUITE,
-    "1.1.0",
+    "1.2.0",
     "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
     resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=Validity(

@@ -46,7 +46,7 @@ class HeatmapResult(SlideResult):
 @tool(
     "heatmap",
     SUITE,
-    "1.0.0",
+    "1.0.1",
     "Draw scores of tiles (attention, text similarity, any column) over a slide.",
     resources=Resources(memory_mb=512, seconds_per_item=0.5),
 )
@@ -56,6 +56,7 @@ def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     import numpy as np
 
     from mcp_servers.formats.images import colorize, write_png
+    from mcp_servers.pathology.drawing import captioned, ramp_of
 
     slide = open_slide(given, context)
     coords, scores, stored = read_scores(context.input(given.scores, "file"), given.column)
@@ -84,7 +85,10 @@ def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
         cv2.rectangle(layer, a, b, tuple(int(v) for v in color), -1)
     name = f"{slide.name}.{_safe(given.column)}.heatmap.png"
     with context.writing(name) as path:
-        write_png(path, np.asarray(cv2.addWeighted(layer, 0.55, picture, 0.45, 0), dtype=np.uint8))
+        drawn = np.asarray(cv2.addWeighted(layer, 0.55, picture, 0.45, 0), dtype=np.uint8)
+        um = slide.mpp * ratio if slide.mpp else None
+        ramp = ramp_of(f"{given.column} {low:.3g}", f"{high:.3g}")
+        write_png(path, captioned(drawn, um, ramp=ramp))
     return HeatmapResult(
         slide=slide.name,
         mpp=slide.mpp,

@@ -43,7 +43,7 @@ class IhcResult(SlideResult):
 @tool(
     "ihc",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Positive nuclei, H-score and positive area of an H-DAB immunohistochemistry slide.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=25.0),
     validity=Validity(
@@ -67,11 +67,12 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     """Positivity of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.images import draw_points, write_png
+    from mcp_servers.formats.images import write_png
     from mcp_servers.formats.tables import write_columns
     from mcp_servers.pathology.compute.ihc import h_score, measure
     from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP
     from mcp_servers.pathology.compute.tissue import background_color
+    from mcp_servers.pathology.drawing import ORANGE, SKY, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.nuclei import COARSEST_MPP, search_area
     from mcp_servers.pathology.walk import walk
 
@@ -87,7 +88,7 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))
     white = background_color(slide.thumbnail(1024))
-    tables, brown, stained = [np.zeros((0, len(COLUMNS)))], 0, 0
+    tables, brown, stained, outside = [np.zeros((0, len(COLUMNS)))], 0, 0, 0
     for piece in walk(view, mask, scale, context, message="nuclei", span=(0.05, 0.9)):
         found = measure(piece.image, view.mpp, background=white, within=piece.tissue)
         table = found.nuclei.table
@@ -98,7 +99,9 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         top, bottom, left, right = piece.inner
         tissue = piece.tissue[top:bottom, left:right]
         stained += int(tissue.sum())
-        brown += int(((found.dab[top:bottom, left:right] > given.weak) & tissue).sum())
+        positive = (found.dab[top:bottom, left:right] > given.weak) & tissue
+        brown += int(positive.sum())
+        outside += int((positive & (found.nuclei.labels[top:bottom, left:right] == 0)).sum())
     table = np.concatenate(tables)
     grades = np.digitize(table[:, -1], [given.weak, given.moderate, given.strong])
     names = {k: f"{slide.name}.ihc.{k}" for k in ("csv", "overlay.png")}
@@ -107,13 +110,19 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         write_columns(path, columns | {"dab_mean": table[:, -1], "grade": grades})
     picture = slide.thumbnail(3000)
     ratio = slide.width / picture.shape[1]
-    picture = draw_points(picture, table[grades == 0, :2], ratio, (60, 60, 255), 2)
-    picture = draw_points(picture, table[grades > 0, :2], ratio, (255, 0, 0), 2)
+    um = base * ratio
+    legend = {"negative": SKY, "1+": YELLOW, "2+": ORANGE, "3+": VERMILLION}
+    groups = [(table[grades == i, :2], color) for i, color in enumerate(legend.values())]
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, picture)
+        write_png(path, captioned(dots(picture, groups, ratio, um), um, legend))
     count = len(table)
     if count < 50:
         warnings.append(f"only {count} nuclei: the percentages are unsure")
+    if brown and brown / stained > 0.05 and outside / brown > 0.6:
+        warnings.append(
+            f"{outside / brown:.0%} of the positive area lies outside nuclei: a marker of membrane "
+            "or cytoplasm? Then read the area, not the nuclei"
+        )
     if stained and brown / stained > 0.9:
         warnings.append("nearly all tissue counts as positive: is this an H-DAB stain?")
 

@@ -80,7 +80,7 @@ STAIN_VALIDITY = Validity(
 @tool(
     "stain_separate",
     SUITE,
-    "1.0.0",
+    "1.0.1",
     "Separate hematoxylin from eosin or DAB (color deconvolution) in a region of a slide.",
     resources=Resources(memory_mb=1024, seconds_per_item=2.0),
     validity=STAIN_VALIDITY,
@@ -141,7 +141,7 @@ class NormalizeResult(SlideResult):
 @tool(
     "stain_normalize",
     SUITE,
-    "1.0.0",
+    "1.0.1",
     "Normalize the H&E colors of a region (Macenko or Reinhard), fitted on the whole slide.",
     resources=Resources(memory_mb=1536, seconds_per_item=3.0),
     validity=STAIN_VALIDITY,

@@ -81,7 +81,7 @@ def tile_grid(
 @tool(
     "tile_slide",
     SUITE,
-    "1.0.0",
+    "1.0.1",
     "Coordinates of square tiles over the tissue of a slide or within given regions.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),
@@ -91,6 +91,7 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png
+    from mcp_servers.pathology.drawing import GREEN, captioned
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.slides.geometry import covered, rasterize
 
@@ -125,8 +126,8 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     scale = slide.width / picture.shape[1]
     labels = ["tile"] * len(corners)
     with context.writing(overlay) as path:
-        drawn = draw_squares(picture, corners, size, scale, {"tile": (0, 150, 60)}, labels, 0.2)
-        write_png(path, drawn)
+        drawn = draw_squares(picture, corners, size, scale, {"tile": GREEN}, labels, 0.2)
+        write_png(path, captioned(drawn, slide.need_mpp() * scale, {"tile": GREEN}))
     return TilesResult(
         slide=slide.name,
         mpp=slide.mpp,

@@ -33,7 +33,7 @@ def context(folder: Path, *inputs: Path, **options: Any) -> ToolContext:
     return ToolContext(Roots.of([folder, *inputs], folder / "out"), **options)
 
 
-def run(ctx: ToolContext, name: str, **arguments: Any) -> dict[str, Any]:
+def run(ctx: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
     """Run one registered tool and give its result as plain data."""
     return load("pathology").run(name, arguments, ctx).result
 

@@ -1,0 +1,222 @@
+"""Dense regions called lymphoid or not, blur left out of the mask, ink of usual colors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
+
+ROOT = Path(__file__).resolve().parents[2]
+PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
+
+
+def sage_tool(name: str, *words: str, cwd: Path) -> dict[str, Any]:
+    """The result of `sage tools run NAME ... --json`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sage", "tools", "run", name, *words, "--json", "--out", "out"],
+        capture_output=True, text=True, cwd=cwd, timeout=200,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout)["result"])
+
+
+def crowded(whole: bool, seed: int = 3) -> Image:
+    """700 px at 0.5 µm: a disk of 7 µm nuclei, whole and round or broken into pieces."""
+    import cv2
+
+    rng = np.random.default_rng(seed)
+    image = np.full((700, 700, 3), PINK, np.uint8)
+    for y in range(60, 640, 17):
+        for x in range(60, 640, 17):
+            a, b = x + int(rng.integers(-3, 4)), y + int(rng.integers(-3, 4))
+            if np.hypot(a - 350, b - 350) > 230:
+                continue
+            if whole:
+                cv2.circle(image, (a, b), 6, NUCLEUS, -1, cv2.LINE_AA)
+                continue
+            for _ in range(3):  # fragments of odd shape
+                corners = rng.normal(0, 5, (4, 2)) + rng.normal((a, b), 2.5)
+                cv2.fillPoly(image, [corners.astype(np.int32)], NUCLEUS, cv2.LINE_AA)
+    image = cv2.GaussianBlur(image, (0, 0), 0.8)
+    return np.clip(image + rng.normal(0, 3, image.shape), 0, 255).astype(np.uint8)
+
+
+def test_round_nuclei_make_an_aggregate_and_fragments_make_none(tmp_path: Path) -> None:
+    png(tmp_path / "whole.png", crowded(True))
+    png(tmp_path / "broken.png", crowded(False))
+    options = {"mpp": 0.5, "at_mpp": 0.5}
+    good = run(context(tmp_path), "tls", slide="whole.png", **options)
+    assert (good["count"], good["doubtful"], good["rejected"]) == (1, 0, 0)
+    assert good["aggregates"][0]["regular_nuclei"] > 0.55
+    assert good["aggregates"][0]["reason"] == ""
+    assert run(context(tmp_path), "tls", slide="broken.png", **options)["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        ((0.70, 3.5, 1.0), "lymphoid"),
+        ((0.50, 3.5, 1.0), "doubtful"),
+        ((0.70, 2.0, 1.0), "doubtful"),
+        ((0.35, 3.5, 1.0), "rejected"),
+        ((0.45, 3.0, 1.5), "rejected"),
+        ((0.70, 3.0, 1.5), "lymphoid"),
+    ],
+)
+def test_the_call_follows_outline_contrast_and_darkness(look: Any, expected: str) -> None:
+    from mcp_servers.pathology.compute.lymphoid import call
+
+    row = np.array([2e4, 100.0, 9000.0, 0.5, 120.0, *look])
+    assert call(row) == expected
+    assert call(row, 0.0) != "rejected"
+
+
+@pytest.mark.shared
+def test_a_real_luminal_abscess_is_listed_but_not_counted(tmp_path: Path) -> None:
+    picture = shared("necrosis_masks/image_76.png").resolve()
+    got = sage_tool("tls", "--input", str(picture), "--set", "mpp=1.0", cwd=tmp_path)
+    assert (got["count"], got["rejected"]) == (0, 1)
+    assert any("not counted" in note for note in got["warnings"])
+    with (tmp_path / "out" / "image_76.tls.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["call"] for row in rows] == ["rejected"]
+    assert "necrosis" in rows[0]["reason"]
+    features = json.loads((tmp_path / "out" / "image_76.tls.geojson").read_text())["features"]
+    assert features[0]["properties"]["classification"]["name"] == "Ignore*"
+    everything = run(context(tmp_path, picture.parent), "tls", slide=str(picture), mpp=1.0,
+                     min_regular=0)  # fmt: skip
+    assert (everything["count"], everything["rejected"]) == (1, 0)
+
+
+@pytest.mark.shared
+def test_folded_edges_of_a_real_scan_are_not_counted(tmp_path: Path) -> None:
+    slide = shared("wsi_histolab/tcga-cr-7395-01a-01-ts1.svs").resolve()
+    got = run(context(tmp_path, slide.parent), "tls", slide=str(slide), mpp=1.0)
+    for one in got["aggregates"]:
+        # by eye: folds lie at x < 180 and x > 4300; what is counted is loose infiltrate
+        assert 180 < one["x"] < 4300
+        assert one["call"] == "doubtful"
+
+
+@pytest.mark.shared
+def test_lung_necrosis_and_tumor_fields_hold_no_aggregate(tmp_path: Path) -> None:
+    from PIL import Image as Pil
+
+    for number in (0, 12, 26, 30):  # not looked at while constants were chosen
+        one = np.asarray(Pil.open(shared(f"til_patches/{number}.png")).convert("RGB"))
+        two = np.hstack([one, one[:, ::-1]])
+        png(tmp_path / f"{number}.png", np.vstack([two, two[::-1]]))
+        got = run(context(tmp_path), "tls", slide=f"{number}.png", mpp=0.5)
+        assert got["count"] == 0
+
+
+@pytest.fixture
+def half_blurred(tmp_path: Path) -> Path:
+    """The real scan of a squamous carcinoma with its left half blurred by 3 µm."""
+    import cv2
+
+    from mcp_servers.slides.slide import Slide
+
+    source = shared("wsi_histolab/tcga-cr-7395-01a-01-ts1.svs")
+    with Slide.open(source, mpp=1.0) as slide:
+        image = slide.read(600, 900, 2000, 1600).copy()
+    image[:, :1000] = cv2.GaussianBlur(image, (0, 0), 3.0)[:, :1000]
+    return pyramid(tmp_path / "half.svs", image, mpp=1.0)
+
+
+@pytest.mark.shared
+def test_blurred_tissue_is_left_out_when_asked_and_reported_otherwise(
+    half_blurred: Path,
+) -> None:
+    from PIL import Image as Pil
+
+    cwd = half_blurred.parent
+    plain = sage_tool("tissue_mask", "--input", "half.svs", cwd=cwd)
+    assert plain["focus"] == "sample" and plain["excluded_blur_mm2"] == 0
+    assert 0.3 < plain["out_of_focus_fraction"] < 0.7
+    assert any("out of focus" in note for note in plain["warnings"])
+    before = np.asarray(Pil.open(cwd / "out" / plain["mask"])) > 0
+    got = sage_tool("tissue_mask", "--input", "half.svs", "--set", "focus=exclude", cwd=cwd)
+    after = np.asarray(Pil.open(cwd / "out" / got["mask"])) > 0
+    half = before.shape[1] // 2
+    edge = 10  # 80 µm to either side of the border, as cells of 64 µm are judged
+    assert after[:, : half - edge].sum() < 0.15 * before[:, : half - edge].sum()
+    assert after[:, half + edge :].sum() > 0.98 * before[:, half + edge :].sum()
+    assert got["focus"] == "exclude"
+    left_out = (before & ~after).sum() * (got["mask_mpp"] / 1000) ** 2
+    assert got["excluded_blur_mm2"] == pytest.approx(left_out, rel=0.01)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "tcga-cr-7395-01a-01-ts1.svs"])
+def test_nothing_of_a_sharp_real_scan_is_left_out(tmp_path: Path, name: str) -> None:
+    slide = shared("wsi_histolab", name).resolve()
+    options = {"mpp": 1.0} if name.startswith("tcga") else {}
+    got = run(context(tmp_path, slide.parent), "tissue_mask", slide=str(slide), focus="exclude",
+              **options)  # fmt: skip
+    assert got["excluded_blur_mm2"] < 0.01 * got["tissue_mm2"]
+
+
+def test_focus_of_a_coarse_scan_is_not_judged(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", crowded(True))
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=4.0)
+    assert got["out_of_focus_fraction"] is None
+    assert any("focus cannot be judged" in note for note in got["warnings"])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("ink", "rgb"),
+    [
+        ("black", (30, 30, 35)), ("blue", (30, 60, 160)), ("dark blue", (25, 30, 90)),
+        ("light blue", (60, 160, 220)), ("green", (20, 120, 70)), ("red", (200, 30, 40)),
+        ("orange", (240, 120, 30)), ("yellow", (250, 235, 60)), ("turquoise", (0, 150, 150)),
+    ],
+)  # fmt: skip
+def test_a_stroke_of_ink_on_glass_is_no_tissue(ink: str, rgb: tuple[int, int, int]) -> None:
+    import cv2
+
+    from mcp_servers.pathology.compute.tissue import find_tissue
+    from mcp_servers.slides.slide import Slide
+
+    with Slide.open(shared("wsi_histolab/cmu-1-small-region.svs")) as slide:
+        view = slide.view(4.0)
+        image = view.read(0, 0, view.width, view.height)
+    before = find_tissue(image, view.mpp)
+    stroke = np.zeros(image.shape[:2], np.uint8)
+    cv2.line(stroke, (20, 30), (view.width - 20, view.height - 60), 1, 40)
+    density = -np.log(np.array(rgb) / 255.0 + 1e-3)
+    inked = image.copy()
+    inked[stroke > 0] = np.clip(image[stroke > 0] * np.exp(-density), 0, 255)
+    after = find_tissue(inked, view.mpp)
+    glass = (stroke > 0) & ~before.mask
+    assert after.mask[glass].mean() < 0.03, ink
+    untouched = before.mask & (stroke == 0)
+    assert after.mask[untouched].mean() > 0.85
+    if ink != "yellow":
+        assert after.pen[glass].mean() > 0.9
+
+
+def test_holes_are_filled_by_their_area(tmp_path: Path) -> None:
+    image = np.full((600, 600, 3), 244, np.uint8)
+    image[100:500, 100:500] = (205, 110, 165)
+    image[150:160, 150:160] = 244  # 80 µm a side: 6,400 µm²
+    image[300:330, 300:330] = 244  # 240 µm a side: 57,600 µm²
+    png(tmp_path / "a.png", image)
+    ctx = context(tmp_path)
+    areas = [
+        run(ctx, "tissue_mask", slide="a.png", mpp=8.0, fill_holes_um2=um2)["tissue_mm2"]
+        for um2 in (0, 10_000, 100_000)
+    ]
+    assert areas[1] - areas[0] == pytest.approx(0.0064, rel=0.5)
+    assert areas[2] - areas[1] == pytest.approx(0.0576, rel=0.15)

@@ -1,0 +1,201 @@
+"""Nuclei by a TorchScript network: labels or probabilities, tiles, refusals.
+
+Annotations are evaluated here, as TorchScript reads them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcp_servers.errors import InputError
+from tests.mcp_servers.slide_tools import Image, context, png, run
+from tests.mcp_servers.test_sl_calls import sage_tool
+
+torch = pytest.importorskip("torch")
+PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
+
+
+class Probability(torch.nn.Module):  # type: ignore[misc]
+    """Dark in red: a probability of nucleus."""
+
+    pixel_size: float
+
+    def __init__(self, pixel_size: float = 0.5) -> None:
+        super().__init__()
+        self.pixel_size = pixel_size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 3, H, W) to (1, 1, H, W)."""
+        return torch.sigmoid((0.45 - x[:, 0:1]) * 20.0)
+
+
+class Labels(Probability):
+    """The same as a label image, nuclei in the first of two channels as for cells and nuclei."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 3, H, W) to (1, 2, H, W)."""
+        inside = (x[:, 0:1] < 0.45).float()
+        count = inside.shape[-1] * inside.shape[-2]
+        label = torch.arange(1.0, count + 1.0).reshape(inside.shape) * inside
+        for _ in range(20):
+            label = torch.nn.functional.max_pool2d(label, 3, 1, 1) * inside
+        return torch.cat([label, label * 0.0], dim=1)
+
+
+class Logits(torch.nn.Module):  # type: ignore[misc]
+    """Values below 0: neither labels nor probabilities."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 3, H, W) to (1, 1, H, W)."""
+        return x[:, 0:1] * 10.0 - 5.0
+
+
+class Vector(torch.nn.Module):  # type: ignore[misc]
+    """Not an image at all."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 3, H, W) to (1, 3)."""
+        return x.mean(dim=[2, 3])
+
+
+class Smaller(torch.nn.Module):  # type: ignore[misc]
+    """An image of half the size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 3, H, W) to (1, 1, H / 2, W / 2)."""
+        return torch.nn.functional.avg_pool2d(x[:, 0:1], 2)
+
+
+class Failing(torch.nn.Module):  # type: ignore[misc]
+    """Wants five channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(5, 1, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(1, 5, H, W) to (1, 1, H, W)."""
+        out: torch.Tensor = self.first(x)
+        return out
+
+
+def save(module: Any, path: Path) -> Path:
+    """Script and save."""
+    torch.jit.script(module).save(str(path))
+    return path
+
+
+def field(step: int = 31, side: int = 900) -> tuple[Image, Any]:
+    """Round nuclei on a grid at 0.5 µm per pixel, and their centers."""
+    import cv2
+
+    image = np.full((side, side, 3), PINK, np.uint8)
+    points = [(x, y) for y in range(20, side - 12, step) for x in range(20, side - 12, step)]
+    for at in points:
+        cv2.circle(image, at, 7, NUCLEUS, -1, cv2.LINE_AA)
+    return image, np.array(points)
+
+
+@pytest.mark.parametrize("kind", [Probability, Labels])
+def test_a_network_finds_each_nucleus_once(tmp_path: Path, kind: Any) -> None:
+    image, points = field()
+    png(tmp_path / "a.png", image)
+    save(kind(), tmp_path / "net.pt")
+    got = sage_tool(
+        "nuclei", "--input", "a.png", "--set", "weights=net.pt", "--set", "mpp=0.5", "--root", ".",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert (got["method"], got["model"], got["at_mpp"]) == ("learned", "net.pt", 0.5)
+    assert got["nuclei"] == len(points)
+    table = pd.read_csv(tmp_path / "out" / got["table"])
+    from scipy.spatial import cKDTree
+
+    away, index = cKDTree(points).query(table[["x", "y"]].to_numpy())
+    assert away.max() < 1.5 and len(set(index)) == len(points)
+    assert got["median_area_um2"] == pytest.approx(np.pi * 3.75**2, rel=0.1)
+
+
+def test_seams_neither_double_nor_lose_nuclei(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.pathology import nuclei_model
+
+    image, points = field(step=23, side=420)
+    png(tmp_path / "a.png", image)
+    save(Labels(), tmp_path / "net.pt")
+    counts = []
+    for tile in (768, 160, 97):
+        monkeypatch.setattr(nuclei_model, "TILE", tile)
+        got = run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
+        counts.append(got["nuclei"])
+    assert counts == [len(points)] * 3
+
+
+def test_a_nucleus_found_in_two_blocks_is_kept_once() -> None:
+    from mcp_servers.pathology.nuclei import once
+
+    table = np.zeros((5, 11))
+    table[:, 0] = [10, 100, 101, 200, 201]
+    table[:, 2] = [30, 30, 40, 30, 30]
+    assert once(table, [2, 1, 2], 3.0).tolist() == [True, False, True, True, True]
+
+
+def test_the_networks_own_pixel_size_counts(tmp_path: Path) -> None:
+    image, points = field()
+    png(tmp_path / "a.png", image)
+    save(Probability(1.0), tmp_path / "net.pt")
+    ctx = context(tmp_path)
+    own = run(ctx, "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
+    assert own["at_mpp"] == 1.0 and own["nuclei"] == pytest.approx(len(points), abs=3)
+    asked = run(ctx, "nuclei", slide="a.png", weights="net.pt", mpp=0.5, weights_mpp=0.5)
+    assert asked["at_mpp"] == 0.5
+    # a module that states none is taken at 0.5, and that is said
+    silent = torch.jit.trace(torch.nn.Sequential(torch.nn.Conv2d(3, 1, 1), torch.nn.Sigmoid()),
+                             torch.zeros(1, 3, 64, 64))  # fmt: skip
+    silent.save(str(tmp_path / "silent.pt"))
+    got = run(ctx, "nuclei", slide="a.png", weights="silent.pt", mpp=0.5)
+    assert any("does not state its pixel size" in note for note in got["warnings"])
+
+
+def test_without_weights_the_method_is_classical(tmp_path: Path) -> None:
+    image, points = field()
+    png(tmp_path / "a.png", image)
+    got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5)
+    assert (got["method"], got["model"]) == ("classical", None)
+    assert got["nuclei"] == pytest.approx(len(points), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Logits, "sigmoid"),
+        (Vector, r"not one image"),
+        (Smaller, "sizes must agree"),
+        (Failing, "fails on an image"),
+    ],
+)
+def test_a_network_of_another_kind_is_refused(tmp_path: Path, module: Any, words: str) -> None:
+    png(tmp_path / "a.png", field(side=200)[0])
+    save(module(), tmp_path / "net.pt")
+    with pytest.raises(InputError, match=words):
+        run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_missing_foreign_and_outside_files_are_refused(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    png(inside / "a.png", field(side=200)[0])
+    save(Probability(), tmp_path / "net.pt")
+    (inside / "text.pt").write_text("no module")
+    torch.save({"weight": torch.zeros(2)}, inside / "state.pt")
+    ctx = context(inside)
+    for name, words in (
+        ("none.pt", "not found"), ("text.pt", "not a TorchScript"),
+        ("state.pt", "not a TorchScript"), ("../net.pt", "outside"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            run(ctx, "nuclei", slide="a.png", weights=name, mpp=0.5)

@@ -1,0 +1,198 @@
+"""Patch classifiers: trained on outlines or folders, held out by patient, used to find tumor."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.slide_accuracy import outlines
+from mcp_servers.errors import InputError
+from mcp_servers.formats.geojson import write_geojson
+from tests.mcp_servers.slide_tools import context, png, run
+from tests.mcp_servers.test_sl_calls import sage_tool
+from validation.simulate.slide import SlideTruth, render_slide
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[SlideTruth]]:
+    """Three painted slides with outlines of their classes, and a fourth without."""
+    folder = tmp_path_factory.mktemp("labelled")
+    (folder / "slides").mkdir()
+    (folder / "regions").mkdir()
+    truths = []
+    for seed in (301, 302, 303, 304):
+        where = folder / "slides" if seed < 304 else folder
+        truth = render_slide(where / f"p{seed}.tif", seed=seed, size_px=1400, mpp=0.5, aggregates=2)
+        truths.append(truth)
+        if seed < 304:
+            write_geojson(folder / "regions" / f"p{seed}.geojson", outlines(truth))
+    return folder, truths
+
+
+@pytest.fixture(scope="module")
+def trained(labelled: tuple[Path, list[SlideTruth]]) -> dict[str, Any]:
+    """The model trained from the command line."""
+    folder, _ = labelled
+    return sage_tool(
+        "patch_train", "--set", "slides=slides", "--set", "regions=regions", "--set", "folds=3",
+        "--root", ".", cwd=folder,
+    )  # fmt: skip
+
+
+def test_a_model_is_trained_and_scored_on_slides_it_did_not_see(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    folder, _ = labelled
+    assert trained["method"] == "learned" and trained["folds"] == 3
+    assert [c["name"] for c in trained["classes"]] == ["Immune", "Stroma", "Tumor"]
+    assert trained["tumor_classes"] == ["Tumor"]
+    assert trained["balanced_accuracy"] > 0.9
+    card = json.loads((folder / "out" / trained["card"]).read_text())
+    assert card["training_slides"] == ["p301", "p302", "p303"]
+    assert (card["encoder"], card["tile_px"], card["at_mpp"]) == ("handcrafted", 128, 0.5)
+    assert card["held_out"]["balanced_accuracy"] == trained["balanced_accuracy"]
+    table = pd.read_csv(folder / "out" / trained["predictions"])
+    assert len(table) == trained["patches"] == sum(card["patches"].values())
+    assert (table["predicted"] == table["label"]).mean() == pytest.approx(trained["accuracy"])
+    assert any("only 3 patients" in note for note in trained["warnings"])
+
+
+def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    from PIL import Image
+
+    folder, truths = labelled
+    got = sage_tool(
+        "tumor", "--input", "p304.tif", "--set", f"model=out/{trained['model']}", "--root", ".",
+        cwd=folder,
+    )  # fmt: skip
+    assert got["method"] == "learned"
+    assert any("held-out balanced accuracy" in note for note in got["warnings"])
+    assert not any("classical" in note for note in got["warnings"])
+    mask = np.asarray(Image.open(folder / "out" / got["mask"])) > 0
+
+    def share(points: Any) -> float:
+        cells = np.minimum((points * 0.5 / 8).astype(int), np.array(mask.shape)[::-1] - 1)
+        return float(mask[cells[:, 1], cells[:, 0]].mean())
+
+    assert share(truths[3].tumor_nuclei) > 0.8
+    assert share(truths[3].stroma_nuclei) < 0.3
+
+
+@pytest.mark.parametrize("name", ["tls", "til", "stroma", "region_patches"])
+def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any], name: str
+) -> None:
+    folder, _ = labelled
+    ctx = context(folder)
+    learned = run(ctx, name, slide="p304.tif", model=trained["model"])
+    assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
+    plain = run(ctx, name, slide="p304.tif")
+    assert (plain["method"], plain["tumor_source"]) == ("classical", "classical")
+
+
+def test_a_slide_of_the_training_set_is_flagged(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    got = run(context(labelled[0]), "tumor", slide="slides/p301.tif", model=trained["model"])
+    assert any("trained on this slide" in note for note in got["warnings"])
+
+
+def test_patients_are_never_on_both_sides(labelled: tuple[Path, list[SlideTruth]]) -> None:
+    folder, _ = labelled
+    rows = [("p301", "a"), ("p302", "a"), ("p303", "a")]
+    pd.DataFrame(rows, columns=["slide", "patient"]).to_csv(folder / "one.csv", index=False)
+    options = {"slides": "slides", "regions": "regions", "name": "one", "max_patches": 20}
+    got = run(context(folder), "patch_train", patients="one.csv", **options)
+    assert (got["patients"], got["folds"]) == (1, 0)
+    assert got["accuracy"] is None and got["predictions"] is None
+    assert any("nothing could be held out" in note for note in got["warnings"])
+
+
+def test_labels_without_meaning_are_not_learned(labelled: tuple[Path, list[SlideTruth]]) -> None:
+    folder, truths = labelled
+    mixed = folder / "mixed"
+    mixed.mkdir()
+    rng = np.random.default_rng(0)
+    for truth in truths[:3]:
+        shuffled = outlines(truth)
+        names = rng.permutation([f["properties"]["classification"]["name"] for f in shuffled])
+        for one, label in zip(shuffled, names, strict=True):
+            one["properties"]["classification"]["name"] = str(label)
+        write_geojson(mixed / f"p{truth.seed}.geojson", shuffled)
+    got = run(context(folder), "patch_train", slides="slides", regions="mixed", name="mixed",
+              folds=3)  # fmt: skip
+    assert got["balanced_accuracy"] < 0.5
+
+
+def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
+    from tests.mcp_servers.test_sl_calls import crowded
+
+    for name, whole in (("carcinoma", True), ("stroma", False)):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for seed in range(3):
+            image = crowded(whole, seed)[150:550, 150:550]
+            png(tmp_path / "images" / name / f"{seed}.png", image)
+    got = run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=128, folds=3)
+    assert got["tumor_classes"] == ["carcinoma"]
+    assert got["slides"] == 6 and got["patches"] == 54
+    assert got["balanced_accuracy"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"regions": "none"}, "not found"),
+        ({"regions": "slides/p301.tif"}, "not JSON|codec|decode"),
+        ({"tumor_classes": ["Karzinom"]}, "not among the labels"),
+        ({"regions": None}, "one folder of images per class"),
+        ({"tile_px": 1024}, "no tile of 1024 px"),
+        ({"encoder": "uni2"}, "needs its weights"),
+    ],
+)
+def test_what_cannot_be_learned_is_named(
+    labelled: tuple[Path, list[SlideTruth]], change: dict[str, Any], words: str
+) -> None:
+    options = {"slides": "slides", "regions": "regions", "max_patches": 5, "name": "bad"} | change
+    given = {k: v for k, v in options.items() if v is not None}
+    with pytest.raises(InputError, match=words):
+        run(context(labelled[0]), "patch_train", **given)
+    assert not list((labelled[0] / "out").glob("bad*"))
+
+
+def test_a_model_that_does_not_fit_is_refused(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    folder, _ = labelled
+    ctx = context(folder)
+    (folder / "junk.safetensors").write_bytes(b"junk")
+    with pytest.raises(InputError, match="not a model of patch_train"):
+        run(ctx, "tumor", slide="p304.tif", model="junk.safetensors")
+    shutil.copy(folder / "regions" / "p301.geojson", folder / "r.geojson")
+    with pytest.raises(InputError, match="give one of them"):
+        run(ctx, "til", slide="p304.tif", model=trained["model"], tumor_regions="r.geojson")
+    nameless = run(ctx, "patch_train", slides="slides", regions="regions", name="two",
+                   tumor_classes=["Stroma"], max_patches=10)  # fmt: skip
+    assert nameless["tumor_classes"] == ["Stroma"]
+
+
+def test_a_head_gives_probabilities_and_stores_no_code(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any], tmp_path: Path
+) -> None:
+    from mcp_servers.pathology.patch_model import load_model
+
+    path = labelled[0] / "out" / trained["model"]
+    model = load_model(path)
+    given = np.random.default_rng(0).normal(size=(5, len(model.head.mean))).astype(np.float32)
+    out = model.head.probabilities(given)
+    assert out.shape == (5, 3) and out.sum(axis=1) == pytest.approx(np.ones(5))
+    model.save(tmp_path / "again.safetensors")
+    again = load_model(tmp_path / "again.safetensors")
+    assert np.array_equal(again.head.probabilities(given), out) and again.card == model.card
