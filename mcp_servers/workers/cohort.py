@@ -89,7 +89,9 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     Raises `InputError` when there is no folder or nothing in it.
     """
     if not folder.is_dir():
-        raise InputError(f'"{folder}" is not a folder; --slides takes the folder of the slides')
+        raise InputError(
+            f'"{folder}" is not a folder; --slides takes the folder of the slides, --input one slide'
+        )
     if pattern is not None:
         found = [one for one in folder.rglob(pattern) if one.is_file()]
     else:
