@@ -19,4 +19,5 @@ TOOL_MODULES = (
     "heatmap",
     "mil",
     "zeroshot",
+    "spatial",
 )
