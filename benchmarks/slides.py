@@ -1,19 +1,22 @@
 """Speed of the slide tools on a synthesized 40,000 x 40,000 px slide with 45% tissue.
 
     python -m benchmarks.slides [--size 40000] [--slide PATH] [--json OUT] [--quick]
+                                [--peers FOLDER] [--peer NAME=PYTHON] [--cores 2]
 
 The slide is a tiled pyramidal JPEG SVS at 0.25 µm per pixel, painted once (about a minute) and
-kept. Peers (histolab, LazySlide, tiatoolbox, scikit-image) run in the same process when they can
-be imported, and are named as absent when not. Peak memory is that of this process.
+kept. Peers (histolab, LazySlide, tiatoolbox) run after SAGE on the same file, on the same cores,
+each by the Python of its own environment (see `benchmarks.peers.setup`); without one a peer is
+named as not installed. Times are medians after a warm-up. Peak memory is that of each process.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import os
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -158,49 +161,41 @@ def skimage_nuclei(field: np.ndarray[Any, Any]) -> Callable[[], int]:
     return run
 
 
-def peer_masks(path: Path, out: Path) -> dict[str, Callable[[], int] | None]:
-    """Mask and tile coordinates by the peers that can be imported; None for the absent."""
-    peers: dict[str, Callable[[], int] | None] = dict.fromkeys(
-        ("histolab", "LazySlide", "tiatoolbox")
-    )
-    if importlib.util.find_spec("histolab"):
+PEERS = ("histolab", "lazyslide", "tiatoolbox")
 
-        def histolab() -> int:
-            from histolab.slide import Slide as Peer
-            from histolab.tiler import GridTiler
 
-            slide = Peer(path, out)
-            tiler = GridTiler((256, 256), level=0, check_tissue=True, tissue_percent=50)
-            return sum(1 for _ in tiler._tiles_generator(slide))
+def peer_pythons(folder: Path | None, named: list[str]) -> dict[str, Path | None]:
+    """The interpreter of each peer's environment, None where there is none."""
+    pythons: dict[str, Path | None] = dict.fromkeys(PEERS)
+    for name in PEERS if folder is not None else ():
+        python = folder / name / "bin" / "python"
+        pythons[name] = python if python.exists() else None
+    for text in named:
+        name, _, python_path = text.partition("=")
+        if name not in PEERS or not Path(python_path).is_file():
+            sys.exit(f"--peer {text}: give NAME=PYTHON, NAME one of {', '.join(PEERS)}")
+        pythons[name] = Path(python_path)
+    return pythons
 
-        peers["histolab"] = histolab
-    if importlib.util.find_spec("lazyslide"):
 
-        def lazyslide() -> int:
-            import lazyslide as zs
-            from wsidata import open_wsi
-
-            wsi = open_wsi(str(path))
-            zs.pp.find_tissues(wsi)
-            zs.pp.tile_tissues(wsi, 256)
-            return len(wsi["tiles"])
-
-        peers["LazySlide"] = lazyslide
-    if importlib.util.find_spec("tiatoolbox"):
-
-        def tiatoolbox() -> int:
-            from tiatoolbox.tools.patchextraction import get_patch_extractor
-            from tiatoolbox.wsicore.wsireader import WSIReader
-
-            reader = WSIReader.open(path)
-            mask = reader.tissue_mask("morphological", resolution=1.25, units="power")
-            extractor = get_patch_extractor(
-                "slidingwindow", input_img=reader, input_mask=mask, patch_size=(256, 256)
-            )
-            return len(extractor)
-
-        peers["tiatoolbox"] = tiatoolbox
-    return peers
+def run_peer(name: str, python: Path, slide: Path, repeats: int) -> dict[str, Any] | str:
+    """What the peer's script measured, or why it could not."""
+    script = Path(__file__).parent / "peers" / f"{name}_peer.py"
+    # its own environment only: PYTHONPATH would let SAGE's packages in
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    command = [str(python), str(script), str(slide), "--repeats", str(repeats)]
+    try:
+        done = subprocess.run(
+            command, env=inherited, capture_output=True, text=True, timeout=1200, check=True
+        )
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return "stopped after 20 minutes"
+    except subprocess.CalledProcessError as error:
+        return f"failed: {(error.stderr.strip().splitlines() or ['no message'])[-1]}"
+    except (OSError, ValueError, IndexError) as error:
+        return f"failed: {error}"
+    return answer
 
 
 def main() -> None:
@@ -209,8 +204,17 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=40_000)
     parser.add_argument("--slide", type=Path, help="keep or reuse the slide here")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--peers", type=Path, help="folder of environments, one per peer")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--cores", type=int, default=2, help="of the machine, for all")
     parser.add_argument("--quick", action="store_true", help="one repeat, 10x only")
     options = parser.parse_args()
+    peers = peer_pythons(options.peers, options.peer)
+    cores = sorted(os.sched_getaffinity(0))[: options.cores]
+    os.sched_setaffinity(0, cores)
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"the machine is not idle (load {load:.1f}): figures will be worse", file=sys.stderr)
     work = Path(tempfile.gettempdir()) / "sage-bench"
     work.mkdir(exist_ok=True)
     path = options.slide or work / f"slide-{options.size}.svs"
@@ -222,22 +226,17 @@ def main() -> None:
 
     def row(task: str, who: str, value: float | None, unit: str, note: str = "") -> None:
         rows.append({"task": task, "who": who, "value": value, "unit": unit, "note": note})
-        shown = "not installed" if value is None else f"{value:,.3g} {unit}"
-        print(f"{task:34s} {who:12s} {shown:>16s}  {note}", flush=True)
+        shown = "-" if value is None else f"{value:,.3g} {unit}"
+        print(f"{task:31s} {who:18s} {shown:>14s}  {note}", flush=True)
 
+    row("load before, cores used", "this machine", load, "", f"{len(cores)} cores")
     repeats = 1 if options.quick else 5
     seconds, tiles = timed(lambda: mask_and_tiles(path), repeats)
     row("mask + 256 px tile coordinates", "SAGE", seconds, "s", f"{tiles} tiles")
-    for name, peer in peer_masks(path, out).items():
-        if peer is None:
-            row("mask + 256 px tile coordinates", name, None, "s")
-        else:
-            seconds, tiles = timed(peer, 1)
-            row("mask + 256 px tile coordinates", name, seconds, "s", f"{tiles} tiles")
     count = min(4000, (options.size // 256) ** 2 // 4)
     for who, backend in (("SAGE", "auto"), ("OpenSlide", "openslide")):
         seconds, got = timed(lambda b=backend: read_tiles(path, count, b), min(repeats, 3))
-        row("reading aligned JPEG tiles", who, got / seconds, "tiles/s", "2 or more threads")
+        row("reading aligned JPEG tiles", who, got / seconds, "tiles/s", "a thread per core")
     run, field = nuclei_field(path)
     seconds, found = timed(run, repeats)
     row("nuclei, 1024 px at 40x", "SAGE", seconds * 1e3, "ms", f"{found} nuclei")
@@ -250,7 +249,18 @@ def main() -> None:
         note = f"{result['count']} found; {cpu:.1f} s of CPU"
         row(f"TLS on the whole slide, {label}", "SAGE", seconds, "s", note)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    row("peak memory of all the above", "this process", peak, "MiB")
+    row("peak memory of all the above", "SAGE", peak, "MiB")
+    for name, python in peers.items():
+        got = "not installed" if python is None else run_peer(name, python, path, min(repeats, 3))
+        if isinstance(got, str):
+            row("all", name, None, "", got)
+            continue
+        who = f"{name} {got['version']}"
+        note = f"{got['tiles']} tiles; {got['way']}"
+        row("mask + 256 px tile coordinates", who, got["mask_seconds"], "s", note)
+        row("reading aligned JPEG tiles", who, got["read_per_second"], "tiles/s", got["read_way"])
+        row("nuclei, 1024 px at 40x", who, None, "", got["nuclei"])
+        row("peak memory", who, got["peak_mb"], "MiB")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

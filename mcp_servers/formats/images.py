@@ -32,7 +32,7 @@ def blend_mask(image: U8, mask: BoolArray, color: Color, opacity: float = 0.4) -
     mixed = image[inside] * (1 - opacity) + np.array(color) * opacity
     out[inside] = mixed.astype(np.uint8)
     contours, _ = cv2.findContours(own, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    cv2.drawContours(out, contours, -1, color, 1)
+    cv2.drawContours(out, contours, -1, color, max(1, round(max(height, width) / 1000)))
     return out
 
 

@@ -18,6 +18,7 @@ TOOL_MODULES = (
     "cluster",
     "heatmap",
     "mil",
+    "patch_train",
     "zeroshot",
     "spatial",
 )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 Method = Literal["classical", "learned"]
+Call = Literal["lymphoid", "doubtful", "rejected"]
+"""What a dense region of lymphocyte-like nuclei is taken for; rejected ones are not counted."""
 SUITE = "pathology"
 
 

@@ -15,8 +15,7 @@ from mcp_servers.registry import InputPath, OutputName, Resources, Validity, too
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_servers.slides.arrays import I64, U8
-    from mcp_servers.slides.slide import Slide
+    from mcp_servers.slides.arrays import U8
 
 EncoderName = Literal[
     "handcrafted", "phikon", "phikon-v2", "uni2", "conch", "virchow2", "h-optimus-0", "h-optimus-1"
@@ -45,6 +44,7 @@ class EncodeResult(SlideResult):
     encoder: str
     dimension: int
     device: str
+    precision: str = Field(description="Of the computation: float32, or autocast on a GPU")
     at_mpp: float
     license: str = Field(description="License of the encoder's weights")
     tcga_overlap: str = Field(description="Whether the encoder was trained on TCGA")
@@ -54,7 +54,7 @@ class EncodeResult(SlideResult):
 @tool(
     "encode_tiles",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
     resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=Validity(
@@ -72,10 +72,14 @@ class EncodeResult(SlideResult):
 )
 def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of one slide."""
+    from dataclasses import replace
+
     import numpy as np
 
     from mcp_servers.formats.hdf5 import Grid, read_coords, write_features
+    from mcp_servers.pathology.batches import batches, tiles
     from mcp_servers.pathology.models import choose_device, encoder_spec, load_encoder
+    from mcp_servers.pathology.networks import check_weights
     from mcp_servers.pathology.stain import normalizer
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
@@ -106,20 +110,24 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
             f"{spec.name} expects about {spec.mpp:g} µm per pixel, the tiles have {grid.mpp:.3g}"
         )
     weights = context.input(given.weights) if given.weights is not None else None
-    device = "cpu" if spec.loader == "handcrafted" else choose_device(given.device)
-    encode = context.shared(
+    if weights is not None:
+        check_weights(weights, context.roots)
+    plain = spec.loader == "handcrafted"
+    device = "cpu" if plain else choose_device(given.device, context.device)
+    encoder = context.shared(
         ("encoder", spec.name, str(weights), device, round(grid.mpp, 4)),
         lambda: load_encoder(spec, weights, device, grid.mpp),
     )
     recolor = None if given.normalize == "none" else normalizer(slide, given.normalize)
-    batch_size = 16 if device == "cpu" else max(16, min(512, context.memory_mb // 16))
-    parts, batch = [], []
-    for number, tile in enumerate(_tiles(slide, corners, grid.patch_size, grid.patch_size_level0)):
-        batch.append(tile if recolor is None else recolor(tile))
-        if len(batch) == batch_size or number + 1 == len(corners):
-            parts.append(encode(batch))
-            batch = []
-            context.progress((number + 1) / len(corners), "encoding")
+    source: Iterator[U8] = tiles(slide, corners, grid)
+    if recolor is not None:
+        source = map(recolor, source)
+    most = 16 if device == "cpu" else 256
+    size = replace(context, device=device).batch_size(encoder.mb_per_patch, most)
+    parts = []
+    for done, batch in batches(source, size, encoder.stack):
+        parts.append(encoder.encode(batch))
+        context.progress(done / len(corners), "encoding")
     features = np.concatenate(parts).astype(np.float32)
     name = f"{slide.name}.{spec.name}.h5"
     with context.writing(name) as path:
@@ -134,18 +142,9 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         encoder=spec.name,
         dimension=features.shape[1],
         device=device,
+        precision=encoder.precision,
         at_mpp=grid.mpp,
         license=spec.license,
         tcga_overlap=spec.tcga_overlap,
         features=name,
     )
-
-
-def _tiles(slide: Slide, corners: I64, patch: int, size: int) -> Iterator[U8]:
-    """Tiles of `size` level-0 pixels a side, `patch` pixels large."""
-    if size == patch:
-        yield from slide.tiles(corners, patch)
-        return
-    view = slide.scaled(size / patch)
-    for x, y in corners:
-        yield view.read(round(x / view.scale), round(y / view.scale), patch, patch)

@@ -100,7 +100,7 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
             "folds; take fewer folds or more slides"
         )
     settings = mil.MilSettings(given.hidden, epochs=given.epochs, max_tiles=given.max_tiles)
-    device = choose_device(given.device)
+    device = choose_device(given.device, context.device)
     out = np.zeros((len(y), len(classes)))
     splitter = StratifiedGroupKFold(given.folds, shuffle=True, random_state=given.seed)
     parts = given.folds + 1
@@ -196,7 +196,7 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
             f"{given.features}: features have {data.bags[0].shape[1]} numbers, the model was "
             f"trained on {card['dimension']} ({card['encoder']})"
         )
-    device = choose_device(given.device)
+    device = choose_device(given.device, context.device)
     network = network.to(device)
     y = np.array([classes.index(label) for label in data.labels])
     out = np.zeros((len(y), len(classes)))

@@ -13,12 +13,16 @@ from mcp_servers.registry import InputPath, OutputName, Resources, Validity, too
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
+    from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.walk import Piece
     from mcp_servers.slides.arrays import F64, AnyArray, BoolArray
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
 
 Search = Literal["auto", "tissue", "everything"]
+Scaling = Literal["percentile", "unit"]
+SEAM_UM = 3.0
+"""Centers nearer than this in two neighboring blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
 
@@ -34,6 +38,24 @@ class NucleiInput(SlideInput):
         description="tissue: only found tissue; everything: all pixels; auto: everything in "
         "images below 1 mm², where there is no glass to tell tissue from",
     )
+    weights: InputPath | None = Field(
+        default=None,
+        description="TorchScript module that maps (1, 3, H, W) to a label image or a probability, "
+        "as InstanSeg exports it; the classical method when absent. Such a file is code: name only "
+        "one that you trust",
+    )
+    weights_mpp: float | None = Field(
+        default=None,
+        ge=0.1,
+        le=2.0,
+        description="µm per pixel the module expects; its own pixel_size, else 0.5, when absent",
+    )
+    scaling: Scaling = Field(
+        default="percentile",
+        description="Module's input: percentile maps the slide's 0.1 and 99.9 percentile to 0 and "
+        "1 (InstanSeg), unit divides by 255",
+    )
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     outlines: bool = Field(
         default=True, description=f"Write outlines for QuPath, for up to {MAX_OUTLINES} nuclei"
     )
@@ -42,6 +64,8 @@ class NucleiInput(SlideInput):
 class NucleiResult(SlideResult):
     """Counts and median shape; the table holds one row per nucleus."""
 
+    model: str | None = Field(description="Name of the network; None for the classical method")
+    at_mpp: float = Field(description="µm per pixel at which nuclei were looked for")
     nuclei: int
     lymphocyte_like: int = Field(description="Small, round, dark nuclei")
     area_mm2: float = Field(description="Tissue that was searched")
@@ -77,7 +101,7 @@ NUCLEI_VALIDITY = Validity(
 @tool(
     "nuclei",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=20.0),
     validity=NUCLEI_VALIDITY,
@@ -93,7 +117,12 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
-    found = find_nuclei(slide, mask, scale, context, outlines=given.outlines)
+    network = load_network(slide, mask, scale, given, context) if given.weights else None
+    if network is not None and not network.stated and given.weights_mpp is None:
+        warnings.append(
+            f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
+        )
+    found = find_nuclei(slide, mask, scale, context, outlines=given.outlines, network=network)
     table = found.table
     lymphoid = lymphocyte_like(table)
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
@@ -132,7 +161,10 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method="classical" if network is None else "learned",
         warnings=warnings,
+        model=None if network is None else network.path.name,
+        at_mpp=found.at_mpp,
         nuclei=len(table),
         lymphocyte_like=int(lymphoid.sum()),
         area_mm2=area,
@@ -177,10 +209,26 @@ def search_area(
 class SlideNuclei:
     """Nuclei of a slide: `table` as `compute.nuclei.COLUMNS` with x, y in level-0 pixels."""
 
-    def __init__(self, table: F64, outlines: list[Polygon], contrast: float) -> None:
+    def __init__(self, table: F64, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
         self.table = table
         self.outlines = outlines
         self.contrast = contrast
+        self.at_mpp = at_mpp
+
+
+def load_network(
+    slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
+) -> LearnedNuclei:
+    """The network of the arguments, its input scaled to this slide."""
+    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.nuclei_model import LearnedNuclei
+    from mcp_servers.pathology.surveying import sample_tissue
+
+    path = context.input(given.weights or "", "file")
+    network = LearnedNuclei(path, choose_device(given.device, context.device), given.weights_mpp)
+    mpp = max(network.mpp, slide.need_mpp())
+    network.scale_to(sample_tissue(slide, mask, scale, mpp), given.scaling)
+    return network
 
 
 def find_nuclei(
@@ -190,9 +238,12 @@ def find_nuclei(
     context: ToolContext,
     *,
     outlines: bool = False,
+    network: LearnedNuclei | None = None,
     span: tuple[float, float] = (0.05, 0.9),
 ) -> SlideNuclei:
     """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
+
+    A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
 
     Raises
     ------
@@ -202,6 +253,7 @@ def find_nuclei(
     import numpy as np
 
     from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP, segment
+    from mcp_servers.pathology.nuclei_model import HALO_UM, TILE
     from mcp_servers.pathology.walk import walk
 
     base = slide.need_mpp()
@@ -210,13 +262,15 @@ def find_nuclei(
             f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
             f"{COARSEST_MPP:g} or finer is needed"
         )
-    view = slide.view(max(WORKING_MPP, base))
+    view = slide.view(max(WORKING_MPP if network is None else network.mpp, base))
+    block = {} if network is None else {"size": TILE, "halo": round(HALO_UM / view.mpp)}
     tables: list[F64] = []
     polygons: list[Polygon] = []
     contrasts: list[tuple[float, int]] = []
     total = 0
-    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=span):
-        nuclei = segment(piece.image, view.mpp, within=piece.tissue)
+    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=span, **block):
+        find = segment if network is None else network.segment
+        nuclei = find(piece.image, view.mpp, within=piece.tissue)
         own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
         table = nuclei.table[own]
         total += len(table)
@@ -230,7 +284,30 @@ def find_nuclei(
     whole = np.concatenate(tables) if tables else np.zeros((0, len(COLUMNS)))
     weight = sum(n for _, n in contrasts)
     contrast = sum(c * n for c, n in contrasts) / weight if weight else 0.0
-    return SlideNuclei(whole, polygons if total <= MAX_OUTLINES else [], contrast)
+    polygons = polygons if total <= MAX_OUTLINES else []
+    if network is not None:
+        keep = once(whole, [len(t) for t in tables], SEAM_UM / base)
+        polygons = [polygons[i] for i in np.flatnonzero(keep)] if polygons else []
+        whole = whole[keep]
+    return SlideNuclei(whole, polygons, contrast, view.mpp)
+
+
+def once(table: F64, counts: list[int], reach: float) -> BoolArray:
+    """Which nuclei to keep so that none is counted in two blocks: of close pairs the larger.
+
+    `counts` are the nuclei of each block in the order of the table, `reach` is in level-0 pixels.
+    """
+    import numpy as np
+    from scipy.spatial import cKDTree
+
+    keep = np.ones(len(table), dtype=bool)
+    if not len(table):
+        return keep
+    block = np.repeat(np.arange(len(counts)), counts)
+    for i, j in sorted(cKDTree(table[:, :2]).query_pairs(reach)):
+        if block[i] != block[j] and keep[i] and keep[j]:
+            keep[j if table[i, 2] >= table[j, 2] else i] = False
+    return keep
 
 
 def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> list[Polygon]:

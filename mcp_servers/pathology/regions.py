@@ -7,26 +7,22 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
 from mcp_servers.pathology.tiles import TilesInput
-from mcp_servers.pathology.tumor import TUMOR_VALIDITY
-from mcp_servers.registry import InputPath, OutputName, Resources, tool
+from mcp_servers.pathology.tumor import TUMOR_VALIDITY, TumorSource, TumorSourceName
+from mcp_servers.registry import OutputName, Resources, tool
 
 REGIONS = ("Tumor", "Peritumoral", "Rest")
-REGION_COLORS = {"Tumor": (220, 20, 20), "Peritumoral": (0, 170, 0), "Rest": (240, 200, 0)}
 
 
-class RegionPatchesInput(TilesInput):
+class RegionPatchesInput(TilesInput, TumorSource):
     """How the slide is cut, and how wide the band around the tumor is."""
 
-    tumor_regions: InputPath | None = Field(
-        default=None,
-        description="GeoJSON of tumor outlines; found by the classical method when absent",
-    )
     band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
 
 
 class RegionPatchesResult(SlideResult):
     """Patches by region; a patch belongs to the region that covers most of it."""
 
+    tumor_source: TumorSourceName = Field(description="How the tumor was found")
     tumor: int
     peritumoral: int
     rest: int
@@ -42,7 +38,7 @@ class RegionPatchesResult(SlideResult):
 @tool(
     "region_patches",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Extract patches labelled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,
@@ -55,6 +51,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png
     from mcp_servers.pathology.compute.tumor import zones
+    from mcp_servers.pathology.drawing import GREEN, VERMILLION, YELLOW, captioned
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
@@ -63,7 +60,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
-    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
     tissue, overview = slide_tissue(slide)
     mask = tissue.mask
@@ -97,7 +94,9 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     picture = slide.thumbnail(2048)
     ratio = slide.width / picture.shape[1]
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, draw_squares(picture, corners, size, ratio, REGION_COLORS, labels))
+        colors = dict(zip(REGIONS, (VERMILLION, GREEN, YELLOW), strict=True))
+        drawn = draw_squares(picture, corners, size, ratio, colors, labels)
+        write_png(path, captioned(drawn, slide.need_mpp() * ratio, colors))
     warnings = [*surveyed.warnings, *area.warnings]
     if len(corners) == 0:
         warnings.append("no patch has enough tissue")
@@ -106,6 +105,8 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method=area.method,
+        tumor_source=area.source,
         warnings=warnings,
         tumor=counts[0],
         peritumoral=counts[1],

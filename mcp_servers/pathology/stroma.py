@@ -6,7 +6,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
-from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 
@@ -19,6 +19,7 @@ class StromaInput(TumorSource):
 class StromaResult(SlideResult):
     """Shares of tissue; all between 0 and 1."""
 
+    tumor_source: TumorSourceName = Field(description="How the tumor was found")
     stroma_fraction: float = Field(description="Tissue that is neither tumor nor lymphoid")
     collagen_fraction: float = Field(description="Eosinophilic, non-nuclear pixels in the stroma")
     collagen_peritumoral: float | None = Field(description="The same in the peritumoral band")
@@ -32,7 +33,7 @@ class StromaResult(SlideResult):
 @tool(
     "stroma",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Stroma and collagen proxy of a slide: fractions and fiber alignment (H&E, no special stain).",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=Validity(
@@ -63,8 +64,8 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
     survey = surveyed.survey
-    area = tumor_area(slide, surveyed, context, given.tumor_regions)
-    immune = aggregates(survey).labels > 0
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    immune = aggregates(survey).mask
     where = survey.tissue & ~area.mask & ~immune
     weight = survey.layers["tissue"]
     pink = survey.layers["pink"]
@@ -86,6 +87,8 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method=area.method,
+        tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings],
         stroma_fraction=own / total if total else 0.0,
         collagen_fraction=float(pink[where].sum()) / own if own else 0.0,

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
-from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 
@@ -33,6 +33,7 @@ class Zone(BaseModel):
 class TilResult(SlideResult):
     """Densities of lymphocyte-like nuclei per mm², by zone."""
 
+    tumor_source: TumorSourceName = Field(description="How the tumor was found")
     tissue: Zone
     tumor: Zone
     center: Zone = Field(description="Tumor further than margin_um from the border")
@@ -50,7 +51,7 @@ class TilResult(SlideResult):
 @tool(
     "til",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Density of lymphocytes in tumor, at its margin and around it, and margin enrichment.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=Validity(
@@ -87,7 +88,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
     survey = surveyed.survey
-    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
     counts, tissue = survey.layers["lymphocytes"], survey.layers["tissue"]
     cell_mm2 = (CELL_UM / 1000) ** 2
@@ -127,6 +128,8 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method=area.method,
+        tumor_source=area.source,
         warnings=warnings,
         tissue=zones[0],
         tumor=zones[1],

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
-from mcp_servers.pathology.tumor import TumorSource
+from mcp_servers.pathology.common import SUITE, Call, SlideResult, open_slide
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
@@ -24,6 +24,13 @@ class TlsInput(TumorSource):
     min_area_um2: float = Field(default=10_000.0, ge=0, description="Least area")
     min_cells: int = Field(default=50, ge=1, description="Least number of lymphocyte-like nuclei")
     min_width_um: float = Field(default=70.0, ge=0, description="Least inscribed diameter")
+    min_regular: float = Field(
+        default=0.45,
+        ge=0,
+        le=1,
+        description="Least share of nuclei with a round, smooth outline; what falls below, or "
+        "looks like a fold, is listed as rejected and not counted. 0 counts everything",
+    )
     band_um: float = Field(
         default=500.0, gt=0, description="Width of the band around the tumor called peritumoral"
     )
@@ -37,14 +44,22 @@ class Aggregate(BaseModel):
     area_um2: float
     lymphocytes: int
     peak_per_mm2: float
+    call: Call = Field(description="doubtful ones are counted, rejected ones only listed")
+    reason: str = Field(description="Why it is doubtful or rejected; empty when it is neither")
+    regular_nuclei: float = Field(description="Share with a round, smooth outline, 0 to 1")
+    contrast: float = Field(description="Red density of nuclei over that between them")
+    background: float = Field(description="Density between nuclei over the slide's median")
     tumor_distance_um: float | None = Field(description="To the tumor's border; negative inside")
     location: Place
 
 
 class TlsResult(SlideResult):
-    """Aggregates of one slide; the table lists all, `aggregates` the 50 largest."""
+    """Aggregates of one slide; `aggregates` lists the 50 largest counted ones, the table all."""
 
-    count: int
+    tumor_source: TumorSourceName = Field(description="How the tumor was found")
+    count: int = Field(description="Lymphoid and doubtful; all sums are over these")
+    doubtful: int = Field(description="Counted ones that look partly like debris or epithelium")
+    rejected: int = Field(description="Not counted: necrosis, crowded epithelium, folds")
     area_mm2: float
     tissue_mm2: float
     per_mm2: float | None = Field(description="Aggregates per mm² of tissue")
@@ -81,7 +96,7 @@ TLS_VALIDITY = Validity(
 @tool(
     "tls",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Detect TLS-like lymphoid aggregates: count, area, density per mm², location to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,
@@ -106,13 +121,14 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_area_um2=given.min_area_um2,
         min_cells=given.min_cells,
         min_width_um=given.min_width_um,
+        min_regular=given.min_regular,
     )
-    area = tumor_area(slide, surveyed, context, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
     polygons: list[Polygon] = []
-    for index, measured in enumerate(found.table):
+    for index, (measured, called) in enumerate(zip(found.table, found.calls, strict=True)):
         own = found.labels == index + 1
         outline = max(
             mask_polygons(own, scale, simplify_px=0.5, label="Lymphoid aggregate"),
@@ -128,12 +144,17 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
                 area_um2=float(measured[0]),
                 lymphocytes=int(measured[1]),
                 peak_per_mm2=round(float(measured[2]), 1),
+                call=called,
+                reason=reason(called, *measured[5:8]),
+                regular_nuclei=round(float(measured[5]), 3),
+                contrast=round(float(measured[6]), 2),
+                background=round(float(measured[7]), 2),
                 tumor_distance_um=round(far, 1) if np.isfinite(far) else None,
                 location=place(far, given.band_um),
             )
         )
         polygons.append(outline)
-    order = sorted(range(len(rows)), key=lambda i: -rows[i].area_um2)
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].call == "rejected", -rows[i].area_um2))
     rows, polygons = [rows[i] for i in order], [polygons[i] for i in order]
     context.progress(0.95, "files")
     names = {k: f"{slide.name}.tls.{k}" for k in ("csv", "geojson", "overlay.png")}
@@ -147,8 +168,12 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
             (
                 feature(
                     polygon,
-                    name=f"{row.location} aggregate",
+                    name=f"{row.location} aggregate"
+                    if row.call == "lymphoid"
+                    else f"{row.call}: {row.reason}",
+                    classification="Ignore*" if row.call == "rejected" else None,
                     measurements={
+                        "Regular nuclei": row.regular_nuclei,
                         "Area µm^2": row.area_um2,
                         "Lymphocytes": row.lymphocytes,
                         "Tumor distance µm": row.tumor_distance_um or 0.0,
@@ -165,14 +190,21 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     with context.writing(names["overlay.png"]) as path:
         write_png(path, picture)
     tissue = surveyed.survey.area_mm2()
+    doubtful = sum(row.call == "doubtful" for row in rows)
+    rejected = sum(row.call == "rejected" for row in rows)
+    rows = rows[: len(rows) - rejected]
     total = sum(row.area_um2 for row in rows) / 1e6
     counts = {p: sum(row.location == p for row in rows) for p in ("intratumoral", "peritumoral")}
     return TlsResult(
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
-        warnings=[*surveyed.warnings, *area.warnings],
+        method=area.method,
+        tumor_source=area.source,
+        warnings=[*surveyed.warnings, *area.warnings, *notes(doubtful, rejected)],
         count=len(rows),
+        doubtful=doubtful,
+        rejected=rejected,
         area_mm2=total,
         tissue_mm2=tissue,
         per_mm2=len(rows) / tissue if tissue else None,
@@ -194,3 +226,29 @@ def place(distance_um: float, band_um: float) -> Place:
     if distance_um <= 0:
         return "intratumoral"
     return "peritumoral" if distance_um <= band_um else "distant"
+
+
+def reason(call: Call, regular: float, contrast: float, background: float) -> str:
+    """Why an aggregate is doubtful or rejected, with the figure that says so."""
+    from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR
+
+    if call == "lymphoid":
+        return ""
+    if background > FOLD_BACKGROUND:
+        return f"may be a fold or dark edge: {background:.1f} times as dark between nuclei as usual"
+    if regular < SURE_REGULAR:
+        return f"may be necrosis or crowded epithelium: {regular:.0%} of the nuclei are regular"
+    return f"nuclei stand out little ({contrast:.1f} times): blur, thick section or debris"
+
+
+def notes(doubtful: int, rejected: int) -> list[str]:
+    """Warnings about aggregates that are not plainly lymphoid."""
+    out = []
+    if doubtful:
+        out.append(f"{doubtful} of the counted aggregates are doubtful: see the table's reasons")
+    if rejected:
+        out.append(
+            f"{rejected} dense regions were not counted (debris, epithelium or folds by their "
+            "nuclei): see the table's reasons"
+        )
+    return out

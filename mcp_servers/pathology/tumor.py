@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, Method, SlideInput, SlideResult, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -16,23 +17,40 @@ if TYPE_CHECKING:
     from mcp_servers.slides.arrays import F32, BoolArray
     from mcp_servers.slides.slide import Slide
 
+TumorSourceName = Literal["classical", "learned", "outlines"]
 CLASSICAL_NOTE = (
     "tumor was found by a classical method: solid epithelium of large nuclei. It cannot tell tumor "
     "from normal epithelium; give a pathologist's outline as tumor_regions where that matters"
 )
 
 
-class TumorInput(SlideInput):
+class TumorModel(SlideInput):
+    """A slide, and the trained model that finds its tumor, if any."""
+
+    model: InputPath | None = Field(
+        default=None,
+        description="Model of patch_train; tumor is found by the classical method when absent",
+    )
+    weights: InputPath | None = Field(
+        default=None, description="Folder of the encoder's weights, where the model's needs any"
+    )
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+
+
+class TumorInput(TumorModel):
     """How tumor is found."""
 
     threshold: float | None = Field(
-        default=None, ge=-0.5, le=1.6, description="On the score; automatic when absent"
+        default=None,
+        ge=-0.5,
+        le=1.6,
+        description="On the score; automatic when absent. With a model: on the probability, 0.5",
     )
     min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller regions are dropped")
 
 
 class TumorResult(SlideResult):
-    """Area of tumor-like epithelium and the files that hold it."""
+    """Area of tumor (tumor-like epithelium without a model) and the files that hold it."""
 
     tumor_mm2: float
     tissue_mm2: float
@@ -50,7 +68,8 @@ TUMOR_VALIDITY = Validity(
     stain="H&E",
     mpp=(0.2, 1.3),
     organ="carcinomas; developed on urothelial-like simulated tissue and head and neck",
-    training_data="none; constants chosen on simulated slides and two scans",
+    training_data="classical: none, constants chosen on simulated slides and two scans; with "
+    "model=: the slides named in the model's card",
     tcga_overlap="one TCGA slide was looked at while the constants were chosen",
     known_failures=(
         "normal epithelium is called tumor-like",
@@ -73,36 +92,99 @@ class TumorArea:
     mask: BoolArray
     threshold: float | None
     warnings: tuple[str, ...]
+    source: TumorSourceName
+    score: F32 | None = None
+
+    @property
+    def method(self) -> Method:
+        """learned when a model found it."""
+        return "learned" if self.source == "learned" else "classical"
 
 
 def tumor_area(
     slide: Slide,
     surveyed: Surveyed,
     context: ToolContext,
+    given: TumorModel,
     regions: str | None = None,
     threshold: float | None = None,
     min_area_um2: float = 20_000.0,
 ) -> TumorArea:
-    """Tumor from outlines when given, else by the classical method, which is said in a warning."""
+    """Tumor from outlines when given, else by a model when given, else by the classical method.
+
+    Which of them stands in `source`, and the classical method's limits in a warning.
+
+    Raises
+    ------
+    InputError
+        If outlines and a model are given, or the model knows no tumor class.
+    """
     from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
+    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask, tumor_score
     from mcp_servers.slides.geometry import rasterize
 
     survey = surveyed.survey
     if regions is not None:
+        if given.model is not None:
+            raise InputError("tumor_regions and model were both given; give one of them")
         polygons = read_polygons(context.input(regions, "file"))
         named = [p for p in polygons if p.label.lower().startswith("tumo")]
         drawn = rasterize(named or polygons, surveyed.scale(slide), survey.shape)
         mask = drawn & survey.tissue
         notes = () if mask.any() else ("the tumor outlines hold no tissue",)
-        return TumorArea(mask, None, notes)
+        return TumorArea(mask, None, notes, "outlines")
+    if given.model is not None:
+        return _learned(slide, surveyed, context, given, threshold, min_area_um2)
     mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
     warnings = [CLASSICAL_NOTE]
     if threshold is None and used < PALE:
         warnings.append("pale nuclei: the tumor mask rests mostly on how solid the tissue is")
     if not mask.any():
         warnings.append("no tumor-like region was found")
-    return TumorArea(mask, used, tuple(warnings))
+    return TumorArea(mask, used, tuple(warnings), "classical", tumor_score(survey))
+
+
+def _learned(
+    slide: Slide,
+    surveyed: Surveyed,
+    context: ToolContext,
+    given: TumorModel,
+    threshold: float | None,
+    min_area_um2: float,
+) -> TumorArea:
+    from mcp_servers.pathology.compute.tumor import cleaned
+    from mcp_servers.pathology.patch_model import load_model, tumor_probability
+
+    model = load_model(context.input(given.model or "", "file"))
+    if not model.tumor:
+        raise InputError(
+            f"{given.model}: none of its classes ({', '.join(model.classes)}) is marked as tumor; "
+            "train it with tumor_classes"
+        )
+    survey = surveyed.survey
+    scale = surveyed.scale(slide)
+    probability = tumor_probability(
+        slide,
+        model,
+        survey.tissue,
+        scale,
+        survey.shape,
+        scale,
+        context,
+        weights=given.weights,
+        device=given.device,
+    )
+    used = 0.5 if threshold is None else threshold
+    mask = cleaned((probability > used) & survey.tissue, min_area_um2) & survey.tissue
+    held = model.card.get("held_out", {})
+    figure = held.get("balanced_accuracy")
+    told = f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
+    warnings = [f"tumor was found by the model {model.card['name']} ({told})"]
+    if slide.name in model.card.get("training_slides", []):
+        warnings.append("the model was trained on this slide: its mask here says nothing of others")
+    if not mask.any():
+        warnings.append("the model found no tumor")
+    return TumorArea(mask, used, tuple(warnings), "learned", probability)
 
 
 def to_thumbnail(
@@ -122,8 +204,8 @@ def to_thumbnail(
 @tool(
     "tumor",
     SUITE,
-    "1.0.0",
-    "Segment tumor-like epithelium on a slide: binary mask, area, outlines, overlay.",
+    "1.1.0",
+    "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,
 )
@@ -133,14 +215,19 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
 
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import blend_mask, colorize, write_png
-    from mcp_servers.pathology.compute.tumor import tumor_score
+    from mcp_servers.pathology.drawing import VERMILLION, captioned, ramp_of
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.slides.geometry import mask_polygons
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
     area = tumor_area(
-        slide, surveyed, context, threshold=given.threshold, min_area_um2=given.min_area_um2
+        slide,
+        surveyed,
+        context,
+        given,
+        threshold=given.threshold,
+        min_area_um2=given.min_area_um2,
     )
     context.progress(0.92, "files")
     names = {
@@ -149,11 +236,14 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     rows, columns = _inside(slide, surveyed)
     with context.writing(names["mask.png"]) as path:
         write_png(path, area.mask[:rows, :columns])
-    score = tumor_score(surveyed.survey)[:rows, :columns]
-    colored = colorize(np.asarray(score, dtype=np.float64), -0.2, 1.3)
+    low, high = (0.0, 1.0) if area.source == "learned" else (-0.2, 1.3)
+    score = np.asarray(area.score, dtype=np.float64)[:rows, :columns]
+    colored = colorize(score, low, high)
     colored[~surveyed.survey.tissue[:rows, :columns]] = 255
+    word = "probability" if area.source == "learned" else "score"
     with context.writing(names["score.png"]) as path:
-        write_png(path, colored)
+        ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
+        write_png(path, captioned(colored, surveyed.cell_um, ramp=ramp))
     scale, base = surveyed.scale(slide), slide.need_mpp()
     polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
     with context.writing(names["geojson"]) as path:
@@ -164,13 +254,17 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     picture = slide.thumbnail(2048)
     shown = to_thumbnail(area.mask, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, blend_mask(picture, shown, (200, 0, 0), 0.25))
+        um = base * slide.width / picture.shape[1]
+        label = "tumor" if area.source == "learned" else "tumor-like"
+        drawn = blend_mask(picture, shown, VERMILLION, 0.3)
+        write_png(path, captioned(drawn, um, {label: VERMILLION}))
     cell_mm2 = (surveyed.cell_um / 1000) ** 2
     tissue_cells = float(surveyed.survey.tissue.sum())
     return TumorResult(
         slide=slide.name,
         mpp=slide.mpp,
         mpp_source=slide.mpp_source,
+        method=area.method,
         warnings=[*surveyed.warnings, *area.warnings],
         tumor_mm2=float(area.mask.sum()) * cell_mm2,
         tissue_mm2=tissue_cells * cell_mm2,
@@ -191,10 +285,10 @@ def _inside(slide: Slide, surveyed: Surveyed) -> tuple[int, int]:
     return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
 
 
-class TumorSource(SlideInput):
+class TumorSource(TumorModel):
     """A slide, and where its tumor lies."""
 
     tumor_regions: InputPath | None = Field(
         default=None,
-        description="GeoJSON of tumor outlines; found by the classical method when absent",
+        description="GeoJSON of tumor outlines; tumor is looked for when absent",
     )

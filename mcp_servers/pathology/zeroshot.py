@@ -15,6 +15,8 @@ from mcp_servers.registry import InputPath, OutputName, Resources, Validity, too
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mcp_servers.slides.arrays import U8
+
 
 class TextScoreInput(TilesInput):
     """Texts to score against, and the model."""
@@ -68,8 +70,9 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     import numpy as np
 
     from mcp_servers.formats.tables import write_columns
-    from mcp_servers.pathology.encoders import _tiles
+    from mcp_servers.pathology.batches import batches, tiles
     from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.networks import check_weights
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
 
@@ -80,7 +83,8 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
             "there is nothing that could compare a tile with a text"
         )
     folder = context.input(given.weights, "folder")
-    device = choose_device(given.device)
+    check_weights(folder, context.roots)
+    device = choose_device(given.device, context.device)
     model, tokens, side = context.shared(
         ("text", str(folder), device), lambda: _load_model(folder, device)
     )
@@ -90,14 +94,10 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tile has enough tissue; see the tool tile_slide")
     words = _embed_texts(model, tokens, given.texts, device)
-    parts, batch = [], []
-    tiles = _tiles(slide, corners, grid.patch_size, grid.patch_size_level0)
-    for number, tile in enumerate(tiles):
-        batch.append(tile)
-        if len(batch) == 16 or number + 1 == len(corners):
-            parts.append(_score(model, batch, words, side, device))
-            batch = []
-            context.progress((number + 1) / len(corners), "scoring")
+    parts = []
+    for done, batch in batches(tiles(slide, corners, grid), 16, np.stack):
+        parts.append(_score(model, batch, words, side, device))
+        context.progress(done / len(corners), "scoring")
     probability = np.concatenate(parts)
     name = f"{slide.name}.text_scores.csv"
     columns = {"x": corners[:, 0], "y": corners[:, 1]}
@@ -127,15 +127,15 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 def _load_model(folder: Path, device: str) -> tuple[Any, Any, int]:
     from transformers import AutoTokenizer, CLIPModel
 
+    from mcp_servers.pathology.networks import from_folder
+
+    model = from_folder(CLIPModel, folder)
     try:
-        model: Any = CLIPModel.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, trust_remote_code=False
-        )
         tokens = AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise InputError(f"{folder}: not a CLIP-type model that can be loaded: {error}") from error
+        raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
     return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
 
 
@@ -150,17 +150,17 @@ def _embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
     return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-def _score(model: Any, tiles: list[Any], words: Any, side: int, device: str) -> Any:
+def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
     """(n, texts) probabilities: softmax of scaled cosine similarities."""
-    import numpy as np
     import torch
 
-    mean = torch.tensor([0.48145466, 0.4578275, 0.40821073], device=device)[None, :, None, None]
-    sd = torch.tensor([0.26862954, 0.26130258, 0.27577711], device=device)[None, :, None, None]
-    pixels = torch.from_numpy(np.stack(tiles)).to(device).permute(0, 3, 1, 2).float().div_(255)
-    pixels = torch.nn.functional.interpolate(pixels, (side, side), mode="bicubic", antialias=True)
+    from mcp_servers.pathology.models import CLIP, resized
+
+    mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in CLIP)
+    pixels = torch.from_numpy(patches).to(device).permute(0, 3, 1, 2).float()
+    pixels = (resized(pixels, side, "bicubic").div_(255) - mean) / sd
     with torch.inference_mode():
-        out = model.vision_model(pixel_values=(pixels.clamp(0, 1) - mean) / sd)
+        out = model.vision_model(pixel_values=pixels)
         images = model.visual_projection(out.pooler_output)
         images = torch.nn.functional.normalize(images, dim=-1)
         logits = model.logit_scale.exp() * images @ words.T

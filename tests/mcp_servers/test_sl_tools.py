@@ -334,7 +334,7 @@ def test_three_thousand_specks_are_dropped_or_counted(tmp_path: Path) -> None:
     png(tmp_path / "a.png", image)
     ctx = context(tmp_path)
     assert run(ctx, "tissue_mask", slide="a.png", mpp=8.0)["pieces"] == 0
-    got = run(ctx, "tissue_mask", slide="a.png", mpp=8.0, min_area_um2=0, check_focus=False)
+    got = run(ctx, "tissue_mask", slide="a.png", mpp=8.0, min_area_um2=0, focus="off")
     assert got["pieces"] > 500
     assert any("separate pieces" in note for note in got["warnings"])
 

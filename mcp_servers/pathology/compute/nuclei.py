@@ -15,6 +15,11 @@ WORKING_MPP = 0.5
 MIN_AREA_UM2, MAX_AREA_UM2 = 10.0, 450.0
 LYMPHOCYTE_AREA_UM2 = (12.0, 62.0)
 LYMPHOCYTE_MAX_ECCENTRICITY = 0.84
+LYMPHOCYTE_MIN_CIRCULARITY = 0.80
+"""Nuclear fragments and crowded epithelium have ragged outlines: this halves what is called
+lymphocyte-like in necrosis and tumor, at the price of a sixth of real lymphocytes."""
+REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
+"""What a round, smooth outline is, whatever the size and stain of the nucleus."""
 DENSITY_CAP = 0.6
 """Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
 lift the threshold above the pale ones."""
@@ -107,8 +112,6 @@ def segment(
     """
     import cv2
 
-    from mcp_servers.pathology.compute.kernels import grow, label_sums
-
     raw = nuclear_density(image) if density is None else density
     um = 1.0 / mpp
     smooth = cv2.GaussianBlur(raw, (0, 0), max(0.4, 0.5 * um))
@@ -117,20 +120,52 @@ def segment(
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     opened = cv2.morphologyEx(foreground, cv2.MORPH_OPEN, kernel)
     foreground = _without_holes(opened, 12.0 * um * um)
+    labels = part_touching(foreground, um)
+    return measured(labels, raw, smooth, mpp, within, second, MIN_CIRCULARITY)
+
+
+def part_touching(foreground: U8, um: float) -> I32:
+    """Labels of a mask, touching nuclei parted by flooding from the maxima of their depth.
+
+    `um` is pixels per µm.
+    """
+    import cv2
+
+    from mcp_servers.pathology.compute.kernels import grow
+
     distance = cv2.distanceTransform(foreground, cv2.DIST_L2, 3)
     peaks = cv2.GaussianBlur(distance, (0, 0), max(0.5, SEED_SMOOTHING_UM * um))
     reach = max(3, 2 * round(1.25 * um) + 1)
     window = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach))
     top = (peaks >= cv2.dilate(peaks, window) - 1e-6) & (peaks > 0.9 * um) & (foreground > 0)
-    count, labels = cv2.connectedComponents(top.astype(np.uint8), connectivity=8)
+    _, labels = cv2.connectedComponents(top.astype(np.uint8), connectivity=8)
     order = np.minimum(peaks * (12.0 / um), 255).astype(np.uint8)
+    seeds: I32 = np.ascontiguousarray(labels, dtype=np.int32)
+    grow(seeds, foreground, order, 0)
+    return seeds
+
+
+def measured(
+    labels: AnyArray,
+    raw: AnyArray,
+    smooth: AnyArray,
+    mpp: float,
+    within: BoolArray | None = None,
+    second: F32 | None = None,
+    circularity: float = 0.0,
+) -> Nuclei:
+    """Describe labelled nuclei; those of implausible area or below `circularity` are dropped.
+
+    `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast.
+    """
+    from mcp_servers.pathology.compute.kernels import label_sums
+
     labels = np.ascontiguousarray(labels, dtype=np.int32)
-    grow(labels, foreground, order, 0)
-    beside = raw if second is None else second
-    sums = label_sums(labels, raw, beside, count - 1)
+    count = int(labels.max()) + 1
+    sums = label_sums(labels, raw, raw if second is None else second, count - 1)
     table, keep = _describe(sums, mpp)
     area = table[:, 2]
-    keep &= (area >= MIN_AREA_UM2) & (area <= MAX_AREA_UM2) & (table[:, 7] > MIN_CIRCULARITY)
+    keep &= (area >= MIN_AREA_UM2) & (area <= MAX_AREA_UM2) & (table[:, 7] > circularity)
     if within is not None and len(table):
         column = np.clip(table[:, 0].round().astype(int), 0, within.shape[1] - 1)
         row = np.clip(table[:, 1].round().astype(int), 0, within.shape[0] - 1)
@@ -204,8 +239,8 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
 
     Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, and a mean density of at least `dark`; `darkness` of
-    the table when None.
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, circularity of at least `LYMPHOCYTE_MIN_CIRCULARITY`, and a mean
+    density of at least `dark`; `darkness` of the table when None.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
@@ -214,4 +249,13 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
     low, high = LYMPHOCYTE_AREA_UM2
     small = (table[:, 2] >= low) & (table[:, 2] <= high)
     round_ = table[:, 6] <= LYMPHOCYTE_MAX_ECCENTRICITY
+    round_ &= table[:, 7] >= LYMPHOCYTE_MIN_CIRCULARITY
     return np.asarray(small & round_ & (table[:, 8] >= dark), dtype=bool)
+
+
+def regular_outline(table: F64) -> BoolArray:
+    """Nuclei with a round, smooth outline: circularity and eccentricity within the bounds."""
+    return np.asarray(
+        (table[:, 7] >= REGULAR_CIRCULARITY) & (table[:, 6] <= REGULAR_MAX_ECCENTRICITY),
+        dtype=bool,
+    )

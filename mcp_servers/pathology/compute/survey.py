@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_servers.pathology.compute.nuclei import darkness, lymphocyte_like, segment
+from mcp_servers.pathology.compute.nuclei import (
+    darkness,
+    lymphocyte_like,
+    regular_outline,
+    segment,
+)
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
 
@@ -26,6 +31,9 @@ LAYERS = (
     "epithelial",  # share under nuclei that are neither lymphocyte-like nor spindle-shaped
     "lymphocytes",  # count of lymphocyte-like nuclei
     "nuclei",  # count of all nuclei
+    "regular",  # count of nuclei with a round, smooth outline
+    "nuclear_red",  # optical density of red under nuclei, times tissue
+    "nuclear_green",  # optical density of green under nuclei, times tissue
     "red",  # optical density of red, times tissue
     "green",  # optical density of green, times tissue
     "gap",  # share of tissue without dye
@@ -109,6 +117,8 @@ def add_block(
     epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
     _count(survey.layers["nuclei"], nuclei.table[:, :2], tissue, inner, origin_um, mpp)
     _count(survey.layers["lymphocytes"], nuclei.table[lymphoid, :2], tissue, inner, origin_um, mpp)
+    regular = regular_outline(nuclei.table)
+    _count(survey.layers["regular"], nuclei.table[regular, :2], tissue, inner, origin_um, mpp)
 
     top, bottom, left, right = inner
     column, row = (
@@ -131,6 +141,8 @@ def add_block(
         "tissue": part,
         "nuclear": is_nucleus & part,
         "epithelial": np.concatenate([[False], epithelial])[labels] & part,
+        "nuclear_red": red * (is_nucleus & part),
+        "nuclear_green": green * (is_nucleus & part),
         "red": red * part,
         "green": green * part,
         "gap": gap & part,

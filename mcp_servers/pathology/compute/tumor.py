@@ -37,26 +37,32 @@ def tumor_mask(
     survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
 ) -> tuple[BoolArray, float]:
     """Cells that look like solid epithelium, and the threshold used: Otsu's within `BOUNDS`."""
-    import cv2
-
     score, tissue = tumor_score(survey), survey.tissue
     if threshold is None:
         found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
         threshold = float(np.clip(found, *BOUNDS))
-    immune = aggregates(survey).labels > 0
-    mask = ((score > threshold) & tissue & ~immune).astype(np.uint8)
+    immune = aggregates(survey).mask
+    mask = cleaned((score > threshold) & tissue & ~immune, min_area_um2)
+    return np.asarray(mask & tissue & ~immune), threshold
+
+
+def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
+    """A mask with a smooth border, without patches and holes below `min_area_um2`."""
+    import cv2
+
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
-    mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel), dtype=np.uint8)
-    mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel), dtype=np.uint8)
+    out = mask.astype(np.uint8)
+    for step in (cv2.MORPH_OPEN, cv2.MORPH_CLOSE):
+        out = np.asarray(cv2.morphologyEx(out, step, kernel), dtype=np.uint8)
     least = min_area_um2 / CELL_UM**2
     for value in (1, 0):
         _, labels, stats, _ = cv2.connectedComponentsWithStats(
-            (mask == value).astype(np.uint8), connectivity=4
+            (out == value).astype(np.uint8), connectivity=4
         )
         small = stats[:, cv2.CC_STAT_AREA] < least
         small[0] = False
-        mask[small[labels]] = 1 - value
-    return np.asarray(mask.astype(bool) & tissue & ~immune), threshold
+        out[small[labels]] = 1 - value
+    return np.asarray(out, dtype=bool)
 
 
 def signed_distance(mask: BoolArray, cell_um: float = CELL_UM) -> F32:

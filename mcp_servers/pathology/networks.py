@@ -1,0 +1,235 @@
+"""The networks of the patch encoders, filled from a user's files without running code from them.
+
+A folder is in the layout of the hub: config.json and model.safetensors, or pytorch_model.bin, which
+is read as tensors only. What does not fill the network to the last tensor is refused: a layer left
+as it was drawn would give features that look like features.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.models import EncoderSpec
+from mcp_servers.roots import Roots
+
+TIMM: dict[str, tuple[str, dict[str, Any]]] = {
+    "uni2": (
+        "vit_giant_patch14_224",
+        {
+            "patch_size": 14, "depth": 24, "num_heads": 24, "embed_dim": 1536,
+            "mlp_ratio": 2.66667 * 2, "no_embed_class": True, "reg_tokens": 8,
+            "dynamic_img_size": True, "gated": True,
+        },
+    ),
+    "virchow2": (
+        "vit_huge_patch14_224",
+        {
+            "mlp_ratio": 5.3375, "global_pool": "", "reg_tokens": 4, "dynamic_img_size": True,
+            "gated": True,
+        },
+    ),
+    "h-optimus-0": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
+    "h-optimus-1": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
+}  # fmt: skip
+"""Architecture and arguments as the model cards give them; gated: SwiGLU with SiLU."""
+
+
+def load_network(spec: EncoderSpec, weights: Path) -> Any:
+    """A `torch.nn.Module` that gives (n, dimension) for normalized patches.
+
+    Raises
+    ------
+    InputError
+        When the package that builds it is absent, or the files are not this encoder's weights.
+    """
+    make = {"transformers": _transformers, "timm": _timm, "conch": _conch}[spec.loader]
+    return _pooled(make(spec, weights), spec)
+
+
+def timm_network(name: str) -> Any:
+    """The architecture of a timm encoder on the default device, its weights not set."""
+    import torch
+
+    try:
+        timm: Any = importlib.import_module("timm")
+    except ImportError as error:
+        raise InputError(
+            f"encoder {name} needs the package timm: pip install timm (docs/slides.md, Encoders)"
+        ) from error
+    architecture, given = TIMM[name]
+    options = dict(given)
+    if options.pop("gated", False):
+        options |= {"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": torch.nn.SiLU}
+    return timm.create_model(
+        architecture, pretrained=False, img_size=224, init_values=1e-5, num_classes=0, **options
+    )
+
+
+def random_network(spec: EncoderSpec) -> Any:
+    """The encoder's architecture with random weights, for tests and for measuring speed."""
+    if spec.loader == "timm":
+        return _pooled(timm_network(spec.name), spec)
+    if spec.loader != "transformers":
+        raise InputError(f"the architecture of {spec.name} is not known here without its package")
+    from transformers import Dinov2Config, Dinov2Model, ViTConfig, ViTModel
+
+    if spec.name == "phikon":  # ViT-B/16
+        return _pooled(ViTModel(ViTConfig(), add_pooling_layer=False), spec)
+    large = Dinov2Config(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, patch_size=16,
+        image_size=224,
+    )  # fmt: skip
+    return _pooled(Dinov2Model(large), spec)
+
+
+def _pooled(module: Any, spec: EncoderSpec) -> Any:
+    """`module` and, after it, how the encoder's card makes one vector of the tokens."""
+    import torch
+
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = module
+
+        def forward(self, batch: Any) -> Any:
+            if spec.loader == "conch":
+                return module.encode_image(batch, proj_contrast=False, normalize=False)
+            if spec.loader == "transformers":
+                return module(pixel_values=batch).last_hidden_state[:, 0]
+            tokens = module(batch)
+            if spec.name == "virchow2":  # class token and mean of the patches, registers left out
+                return torch.cat([tokens[:, 0], tokens[:, 5:].mean(1)], dim=-1)
+            return tokens
+
+    return Pooled()
+
+
+def from_folder(kind: Any, folder: Path) -> Any:
+    """The model of a folder in the layout of transformers, every tensor of it read from there.
+
+    `kind` is the class that reads it. The pooler is exempt: it is not used, and Phikon is published
+    without one. Raises `InputError` when the folder is no such model or lacks tensors.
+    """
+    from safetensors import SafetensorError
+
+    if not folder.is_dir() or not (folder / "config.json").is_file():
+        raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+    try:
+        module, report = kind.from_pretrained(
+            str(folder),
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        raise InputError(f"{folder}: weights cannot be loaded: {_short(error)}") from error
+    missing = sorted(k for k in report["missing_keys"] if not k.startswith("pooler."))
+    if missing:
+        raise InputError(
+            f"{folder}: model.safetensors does not fit the architecture that config.json states: "
+            f"{len(missing)} tensors are missing, {missing[0]} the first"
+        )
+    return module
+
+
+def _transformers(spec: EncoderSpec, weights: Path) -> Any:
+    from transformers import AutoModel
+
+    module = from_folder(AutoModel, weights)
+    width = getattr(module.config, "hidden_size", None)
+    if width != spec.dimension:
+        raise InputError(
+            f"{weights}: gives {width} numbers per patch, {spec.name} gives {spec.dimension}; "
+            "these are another model's weights"
+        )
+    return module
+
+
+def _timm(spec: EncoderSpec, weights: Path) -> Any:
+    import torch
+
+    with torch.device("meta"):  # no memory and no random numbers for what is filled at once
+        module = timm_network(spec.name)
+    file = weights_file(weights)
+    _fill(module, read_tensors(file), file)
+    return module
+
+
+def _conch(spec: EncoderSpec, weights: Path) -> Any:
+    try:
+        factory: Any = importlib.import_module("conch.open_clip_custom.factory")
+        model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
+    except ImportError as error:
+        raise InputError(
+            "encoder conch needs its own package, which is not on PyPI: "
+            "pip install git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
+        ) from error
+    # the package's own loader would unpickle the file, and skip tensors that do not fit
+    config = json.loads((Path(factory.CFG_DIR) / "conch_ViT-B-16.json").read_text("utf-8"))
+    config.pop("custom_text", None)
+    module = model.CoCa(**config)
+    file = weights_file(weights)
+    state = {k.removeprefix("module."): v for k, v in read_tensors(file).items()}
+    inside = {k.removeprefix("visual."): v for k, v in state.items() if k.startswith("visual.")}
+    _fill(module.visual, inside, file)
+    return module
+
+
+def check_weights(weights: Path, roots: Roots) -> None:
+    """Raise `InputError` when a file of the folder is a link to outside the roots."""
+    if weights.is_dir():
+        for file in sorted(weights.iterdir()):
+            roots.input(file)
+
+
+def weights_file(weights: Path) -> Path:
+    """The file of weights in a folder, or the file itself; raises `InputError` without one."""
+    if weights.is_file():
+        return weights
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (weights / name).is_file():
+            return weights / name
+    raise InputError(f"{weights}: holds neither model.safetensors nor pytorch_model.bin")
+
+
+def read_tensors(file: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file, or of a .bin, in which anything else is refused."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"{file}: refused, it holds more than tensors (code or objects, which could do "
+            "anything when loaded), or is no file of PyTorch"
+        ) from error
+    except (RuntimeError, ValueError, OSError, EOFError, KeyError, SafetensorError) as error:
+        raise InputError(f"{file}: cannot be read, perhaps cut short: {_short(error)}") from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise InputError(f"{file}: not a table of named tensors")
+    return state
+
+
+def _fill(module: Any, state: dict[str, Any], file: Path) -> None:
+    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit."""
+    try:
+        module.load_state_dict(state, strict=True, assign=True)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise InputError(f"{file}: does not fit the encoder: {_short(error)}") from error
+    module.float()  # published in half precision by some
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

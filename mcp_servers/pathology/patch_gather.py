@@ -1,0 +1,148 @@
+"""Labelled tiles for training: from outlines on slides, or from images sorted into folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F32, I64
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
+    from mcp_servers.pathology.patch_train import PatchTrainInput
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.slide import Slide
+
+IGNORED = ("", "ignore", "ignore*")
+IMAGES = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".scn", ".bif"}
+
+
+@dataclass
+class Patches:
+    """Tiles with features, label, slide and corner."""
+
+    features: F32
+    labels: list[str]
+    slides: list[str]
+    corners: I64
+
+
+def gather(given: PatchTrainInput, context: ToolContext) -> Patches:
+    """Labelled tiles of all files, encoded; raises `InputError` when there are none."""
+    from mcp_servers.pathology.patch_model import encode_corners
+    from mcp_servers.slides.slide import Slide
+
+    jobs: list[tuple[Path, list[Polygon] | str]] = []
+    jobs += _outlined(given, context) if given.regions is not None else _sorted(given, context)
+    features, labels, names, corners = [], [], [], []
+    rng = np.random.default_rng(given.seed)
+    for number, (path, source) in enumerate(jobs):
+        context.check_cancelled()
+        with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
+            at, own, grid = _tiles(slide, source, given)
+            keep = _drawn(own, given.max_patches, rng)
+            at, own = at[keep], [own[i] for i in keep]
+            if not len(at):
+                continue
+            span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
+            features.append(
+                encode_corners(
+                    slide, at, grid, given.encoder, given.weights, given.device, context, span
+                )
+            )
+            name = slide.name if given.regions is not None else f"{source}/{path.name}"
+            labels += own
+            names += [name] * len(at)
+            corners.append(at)
+    if not features:
+        raise InputError(
+            f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
+            "µm lies in a classified outline or image; draw larger ones or take smaller tiles"
+        )
+    return Patches(np.concatenate(features), labels, names, np.concatenate(corners))
+
+
+def _outlined(given: PatchTrainInput, context: ToolContext) -> list[tuple[Path, list[Polygon]]]:
+    """Slides with the classified outlines of the GeoJSON file of the same name."""
+    from mcp_servers.formats.geojson import read_polygons
+
+    regions, slides = context.input(given.regions or ""), context.input(given.slides)
+    files = sorted(regions.glob("*.geojson")) if regions.is_dir() else [regions]
+    files = [context.input(file, "file") for file in files]
+    if slides.is_dir():
+        stems: dict[str, Path] = {}
+        for file in sorted(slides.iterdir()):
+            if file.suffix.lower() in IMAGES:
+                stems.setdefault(file.stem, file)
+                stems.setdefault(file.name.split(".")[0], file)
+    elif len(files) == 1:
+        stems = {files[0].stem: slides}
+    else:
+        raise InputError(f"{given.regions}: {len(files)} files of outlines for one slide; give one")
+    out = []
+    for file in files:
+        found = stems.get(file.stem) or stems.get(file.name.split(".")[0])
+        if found is None:
+            raise InputError(f"{file}: no slide of this name in {given.slides}")
+        polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
+        if polygons:
+            out.append((context.input(found, "file"), polygons))
+    if not out:
+        raise InputError(f"{given.regions}: no outline has a class; set one in QuPath")
+    return out
+
+
+def _sorted(given: PatchTrainInput, context: ToolContext) -> list[tuple[Path, str]]:
+    """Images with the name of their folder."""
+    folder = context.input(given.slides, "folder")
+    out = [
+        (context.input(file, "file"), sub.name)
+        for sub in sorted(folder.iterdir())
+        if sub.is_dir() and not sub.name.startswith(".")
+        for file in sorted(sub.iterdir())
+        if file.suffix.lower() in IMAGES
+    ]
+    if not out:
+        raise InputError(
+            f"{given.slides}: without regions it must hold one folder of images per class"
+        )
+    return out
+
+
+def _tiles(
+    slide: Slide, source: list[Polygon] | str, given: PatchTrainInput
+) -> tuple[I64, list[str], Any]:
+    """Corners, label of each, and the grid: tiles within outlines, or all of an image."""
+    from mcp_servers.pathology.tiles import TilesInput, tile_grid
+    from mcp_servers.slides.geometry import covered, rasterize
+
+    tiles = TilesInput(slide=str(slide.path), tile_px=given.tile_px, at_mpp=given.at_mpp)
+    scale = max(1.0, 2.0 / slide.need_mpp())
+    shape = (int(slide.height / scale) + 1, int(slide.width / scale) + 1)
+    if isinstance(source, str):
+        everything = np.ones(shape, dtype=bool)
+        corners, _, grid = tile_grid(slide, everything, scale, tiles)
+        return corners, [source] * len(corners), grid
+    classes = sorted({p.label for p in source})
+    masks = [rasterize([p for p in source if p.label == name], scale, shape) for name in classes]
+    anywhere = np.logical_or.reduce(masks)
+    corners, _, grid = tile_grid(
+        slide, anywhere, scale, tiles.model_copy(update={"min_tissue": given.min_in_region})
+    )
+    cover = np.stack([covered(m, corners, grid.patch_size_level0, scale) for m in masks])
+    keep = (cover >= given.min_in_region).sum(axis=0) == 1  # two classes drawn over another: none
+    which = cover.argmax(axis=0)
+    return corners[keep], [classes[i] for i in which[keep]], grid
+
+
+def _drawn(labels: list[str], most: int, rng: Any) -> list[int]:
+    """At most `most` of each label, drawn at random, in their order."""
+    out: list[int] = []
+    for name in sorted(set(labels)):
+        own = np.flatnonzero([label == name for label in labels])
+        out += (rng.choice(own, most, replace=False) if len(own) > most else own).tolist()
+    return sorted(out)

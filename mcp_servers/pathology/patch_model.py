@@ -1,0 +1,225 @@
+"""A patch classifier: a linear head on a tile encoder, as a file and at work on a slide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
+    from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.slides.slide import Slide
+
+FORMAT = "sage-patch-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Logistic regression: softmax of (n, d) standardized features times `weights` (d, k)."""
+
+    mean: F32
+    sd: F32
+    weights: F32
+    bias: F32
+
+    def probabilities(self, features: AnyArray) -> F32:
+        """(n, k) probabilities of the classes."""
+        logits = ((features - self.mean) / self.sd) @ self.weights + self.bias
+        logits -= logits.max(axis=1, keepdims=True)
+        out = np.exp(logits)
+        return np.asarray(out / out.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed: int) -> Head:
+    """Fit by L2-penalized maximum likelihood, classes weighted alike; `penalty` is 1 / C."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean = features.mean(axis=0)
+    sd = np.maximum(features.std(axis=0), 1e-6)
+    model = LogisticRegression(
+        C=1.0 / penalty, class_weight="balanced", max_iter=2000, random_state=seed
+    )
+    model.fit((features - mean) / sd, labels)
+    weights, bias = model.coef_.T, model.intercept_
+    if classes == 2:  # one logit: the second class against the first
+        weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
+        bias = np.concatenate([np.zeros_like(bias), bias])
+    parts = (mean, sd, weights, bias)
+    return Head(*(np.asarray(v, dtype=np.float32) for v in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class PatchModel:
+    """A head with its card: classes, encoder, tile size, training slides, held-out figures."""
+
+    head: Head
+    card: dict[str, Any]
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the probabilities."""
+        return [str(name) for name in self.card["classes"]]
+
+    @property
+    def tumor(self) -> list[int]:
+        """Indices of the classes that mean tumor."""
+        return [i for i, name in enumerate(self.classes) if name in self.card["tumor_classes"]]
+
+    def save(self, path: Path) -> None:
+        """Write as safetensors, the card in its metadata; no code is stored."""
+        from safetensors.numpy import save_file
+
+        head = self.head
+        tensors = {"mean": head.mean, "sd": head.sd, "weights": head.weights, "bias": head.bias}
+        plain = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
+        save_file(plain, path, metadata={"card": json.dumps(self.card)})
+
+
+def load_model(path: Path) -> PatchModel:
+    """A model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            card = json.loads((file.metadata() or {}).get("card", "{}"))
+            if not isinstance(card, dict) or card.get("format") != FORMAT:
+                raise InputError(f"{path}: not a model of patch_train")
+            head = Head(*(file.get_tensor(k) for k in ("mean", "sd", "weights", "bias")))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a model of patch_train: {error}") from error
+    missing = [
+        k for k in ("classes", "encoder", "tile_px", "at_mpp", "tumor_classes") if k not in card
+    ]
+    if missing:
+        raise InputError(f"{path}: its card lacks {', '.join(missing)}")
+    shape = (len(head.mean), len(card["classes"]))
+    fits = head.weights.shape == shape and head.bias.shape == shape[1:] and len(head.sd) == shape[0]
+    if not fits or not all(np.isfinite(v).all() for v in (head.weights, head.bias, head.mean)):
+        raise InputError(f"{path}: its numbers do not fit its card ({shape[1]} classes)")
+    return PatchModel(head, card)
+
+
+def encode_corners(
+    slide: Slide,
+    corners: I64,
+    grid: Grid,
+    encoder: str,
+    weights: str | None,
+    device: str,
+    context: ToolContext,
+    span: tuple[float, float] = (0.0, 1.0),
+) -> F32:
+    """Features (n, d) of tiles by an encoder of the registry.
+
+    Raises
+    ------
+    InputError
+        If the encoder needs weights that were not given, or they do not fit.
+    """
+    from mcp_servers.pathology.batches import batches, tiles
+    from mcp_servers.pathology.models import choose_device, encoder_spec, load_encoder
+    from mcp_servers.pathology.networks import check_weights
+
+    spec = encoder_spec(encoder)
+    folder = context.input(weights) if weights is not None else None
+    if folder is not None:
+        check_weights(folder, context.roots)
+    plain = spec.loader == "handcrafted"
+    where = "cpu" if plain else choose_device(device, context.device)
+    loaded = context.shared(
+        ("encoder", spec.name, str(folder), where, round(grid.mpp, 4)),
+        lambda: load_encoder(spec, folder, where, grid.mpp),
+    )
+    parts = []
+    for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):
+        parts.append(loaded.encode(batch))
+        context.progress(span[0] + (span[1] - span[0]) * done / len(corners), "encoding")
+    return np.concatenate(parts).astype(np.float32)
+
+
+def tumor_probability(
+    slide: Slide,
+    model: PatchModel,
+    tissue: BoolArray,
+    tissue_scale: float,
+    shape: tuple[int, int],
+    cell_scale: float,
+    context: ToolContext,
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+) -> F32:
+    """Probability of tumor on a grid of cells of `cell_scale` level-0 pixels; 0 off the tissue.
+
+    Tiles as the model was trained on lie side by side; between their centers the probability is
+    interpolated.
+    """
+    import cv2
+
+    from mcp_servers.pathology.tiles import TilesInput, tile_grid
+
+    card = model.card
+    given = TilesInput(
+        slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
+    )
+    corners, _, grid = tile_grid(slide, tissue, tissue_scale, given)
+    if not len(corners):
+        return np.zeros(shape, dtype=np.float32)
+    features = encode_corners(
+        slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
+    )
+    if features.shape[1] != len(model.head.mean):
+        raise InputError(
+            f"{card['name']}: trained on {len(model.head.mean)} features of {card['encoder']}, "
+            f"these weights give {features.shape[1]}"
+        )
+    probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    size = grid.patch_size_level0
+    at = np.round(corners / size).astype(int)
+    rows, columns = at.max(axis=0)[::-1] + 1
+    values = np.zeros((rows, columns), dtype=np.float32)
+    known = np.zeros((rows, columns), dtype=np.float32)
+    values[at[:, 1], at[:, 0]] = probability
+    known[at[:, 1], at[:, 0]] = 1.0
+    ratio = cell_scale / size
+    # centers of the cells in units of tiles
+    move = np.array([[ratio, 0, ratio / 2 - 0.5], [0, ratio, ratio / 2 - 0.5]], dtype=np.float64)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+
+    def warp(layer: AnyArray) -> AnyArray:
+        height, width = shape
+        mode = cv2.BORDER_REPLICATE
+        return np.asarray(
+            cv2.warpAffine(layer, move, (width, height), flags=flags, borderMode=mode)
+        )
+
+    near = warp(known)
+    out = warp(values * known) / np.maximum(near, 1e-3)
+    return np.asarray(np.where(near > 0.05, out, 0.0), dtype=np.float32)
+
+
+def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """The classes that mean tumor: those asked for, else those called like tumor or carcinoma."""
+    if asked:
+        foreign = sorted(set(asked) - set(classes))
+        if foreign:
+            raise InputError(
+                f"tumor_classes: {', '.join(foreign)} are not among the labels "
+                f"({', '.join(classes)})"
+            )
+        return list(asked)
+    words = ("tumor", "tumour", "carcinoma", "cancer", "neoplas", "malignan")
+    negative = ("non-", "non ", "no ", "not ", "peri")
+    return [
+        name
+        for name in classes
+        if any(w in name.lower() for w in words) and not name.lower().startswith(negative)
+    ]
