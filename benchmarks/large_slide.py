@@ -216,8 +216,10 @@ def run_apart(
 ) -> dict[str, Any]:
     """Run one tool in a fresh process; its peak memory, seconds and result."""
     command = [sys.executable, "-m", "benchmarks.large_slide", "--run", name]
-    command += ["--slide", str(slide), "--out", str(out), "--settings", json.dumps(settings or {})]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command += ["--slide", str(slide.resolve()), "--out", str(out.resolve())]
+    command += ["--settings", json.dumps(settings or {})]
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     if done.returncode:
         raise SystemExit(f"{name} failed: {done.stderr[-2000:]}")
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -90,7 +90,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
-    counts, tissue = survey.layers["lymphocytes"], survey.layers["tissue"]
+    counts, tissue = survey.layer("lymphocytes"), survey.layer("tissue")
     cell_mm2 = (CELL_UM / 1000) ** 2
 
     def zone(where: BoolArray) -> Zone:

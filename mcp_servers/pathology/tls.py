@@ -104,6 +104,7 @@ TLS_VALIDITY = Validity(
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Lymphoid aggregates of one slide."""
     import numpy as np
+    from scipy import ndimage
 
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import draw_polygons, write_png
@@ -128,15 +129,18 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
     polygons: list[Polygon] = []
+    boxes = ndimage.find_objects(found.labels, max_label=len(found.table))
     for index, (measured, called) in enumerate(zip(found.table, found.calls, strict=True)):
-        own = found.labels == index + 1
+        box = boxes[index]
+        own = found.labels[box] == index + 1
+        corner = (box[1].start * scale, box[0].start * scale)
         outline = max(
-            mask_polygons(own, scale, simplify_px=0.5, label="Lymphoid aggregate"),
+            mask_polygons(own, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"),
             key=lambda p: p.area,
         )
         x, y = outline.centroid
         # half of an aggregate's cells lie nearer to the tumor than this
-        far = float(np.median(distance[own]))
+        far = float(np.median(distance[box][own]))
         rows.append(
             Aggregate(
                 x=round(x, 1),
