@@ -103,7 +103,8 @@ def lattice(mask: AnyArray) -> U8:
     height, width = mask.shape
     corners = np.zeros((2 * height + 1, 2 * width + 1), dtype=np.uint8)
     corners[1::2, 1::2] = mask
-    return np.asarray(cv2.dilate(corners, np.ones((3, 3), np.uint8)), dtype=np.uint8)
+    cv2.dilate(corners, np.ones((3, 3), np.uint8), dst=corners)  # in place: four times the mask
+    return corners
 
 
 def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mcp_servers.pathology.compute.survey import CELL_UM, COUNTS, DENSITIES, SHARE_STEPS, Survey
+from mcp_servers.pathology.compute.survey import CELL_UM, Survey
 from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray, looked_up
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def aggregates(
     first = labels.ravel()[at]
     faint = density <= EDGE_OF_PEAK * _peak(first, density, count)[first]
     low.ravel()[at[faint]] = 0
+    del labels
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     low = np.asarray(cv2.morphologyEx(low, cv2.MORPH_OPEN, kernel), dtype=np.uint8)
     left = low.ravel()[at] > 0
@@ -90,20 +91,18 @@ def aggregates(
         return np.asarray(np.bincount(flat, values, count), dtype=np.float64)
 
     def within(name: str) -> F64:
-        return total(survey.stored[name].ravel()[at]) / (1 if name in COUNTS else SHARE_STEPS)
+        return total(survey.values(name, survey.stored[name].ravel()[at]))
 
-    peak = _peak(flat, density, count)
+    peak, cells = _peak(flat, density, count), within("lymphocytes")
+    keep = (peak >= seed_per_mm2) & (area >= min_area_um2) & (cells >= min_cells)
+    keep[0] = False
+    width = _widths(low, labels, stats, keep)
     del labels
-    depth = cv2.distanceTransform(low, cv2.DIST_L2, 5)
-    width = _peak(flat, depth.ravel()[at], count) * 2 * CELL_UM
-    del depth
     smooth = [survey.smooth("nuclear", 20.0, rows)[low[rows] > 0] for rows in survey.bands()]
     covered = total(np.concatenate(smooth)) / np.maximum(np.bincount(flat, minlength=count), 1)
-    keep = (peak >= seed_per_mm2) & (area >= min_area_um2) & (within("lymphocytes") >= min_cells)
     keep &= (width >= min_width_um) & (covered >= MIN_COVERAGE)
-    keep[0] = False
     regular, contrast, background = _look(survey, at, total)
-    columns = (area, within("lymphocytes"), peak, covered, width, regular, contrast, background)
+    columns = (area, cells, peak, covered, width, regular, contrast, background)
     table = np.stack(columns, axis=1)[keep]
     number = np.zeros(count, dtype=np.int32)
     number[keep] = np.arange(1, int(keep.sum()) + 1)
@@ -122,6 +121,22 @@ def _dense(survey: Survey, edge_per_mm2: float) -> tuple[U8, F32]:
         low[rows] = dense
         values.append(density[dense])
     return low, np.concatenate(values)
+
+
+def _widths(low: U8, labels: AnyArray, stats: AnyArray, wanted: BoolArray) -> F64:
+    """Inscribed diameter in µm of the wanted labels, 0 for the others.
+
+    The largest disc within a region lies in its box, so the distances are taken box by box.
+    """
+    import cv2
+
+    out = np.zeros(len(wanted))
+    for index in np.flatnonzero(wanted):
+        x, y, width, height = (int(v) for v in stats[index, :4])
+        box = np.s_[max(0, y - 1) : y + height + 1, max(0, x - 1) : x + width + 1]
+        depth = cv2.distanceTransform(np.ascontiguousarray(low[box]), cv2.DIST_L2, 5)
+        out[index] = float(depth[labels[box] == index].max()) * 2 * CELL_UM
+    return out
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
@@ -145,9 +160,7 @@ def _look(survey: Survey, at: AnyArray, total: Callable[[AnyArray], F64]) -> tup
         return area, layer("green") - layer("nuclear_green")
 
     def here(name: str) -> F32:
-        values = survey.stored[name].ravel()[at].astype(np.float32)
-        whole = name in COUNTS or name in DENSITIES
-        return values if whole else np.asarray(values / SHARE_STEPS, dtype=np.float32)
+        return survey.values(name, survey.stored[name].ravel()[at])
 
     usual = []
     for rows in survey.bands():

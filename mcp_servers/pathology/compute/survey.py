@@ -45,21 +45,29 @@ LAYERS = (
 
 COUNTS = frozenset(("lymphocytes", "nuclei", "regular"))
 DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
-SHARE_STEPS = 192.0
-"""Shares are kept in steps of 1/192: at 1 µm per pixel a cell has 64 pixels, so nothing is lost."""
+SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
+"""Shares are kept in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
+densities in steps of 0.01 (up to 2.55; a black pixel has 2.41)."""
 BAND = 256
 """Rows of the grid that are worked on at once."""
+
+
+def steps(name: str) -> float:
+    """What one of a layer's stored bytes is divided by."""
+    if name in COUNTS:
+        return 1.0
+    return DENSITY_STEPS if name in DENSITIES else SHARE_STEPS
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner.
 
-    A slide of 75 x 25 mm has 29 million cells, so layers are `stored` small: counts as bytes,
-    shares as bytes in steps of 1/192, densities as half floats. `layer` gives their values.
+    A slide of 75 x 25 mm has 29 million cells, so layers are `stored` as bytes: counts, and shares
+    and densities in steps. `layer` gives their values.
     """
 
-    stored: dict[str, AnyArray]
+    stored: dict[str, U8]
     dark: float
     background: tuple[int, int, int]
 
@@ -69,8 +77,8 @@ class Survey:
     ) -> Survey:
         """A grid of zeros that covers a slide."""
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
-        kinds = {name: np.float16 if name in DENSITIES else np.uint8 for name in LAYERS}
-        return cls({name: np.zeros(shape, kind) for name, kind in kinds.items()}, dark, background)
+        stored: dict[str, U8] = {name: np.zeros(shape, np.uint8) for name in LAYERS}
+        return cls(stored, dark, background)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -85,15 +93,16 @@ class Survey:
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
         """A layer, or some rows of it, as numbers."""
-        values = self.stored[name][rows].astype(np.float32)
-        if name not in COUNTS and name not in DENSITIES:
-            values /= SHARE_STEPS
-        return np.asarray(values, dtype=np.float32)
+        return self.values(name, self.stored[name][rows])
+
+    @staticmethod
+    def values(name: str, stored: U8) -> F32:
+        """Stored bytes of a layer as numbers."""
+        return np.asarray(stored, dtype=np.float32) / np.float32(steps(name))
 
     def put(self, name: str, window: tuple[slice, slice], values: F32) -> None:
         """Set a share (0 to 1) or a density in a window of the grid."""
-        held = values if name in DENSITIES else np.rint(values * SHARE_STEPS)
-        self.stored[name][window] = held.astype(self.stored[name].dtype)
+        self.stored[name][window] = np.rint(np.clip(values * steps(name), 0, 255))
 
     def bands(self) -> Iterator[slice]:
         """All rows, some at a time."""

@@ -46,7 +46,9 @@ def tumor_mask(
     if threshold is None:
         found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
         threshold = float(np.clip(found, *BOUNDS))
-    mask = cleaned((score > threshold) & tissue & ~immune, min_area_um2)
+    mask = (score > threshold) & tissue & ~immune
+    del score
+    mask = cleaned(mask, min_area_um2)
     return np.asarray(mask & tissue & ~immune), threshold
 
 
