@@ -97,3 +97,9 @@ def colorize(values: F64 | F32, low: float, high: float) -> U8:
         gray[top : top + 256] = np.clip((part - low) / span * 255, 0, 255)
     colored = cv2.applyColorMap(np.atleast_2d(gray), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]
     return np.asarray(colored if values.ndim == 2 else colored[0], dtype=np.uint8)
+
+
+def whiten(image: U8, keep: BoolArray) -> None:
+    """White where `keep` is not, in place; by rows, as numpy's index of a whole slide is large."""
+    for row, inside in zip(image, keep, strict=True):
+        row[~inside] = 255

@@ -78,7 +78,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     """Lymphocyte densities of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.images import colorize, write_png
+    from mcp_servers.formats.images import colorize, whiten, write_png
     from mcp_servers.pathology.compute.survey import CELL_UM
     from mcp_servers.pathology.compute.tumor import signed_distance
     from mcp_servers.pathology.surveying import survey_slide
@@ -119,9 +119,8 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     rows = max(1, round(slide.height / surveyed.scale(slide)))
     columns = max(1, round(slide.width / surveyed.scale(slide)))
     name = f"{slide.name}.til.density.png"
-    density = np.asarray(survey.lymphocytes_per_mm2(40.0), dtype=np.float64)
-    colored = colorize(density, 0, 5000)
-    colored[~survey.tissue] = 255
+    colored = colorize(survey.lymphocytes_per_mm2(40.0), 0, 5000)
+    whiten(colored, survey.tissue)
     with context.writing(name) as path:
         write_png(path, colored[:rows, :columns])
     return TilResult(

@@ -212,7 +212,7 @@ def to_thumbnail(
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Tumor of one slide."""
     from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import blend_mask, colorize, write_png
+    from mcp_servers.formats.images import blend_mask, colorize, whiten, write_png
     from mcp_servers.pathology.compute.tumor import tumor_score
     from mcp_servers.pathology.drawing import VERMILLION, captioned, ramp_of
     from mcp_servers.pathology.surveying import survey_slide
@@ -239,11 +239,12 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     score = tumor_score(surveyed.survey) if area.score is None else area.score
     colored = colorize(score[:rows, :columns], low, high)
     del score  # as large as the slide
-    colored[~surveyed.survey.tissue[:rows, :columns]] = 255
+    whiten(colored, surveyed.survey.tissue[:rows, :columns])
     word = "probability" if area.source == "learned" else "score"
     with context.writing(names["score.png"]) as path:
         ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
         write_png(path, captioned(colored, surveyed.cell_um, ramp=ramp))
+    del colored
     scale, base = surveyed.scale(slide), slide.need_mpp()
     polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
     with context.writing(names["geojson"]) as path:

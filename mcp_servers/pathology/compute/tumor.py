@@ -41,15 +41,15 @@ def tumor_mask(
     survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
 ) -> tuple[BoolArray, float]:
     """Cells that look like solid epithelium, and the threshold used: Otsu's within `BOUNDS`."""
-    tissue, immune = survey.tissue, aggregates(survey).mask
-    score = tumor_score(survey)
+    allowed = ~aggregates(survey).mask
+    score, tissue = tumor_score(survey), survey.tissue
     if threshold is None:
         found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
         threshold = float(np.clip(found, *BOUNDS))
-    mask = (score > threshold) & tissue & ~immune
-    del score
-    mask = cleaned(mask, min_area_um2)
-    return np.asarray(mask & tissue & ~immune), threshold
+    allowed &= tissue
+    mask = (score > threshold) & allowed
+    del score, tissue
+    return np.asarray(cleaned(mask, min_area_um2) & allowed), threshold
 
 
 def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
@@ -62,12 +62,12 @@ def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
         out = np.asarray(cv2.morphologyEx(out, step, kernel), dtype=np.uint8)
     least = min_area_um2 / CELL_UM**2
     for value in (1, 0):
-        _, labels, stats, _ = cv2.connectedComponentsWithStats(
-            (out == value).astype(np.uint8), connectivity=4
-        )
+        own = out if value else 1 - out
+        _, labels, stats, _ = cv2.connectedComponentsWithStats(own, connectivity=4)
         small = stats[:, cv2.CC_STAT_AREA] < least
         small[0] = False
         out[looked_up(small, labels)] = 1 - value
+        del labels
     return np.asarray(out, dtype=bool)
 
 
