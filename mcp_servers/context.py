@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from mcp_servers.errors import Cancelled
+from mcp_servers.errors import Cancelled, InputError
 from mcp_servers.roots import Kind, Roots
 
 T = TypeVar("T")
@@ -65,6 +66,14 @@ def _silent(fraction: float, message: str) -> None:
 
 def _never() -> bool:
     return False
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all in it; nothing happens when there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -125,6 +134,44 @@ class ToolContext:
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
+        self.output(name)
+
+    @contextlib.contextmanager
+    def writing_folder(self, name: str | Path, replace: bool = False) -> Iterator[Path]:
+        """As `writing`, for a folder: the block makes the temporary path, which is then renamed.
+
+        What is there under `name` stays until the new folder is whole; with `replace` it is then
+        moved away and removed.
+
+        Raises
+        ------
+        InputError
+            If there is something under `name` and `replace` was not asked for.
+        """
+        target = self.roots.write_path(name)
+
+        def free() -> None:
+            if target.exists() and not replace:
+                raise InputError(f'"{target}" exists; set replace=true, or use another output')
+
+        free()
+        unique = f".{self.tag}-{secrets.token_hex(4)}"
+        temporary = target.with_name(f".{target.stem[:80]}{unique}.part{target.suffix}")
+        old = target.with_name(f".{target.stem[:80]}{unique}.old.part{target.suffix}")
+        try:
+            yield temporary
+            free()  # another may have written it meanwhile
+            if target.exists():
+                target.rename(old)
+            try:
+                temporary.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
+        finally:
+            remove(temporary)
+            remove(old)
         self.output(name)
 
     def progress(self, fraction: float, message: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,6 +89,62 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """One object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
+
+    polygons: tuple[Polygon, ...]
+    points: F64
+    label: str
+    name: str
+    kind: str
+    measurements: Mapping[str, float]
+
+
+def read_objects(path: Path) -> list[Annotated]:
+    """Objects of a GeoJSON file with what QuPath says of each; an empty file gives none.
+
+    Lines are refused. Measurements that are not numbers are left out.
+
+    Raises
+    ------
+    InputError
+        If the file is not GeoJSON, a ring is broken, or an object is neither area nor point.
+    """
+    out: list[Annotated] = []
+    for number, (geometry, properties) in enumerate(_load(path)):
+        form, parts = geometry.get("type"), geometry.get("coordinates")
+        label = _label(properties)
+        polygons: tuple[Polygon, ...] = ()
+        points: F64 = np.zeros((0, 2))
+        if form == "Polygon":
+            polygons = (_polygon(parts, label, path, number),)
+        elif form == "MultiPolygon" and isinstance(parts, list):
+            polygons = tuple(_polygon(one, label, path, number) for one in parts)
+        elif form in ("Point", "MultiPoint"):
+            points = _points([parts] if form == "Point" else parts, path, number)
+        else:
+            raise InputError(
+                f"{path}: feature {number} is a {form}; only areas and points are understood"
+            )
+        measured = properties.get("measurements")
+        out.append(
+            Annotated(
+                polygons=polygons,
+                points=points,
+                label=label,
+                name=str(properties.get("name") or ""),
+                kind=str(properties.get("objectType") or ""),
+                measurements={
+                    str(key): float(value)
+                    for key, value in (measured.items() if isinstance(measured, dict) else ())
+                    if isinstance(value, int | float) and not isinstance(value, bool)
+                },
+            )
+        )
+    return out
+
+
 def read_polygons(path: Path) -> list[Polygon]:
     """Polygons of a GeoJSON file: FeatureCollection, Feature, geometry, or a list of features.
 
@@ -99,16 +156,9 @@ def read_polygons(path: Path) -> list[Polygon]:
     InputError
         If the file is not GeoJSON, a ring is broken, or a feature has no area.
     """
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from error
     out: list[Polygon] = []
-    for number, (geometry, label) in enumerate(_geometries(data, path)):
-        if number >= MAX_FEATURES:
-            raise InputError(f"{path}: more than {MAX_FEATURES} features")
+    for number, (geometry, properties) in enumerate(_load(path)):
+        label = _label(properties)
         kind = geometry.get("type")
         parts = geometry.get("coordinates")
         if kind == "Polygon":
@@ -124,7 +174,26 @@ def read_polygons(path: Path) -> list[Polygon]:
     return out
 
 
-def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Geometry and properties of each feature, up to the bounds of size and number."""
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    for number, one in enumerate(_geometries(data, path)):
+        if number >= MAX_FEATURES:
+            raise InputError(f"{path}: more than {MAX_FEATURES} features")
+        yield one
+
+
+def _label(properties: Mapping[str, Any]) -> str:
+    class_ = properties.get("classification")
+    return str(class_.get("name", "")) if isinstance(class_, dict) else ""
+
+
+def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     if isinstance(data, list):
         items = data
     elif isinstance(data, dict) and data.get("type") == "FeatureCollection":
@@ -139,10 +208,18 @@ def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         geometry = item.get("geometry", item if "coordinates" in item else None)
         if not isinstance(geometry, dict):
             raise InputError(f"{path}: a feature has no geometry")
-        properties = item.get("properties") or {}
-        class_ = properties.get("classification") if isinstance(properties, dict) else None
-        label = str(class_.get("name", "")) if isinstance(class_, dict) else ""
-        yield geometry, label
+        properties = item.get("properties")
+        yield geometry, properties if isinstance(properties, dict) else {}
+
+
+def _points(parts: Any, path: Path, number: int) -> F64:
+    try:
+        points = np.asarray(parts, dtype=np.float64)[:, :2]
+    except (TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{path}: feature {number} has a broken point") from error
+    if points.shape[1] != 2 or not np.isfinite(points).all():
+        raise InputError(f"{path}: feature {number} has a broken point")
+    return points
 
 
 def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:

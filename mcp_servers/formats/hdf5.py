@@ -81,7 +81,7 @@ def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: 
 
 def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
     """(n, 2) corners and their attributes; raises `InputError` for other files."""
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         coords = _dataset(file, "coords", path)
         if coords.ndim != 2 or coords.shape[1] < 2:
             raise InputError(f"{path}: coords must be (n, 2), not {coords.shape}")
@@ -94,7 +94,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
 
     A leading axis of length 1, as Trident writes for some encoders, is dropped.
     """
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         stored = _dataset(file, "features", path)
         if stored.ndim == 3 and stored.shape[0] == 1:
             features = np.asarray(stored[0], dtype=np.float32)
@@ -117,7 +117,8 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
         return features, coords, attributes
 
 
-def _open(path: Path) -> Any:
+def open_hdf5(path: Path) -> Any:
+    """The file, open for reading; raises `InputError` when it is no HDF5."""
     import h5py
 
     try:

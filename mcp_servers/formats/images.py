@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mcp_servers.slides.arrays import F64, I64, U8, BoolArray
+from mcp_servers.slides.arrays import F32, F64, I64, U8, BoolArray
 from mcp_servers.slides.geometry import Polygon
 
 Color = tuple[int, int, int]
@@ -80,11 +80,20 @@ def draw_squares(
     return np.asarray(out, dtype=np.uint8)
 
 
-def colorize(values: F64, low: float, high: float) -> U8:
+def colorize(values: F64 | F32, low: float, high: float) -> U8:
     """Colors of scores (n,) or (H, W), from blue over green to yellow (viridis)."""
     import cv2
 
     span = max(high - low, 1e-12)
-    gray = np.clip((values - low) / span * 255, 0, 255).astype(np.uint8)
+    gray = np.empty(values.shape, dtype=np.uint8)
+    for top in range(0, len(values), 256):  # a map of a whole slide is large
+        part = values[top : top + 256].astype(np.float64)
+        gray[top : top + 256] = np.clip((part - low) / span * 255, 0, 255)
     colored = cv2.applyColorMap(np.atleast_2d(gray), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]
     return np.asarray(colored if values.ndim == 2 else colored[0], dtype=np.uint8)
+
+
+def whiten(image: U8, keep: BoolArray) -> None:
+    """White where `keep` is not, in place; by rows, as numpy's index of a whole slide is large."""
+    for row, inside in zip(image, keep, strict=True):
+        row[~inside] = 255

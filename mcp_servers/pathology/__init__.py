@@ -20,4 +20,5 @@ TOOL_MODULES = (
     "mil",
     "patch_train",
     "zeroshot",
+    "spatial",
 )

@@ -68,8 +68,8 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     immune = aggregates(survey).mask
     where = survey.tissue & ~area.mask & ~immune
-    weight = survey.layers["tissue"]
-    pink = survey.layers["pink"]
+    weight = survey.layer("tissue")
+    pink = survey.layer("pink")
     total, own = float(weight[survey.tissue].sum()), float(weight[where].sum())
     band = zones(area.mask, survey.tissue, given.band_um)["Peritumoral"] & where
     in_band = float(weight[band].sum())

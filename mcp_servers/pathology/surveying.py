@@ -66,6 +66,7 @@ def _survey(
     from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.pathology.walk import walk
+    from mcp_servers.slides.memory import release
 
     base = slide.need_mpp()
     if base > COARSEST_MPP:
@@ -88,6 +89,7 @@ def _survey(
     ):
         origin = (piece.x * view.mpp, piece.y * view.mpp)
         add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp)
+    release(slide)  # what follows works on the grid
     warnings = (*slide.warnings, *tissue_warnings(tissue))
     return Surveyed(survey, view.mpp, warnings)
 

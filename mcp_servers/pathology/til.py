@@ -79,7 +79,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     """Lymphocyte densities of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.images import colorize, write_png
+    from mcp_servers.formats.images import colorize, whiten, write_png
     from mcp_servers.pathology.compute.survey import CELL_UM
     from mcp_servers.pathology.compute.tumor import signed_distance
     from mcp_servers.pathology.drawing import captioned, enlarged, ramp_of
@@ -92,7 +92,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
-    counts, tissue = survey.layers["lymphocytes"], survey.layers["tissue"]
+    counts, tissue = survey.layer("lymphocytes"), survey.layer("tissue")
     cell_mm2 = (CELL_UM / 1000) ** 2
 
     def zone(where: BoolArray) -> Zone:
@@ -121,9 +121,8 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     rows = max(1, round(slide.height / surveyed.scale(slide)))
     columns = max(1, round(slide.width / surveyed.scale(slide)))
     name = f"{slide.name}.til.density.png"
-    density = np.asarray(survey.lymphocytes_per_mm2(40.0), dtype=np.float64)
-    colored = colorize(density, 0, 5000)
-    colored[~survey.tissue] = 255
+    colored = colorize(survey.lymphocytes_per_mm2(40.0), 0, 5000)
+    whiten(colored, survey.tissue)
     with context.writing(name) as path:
         shown, um = enlarged(colored[:rows, :columns], CELL_UM)
         ramp = ramp_of("lymphocyte-like per mm2: 0", "5,000 and more")

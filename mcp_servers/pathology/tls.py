@@ -108,6 +108,7 @@ TLS_VALIDITY = Validity(
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Lymphoid aggregates of one slide."""
     import numpy as np
+    from scipy import ndimage
 
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import draw_polygons, write_png
@@ -136,20 +137,24 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_width_um=given.min_width_um,
         min_regular=given.min_regular,
     )
+    boxes = ndimage.find_objects(found.labels, max_label=len(found.table))
+    cells = [found.labels[box] == index + 1 for index, box in enumerate(boxes)]
+    measurements = zip(boxes, cells, found.table, found.calls, strict=True)
+    del found  # its labels are as large as the slide
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     distance = signed_distance(area.mask)
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
     polygons: list[Polygon] = []
-    for index, (measured, called) in enumerate(zip(found.table, found.calls, strict=True)):
-        own = found.labels == index + 1
-        outline = max(
-            mask_polygons(own, scale, simplify_px=0.5, label="Lymphoid aggregate"),
-            key=lambda p: p.area,
+    for box, own, measured, called in measurements:
+        corner = (box[1].start * scale, box[0].start * scale)
+        outlines = mask_polygons(
+            own, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
         )
+        outline = max(outlines, key=lambda p: p.area)
         x, y = outline.centroid
         # half of an aggregate's cells lie nearer to the tumor than this
-        far = float(np.median(distance[own]))
+        far = float(np.median(distance[box][own]))
         rows.append(
             Aggregate(
                 x=round(x, 1),
@@ -167,6 +172,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
             )
         )
         polygons.append(outline)
+    del distance
     order = sorted(range(len(rows)), key=lambda i: (rows[i].call == "rejected", -rows[i].area_um2))
     rows, polygons = [rows[i] for i in order], [polygons[i] for i in order]
     context.progress(0.95, "files")

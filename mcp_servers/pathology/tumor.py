@@ -121,7 +121,7 @@ def tumor_area(
         If outlines and a model are given, or the model knows no tumor class.
     """
     from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask, tumor_score
+    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
     from mcp_servers.slides.geometry import rasterize
 
     survey = surveyed.survey
@@ -142,7 +142,7 @@ def tumor_area(
         warnings.append("pale nuclei: the tumor mask rests mostly on how solid the tissue is")
     if not mask.any():
         warnings.append("no tumor-like region was found")
-    return TumorArea(mask, used, tuple(warnings), "classical", tumor_score(survey))
+    return TumorArea(mask, used, tuple(warnings), "classical")
 
 
 def _learned(
@@ -212,10 +212,9 @@ def to_thumbnail(
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Tumor of one slide."""
-    import numpy as np
-
     from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import blend_mask, colorize, write_png
+    from mcp_servers.formats.images import blend_mask, colorize, whiten, write_png
+    from mcp_servers.pathology.compute.tumor import tumor_score
     from mcp_servers.pathology.drawing import VERMILLION, captioned, enlarged, ramp_of
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.slides.geometry import mask_polygons
@@ -238,14 +237,16 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     with context.writing(names["mask.png"]) as path:
         write_png(path, area.mask[:rows, :columns])
     low, high = (0.0, 1.0) if area.source == "learned" else (-0.2, 1.3)
-    score = np.asarray(area.score, dtype=np.float64)[:rows, :columns]
-    colored = colorize(score, low, high)
-    colored[~surveyed.survey.tissue[:rows, :columns]] = 255
+    score = tumor_score(surveyed.survey) if area.score is None else area.score
+    colored = colorize(score[:rows, :columns], low, high)
+    del score  # as large as the slide
+    whiten(colored, surveyed.survey.tissue[:rows, :columns])
     word = "probability" if area.source == "learned" else "score"
     with context.writing(names["score.png"]) as path:
         ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
         enlarged_score, um = enlarged(colored, surveyed.cell_um)
         write_png(path, captioned(enlarged_score, um, ramp=ramp))
+    del colored, enlarged_score
     scale, base = surveyed.scale(slide), slide.need_mpp()
     polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
     with context.writing(names["geojson"]) as path:

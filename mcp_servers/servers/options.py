@@ -28,15 +28,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """Where the HTTP server listens and who may call. No token is for loopback alone."""
+    """Where the HTTP server listens and who may call. No token is for loopback alone.
+
+    `certificate` and `key` are PEM files; with them the server speaks TLS only.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8765
     token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
 
     def check(self) -> None:
         """Raise `InputError` for a combination that would be open to strangers."""
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("TLS needs both a certificate and its key")
         if self.token is not None and len(self.token) < 16:
             raise InputError("the token must have at least 16 characters")
         if self.token is None and not is_loopback(self.host):

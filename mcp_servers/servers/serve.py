@@ -23,10 +23,13 @@ def serve_stdio(server: ToolServer) -> None:
     """Serve one client over standard input and output until it hangs up."""
     from mcp.server.stdio import stdio_server
 
+    from mcp_servers.servers.stdio import wire_of
+
     async def main() -> None:
         built = server.build()
-        async with stdio_server() as (read, write):
-            await built.run(read, write, built.create_initialization_options())
+        with wire_of(server.limits.request) as (stdin, stdout):
+            async with stdio_server(stdin, stdout) as (read, write):
+                await built.run(read, write, built.create_initialization_options())
 
     anyio.run(main)
 
@@ -112,10 +115,26 @@ def serve_http(
         raise InputError(
             f"cannot listen on {options.host}:{options.port}: {error.strerror}; try another --port"
         ) from error
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+    )
+    if options.certificate is not None:
+        try:
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            bound.close()
+            raise InputError(
+                f"certificate {options.certificate} and key {options.key} cannot be used: {error}"
+            ) from error
     if started is not None:
         host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
-        started(f"http://{host}:{bound.getsockname()[1]}{PATH}")
+        scheme = "http" if options.certificate is None else "https"
+        started(f"{scheme}://{host}:{bound.getsockname()[1]}{PATH}")
     try:
         uvicorn.Server(config).run(sockets=[bound])
     finally:

@@ -15,3 +15,11 @@ I32: TypeAlias = NDArray[np.int32]
 I64: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = NDArray[Any]
+
+
+def looked_up(table: AnyArray, labels: AnyArray) -> AnyArray:
+    """`table[labels]`, rows at a time: numpy makes an eight-byte copy of the labels to look up."""
+    out = np.empty(labels.shape, dtype=table.dtype)
+    for top in range(0, labels.shape[0], 256):
+        out[top : top + 256] = table[labels[top : top + 256]]
+    return out

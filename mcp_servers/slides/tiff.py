@@ -89,6 +89,12 @@ class TiffSource:
             self._fd = -1
         self._cache.clear()
 
+    def forget(self) -> None:
+        """Drop the decoded tiles that are kept for the next read."""
+        with self._lock:
+            self._cache.clear()
+            self._cached = 0
+
     def first_tile(self, level: int) -> tuple[int, int, int, int] | None:
         """Rectangle of a middle tile of the level that has data (x, y, width, height)."""
         one = self._directories[level]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -17,20 +18,26 @@ KEEP_FINISHED = 1000
 """Ended jobs that stay known, the oldest forgotten first."""
 
 
-class Workers:
+class Workers(ABC):
     """A queue of jobs with something behind it that runs them.
 
     A subclass starts a thread that takes jobs from `queued` and ends them, and is woken by `_wake`.
     """
 
-    def __init__(self, recipe: Recipe, max_attempts: int = 3, grace: float = 5.0) -> None:
-        """Tools come from `recipe`.
+    def __init__(
+        self,
+        recipe: Recipe,
+        max_attempts: int = 3,
+        grace: float = 5.0,
+        registry: Registry | None = None,
+    ) -> None:
+        """Tools come from `recipe`, or from `registry` where it is given.
 
         A job whose worker dies is given to another, `max_attempts` in all. A cancelled job that
         does not stop by itself within `grace` seconds loses its worker.
         """
         self.recipe = recipe
-        self.registry: Registry = recipe.build()
+        self.registry: Registry = recipe.build() if registry is None else registry
         self.max_attempts = max_attempts
         self.grace = grace
         self.jobs: OrderedDict[str, Job] = OrderedDict()
@@ -69,7 +76,8 @@ class Workers:
         return job
 
     def check(self, job: Job) -> None:
-        """Refuse a job that can never run here; a subclass says why."""
+        """Refuse a job that can never run here; a subclass says why. Here, none is refused."""
+        return
 
     def run(self, tool: str, arguments: Mapping[str, Any], roots: Roots) -> ToolRun:
         """Queue a job and wait for it."""
@@ -100,12 +108,13 @@ class Workers:
             states = [job.state for job in self.jobs.values()]
         return {state.value: states.count(state) for state in State}
 
+    @abstractmethod
     def close(self) -> None:
         """Cancel what is left and stop the workers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _wake(self) -> None:
-        raise NotImplementedError
+        """Jobs were queued or cancelled: look again. Called from any thread; must return soon."""
 
     def _forget(self) -> None:
         ended = [job.id for job in self.jobs.values() if job.state.final]

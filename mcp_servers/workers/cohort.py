@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcp_servers.context import remove
 from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.roots import Roots
@@ -90,7 +91,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(
-            f'"{folder}" is not a folder; --slides takes the folder of the slides, --input one slide'
+            f'"{folder}" is not a folder; --slides takes a folder of slides, --input one slide'
         )
     if pattern is not None:
         found = [one for one in folder.rglob(pattern) if one.is_file()]
@@ -184,8 +185,8 @@ def alone(lock: Path, tool: str) -> Iterator[None]:
                 f'another job is writing {tool} to "{lock.parent}"; wait for it, or use another '
                 "--out"
             ) from error
-        for left in lock.parent.rglob(".*.part*"):
-            left.unlink(missing_ok=True)
+        for left in list(lock.parent.rglob(".*.part*")):
+            remove(left)
         yield
 
 

@@ -18,15 +18,7 @@ class InlineWorkers(Workers):
 
     def __init__(self, registry: Registry) -> None:
         """Run the tools of `registry`."""
-        self.recipe = Recipe(suite="knowledge")
-        self.registry = registry
-        self.max_attempts, self.grace = 1, 5.0
-        from collections import OrderedDict
-
-        self.jobs: OrderedDict[str, Job] = OrderedDict()
-        self.queued: list[Job] = []
-        self.closed = False
-        self.lock = threading.RLock()
+        super().__init__(Recipe(suite="knowledge"), max_attempts=1, registry=registry)
 
     def submit(
         self,

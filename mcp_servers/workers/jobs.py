@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from mcp_servers.context import remove
 from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import Registry, Resources, ToolRun, ToolSpec, load
 from mcp_servers.roots import Roots
@@ -213,10 +214,10 @@ def job_for(
 
 
 def sweep(job: Job) -> None:
-    """Remove the temporary files that a killed job left below its output folder."""
+    """Remove the temporary files and folders that a killed job left below its output folder."""
     if not job.roots.output.is_dir():
         return
-    for folder, _, names in os.walk(job.roots.output):
-        for name in names:
+    for folder, folders, names in os.walk(job.roots.output):
+        for name in [*names, *folders]:
             if name.startswith(".") and f".{job.id}-" in name and ".part" in name:
-                (Path(folder) / name).unlink(missing_ok=True)
+                remove(Path(folder) / name)

@@ -61,6 +61,12 @@ def serve(
         list[str] | None,
         typer.Option(help="HTTP: Host header to accept, when not on loopback; repeatable"),
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="HTTP: certificate chain (PEM), to serve over TLS")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="HTTP: the certificate's key (PEM), without passphrase")
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for results by content; default: in OUT")
     ] = None,
@@ -91,7 +97,14 @@ def serve(
     http = None
     if transport is Transport.HTTP:
         secret, made = _token(token, token_file, no_token)
-        http = HttpOptions(host, port, secret, tuple(allowed_host or ()))
+        http = HttpOptions(
+            host,
+            port,
+            secret,
+            tuple(allowed_host or ()),
+            certificate=str(tls_cert) if tls_cert else None,
+            key=str(tls_key) if tls_key else None,
+        )
         http.check()
         if made:
             console.print(f"bearer token: {secret}", highlight=False, soft_wrap=True)

@@ -61,7 +61,7 @@ def http_server(folder: Path, *more: str) -> Iterator[str]:
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            found = re.search(r"http://\S+", line)
+            found = re.search(r"https?://\S+", line)
             if found:
                 break
         else:

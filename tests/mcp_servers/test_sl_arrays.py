@@ -215,3 +215,24 @@ def test_broken_geojson_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"roi\.geojson"):
         read_polygons(path)
+
+
+def test_outlines_of_a_large_mask_are_those_of_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp_servers.slides import geometry
+
+    rng = np.random.default_rng(3)
+    mask = np.kron(rng.random((12, 20)) > 0.75, np.ones((7, 5), bool))
+    mask[2:4, 3:90] = False
+    whole = geometry.mask_polygons(mask, 3.0, origin=(10.0, 20.0), label="a")
+    monkeypatch.setattr(geometry, "WHOLE_CELLS", 100)
+    pieces = geometry.mask_polygons(mask, 3.0, origin=(10.0, 20.0), label="a")
+
+    def key(polygon: geometry.Polygon) -> tuple[float, ...]:
+        return (*polygon.exterior.min(0), polygon.area, len(polygon.holes), len(polygon.exterior))
+
+    assert len(whole) > 10
+    assert sorted(map(key, whole)) == sorted(map(key, pieces))
+    full = np.ones((20, 20), bool)  # one region as large as the mask
+    full[5:8, 5:8] = False
+    (only,) = geometry.mask_polygons(full, 1.0)
+    assert only.area == pytest.approx(400 - 9, abs=0.6)

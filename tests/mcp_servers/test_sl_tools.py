@@ -42,7 +42,7 @@ def results(painted: tuple[Path, SlideTruth]) -> dict[str, Any]:
 
 def test_every_pathology_tool_is_registered_with_its_card() -> None:
     tools = {spec.name: spec for spec in load("pathology")}
-    assert len(tools) >= 21
+    assert len(tools) >= 22
     for name in ("tissue_mask", "nuclei", "tls", "tumor", "region_patches", "til", "stroma", "ihc"):
         card = tools[name].validity
         assert card is not None and card.mpp and card.stain and card.known_failures

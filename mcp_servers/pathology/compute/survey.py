@@ -6,6 +6,7 @@ decoded once for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
 
 CELL_UM = 8.0
+EVERYTHING = slice(None)
 EPITHELIAL_AREA_UM2 = 30.0
 EPITHELIAL_MAX_ECCENTRICITY = 0.9
 GAP_DENSITY = 0.08
@@ -41,11 +43,31 @@ LAYERS = (
 )
 
 
+COUNTS = frozenset(("lymphocytes", "nuclei", "regular"))
+DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
+SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
+"""Shares are kept in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
+densities in steps of 0.01 (up to 2.55; a black pixel has 2.41)."""
+BAND = 256
+"""Rows of the grid that are worked on at once."""
+
+
+def steps(name: str) -> float:
+    """What one of a layer's stored bytes is divided by."""
+    if name in COUNTS:
+        return 1.0
+    return DENSITY_STEPS if name in DENSITIES else SHARE_STEPS
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner."""
+    """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner.
 
-    layers: dict[str, F32]
+    A slide of 75 x 25 mm has 29 million cells, so layers are `stored` as bytes: counts, and shares
+    and densities in steps. `layer` gives their values.
+    """
+
+    stored: dict[str, U8]
     dark: float
     background: tuple[int, int, int]
 
@@ -55,36 +77,60 @@ class Survey:
     ) -> Survey:
         """A grid of zeros that covers a slide."""
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
-        layers = {name: np.zeros(shape, dtype=np.float32) for name in LAYERS}
-        return cls(layers, dark, background)
+        stored: dict[str, U8] = {name: np.zeros(shape, np.uint8) for name in LAYERS}
+        return cls(stored, dark, background)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        rows, columns = self.layers["tissue"].shape
+        rows, columns = self.stored["tissue"].shape
         return rows, columns
 
     @property
     def tissue(self) -> BoolArray:
         """Cells that are at least a quarter tissue."""
-        return np.asarray(self.layers["tissue"] > 0.25)
+        return np.asarray(self.stored["tissue"] > 0.25 * SHARE_STEPS)
 
-    def smooth(self, name: str, sigma_um: float) -> F32:
-        """A layer per unit of tissue, smoothed by a Gaussian over tissue only."""
+    def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
+        """A layer, or some rows of it, as numbers."""
+        return self.values(name, self.stored[name][rows])
+
+    @staticmethod
+    def values(name: str, stored: U8) -> F32:
+        """Stored bytes of a layer as numbers."""
+        return np.asarray(stored, dtype=np.float32) / np.float32(steps(name))
+
+    def put(self, name: str, window: tuple[slice, slice], values: F32) -> None:
+        """Set a share (0 to 1) or a density in a window of the grid."""
+        self.stored[name][window] = np.rint(np.clip(values * steps(name), 0, 255))
+
+    def bands(self) -> Iterator[slice]:
+        """All rows, some at a time."""
+        rows = self.shape[0]
+        return (slice(top, min(top + BAND, rows)) for top in range(0, rows, BAND))
+
+    def smooth(self, name: str, sigma_um: float, rows: slice = EVERYTHING) -> F32:
+        """A layer per unit of tissue, smoothed by a Gaussian over tissue only; some rows or all."""
         import cv2
 
         sigma = sigma_um / CELL_UM
-        values = cv2.GaussianBlur(self.layers[name], (0, 0), sigma)
-        tissue = cv2.GaussianBlur(self.layers["tissue"], (0, 0), sigma)
+        top, bottom, _ = rows.indices(self.shape[0])
+        reach = int(np.ceil(4 * sigma)) + 1
+        low = max(0, top - reach)
+        around = slice(low, min(self.shape[0], bottom + reach))
+        own = slice(top - low, bottom - low)
+        values = cv2.GaussianBlur(self.layer(name, around), (0, 0), sigma)[own]
+        tissue = cv2.GaussianBlur(self.layer("tissue", around), (0, 0), sigma)[own]
         return np.asarray(values / np.maximum(tissue, 0.25), dtype=np.float32)
 
-    def lymphocytes_per_mm2(self, sigma_um: float = 20.0) -> F32:
+    def lymphocytes_per_mm2(self, sigma_um: float = 20.0, rows: slice = EVERYTHING) -> F32:
         """Lymphocyte-like nuclei per mm² of tissue."""
-        return np.asarray(self.smooth("lymphocytes", sigma_um) / (CELL_UM / 1000) ** 2)
+        return np.asarray(self.smooth("lymphocytes", sigma_um, rows) / (CELL_UM / 1000) ** 2)
 
     def area_mm2(self) -> float:
         """Tissue area."""
-        return float(self.layers["tissue"].sum()) * (CELL_UM / 1000) ** 2
+        cells = float(self.stored["tissue"].sum(dtype=np.int64)) / SHARE_STEPS
+        return cells * (CELL_UM / 1000) ** 2
 
 
 def sampled_darkness(images: list[U8], mpp: float) -> float:
@@ -115,10 +161,10 @@ def add_block(
     lymphoid = lymphocyte_like(nuclei.table, survey.dark)
     round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
     epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
-    _count(survey.layers["nuclei"], nuclei.table[:, :2], tissue, inner, origin_um, mpp)
-    _count(survey.layers["lymphocytes"], nuclei.table[lymphoid, :2], tissue, inner, origin_um, mpp)
+    _count(survey.stored["nuclei"], nuclei.table[:, :2], tissue, inner, origin_um, mpp)
+    _count(survey.stored["lymphocytes"], nuclei.table[lymphoid, :2], tissue, inner, origin_um, mpp)
     regular = regular_outline(nuclei.table)
-    _count(survey.layers["regular"], nuclei.table[regular, :2], tissue, inner, origin_um, mpp)
+    _count(survey.stored["regular"], nuclei.table[regular, :2], tissue, inner, origin_um, mpp)
 
     top, bottom, left, right = inner
     column, row = (
@@ -150,11 +196,11 @@ def add_block(
     }
     for name, values in pixels.items():
         small = cv2.resize(values.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
-        survey.layers[name][window] = small
+        survey.put(name, window, np.asarray(small))
 
 
 def _count(
-    layer: F32,
+    layer: AnyArray,
     points: AnyArray,
     tissue: BoolArray,
     inner: tuple[int, int, int, int],
@@ -170,4 +216,4 @@ def _count(
     own &= tissue[y.astype(int), x.astype(int)]
     column = ((x[own] + 0.5) * mpp + origin_um[0]) / CELL_UM
     row = ((y[own] + 0.5) * mpp + origin_um[1]) / CELL_UM
-    np.add.at(layer, (row.astype(int), column.astype(int)), 1.0)
+    np.add.at(layer, (row.astype(int), column.astype(int)), 1)

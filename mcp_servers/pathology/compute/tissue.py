@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, looked_up
 
+BAND, REACH = 512, 6
 OD_BOUNDS = (0.06, 0.16)
 """Optical density of the green channel that the automatic threshold is kept within: below the
 first glass and dust begin, above the second pale stroma and fat are lost."""
@@ -109,15 +110,24 @@ def find_tissue(
     import cv2
 
     background = background_color(image)
-    density = [
-        _density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)
-    ]
-    pen = np.zeros(image.shape[:2], dtype=bool) if keep_pen else find_pen(*density)
-    red, green, blue = (cv2.GaussianBlur(plane, (0, 0), 1.0) for plane in density)
+    height, width = image.shape[:2]
+    pen, colored = np.zeros((height, width), dtype=bool), np.zeros((height, width), dtype=bool)
+    green = np.zeros((height, width), dtype=np.float32)
+    for top in range(0, height, BAND):  # with the rows that the blur reaches
+        low, bottom = max(0, top - REACH), min(height, top + BAND)
+        part = image[low : bottom + REACH]
+        own = slice(top - low, bottom - low)
+        density = [
+            _density_plane(np.ascontiguousarray(part[:, :, c]), background[c]) for c in range(3)
+        ]
+        if not keep_pen:
+            pen[top:bottom] = find_pen(*(plane[own] for plane in density))
+        planes = [cv2.GaussianBlur(plane, (0, 0), 1.0)[own] for plane in density]
+        strongest = np.maximum(np.maximum(planes[0], planes[1]), planes[2])
+        weakest = np.minimum(np.minimum(planes[0], planes[1]), planes[2])
+        colored[top:bottom] = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
+        green[top:bottom] = planes[1]
     threshold = float(np.clip(otsu(green[~pen]), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
-    strongest = np.maximum(np.maximum(red, green), blue)
-    weakest = np.minimum(np.minimum(red, green), blue)
-    colored = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
     mask = ((green > threshold) & colored & ~pen).astype(np.uint8)
     if pen.any():
         pen8 = cv2.morphologyEx(pen.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
@@ -143,7 +153,7 @@ def _keep_large(mask: AnyArray, min_pixels: float) -> U8:
     _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     keep = stats[:, cv2.CC_STAT_AREA] >= min_pixels
     keep[0] = False
-    return np.asarray(keep[labels], dtype=np.uint8)
+    return np.asarray(looked_up(keep, labels), dtype=np.uint8)
 
 
 def sharpness(image: U8) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from mcp_servers.pathology.compute.lymphoid import aggregates
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey
 from mcp_servers.pathology.compute.tissue import otsu
-from mcp_servers.slides.arrays import F32, BoolArray
+from mcp_servers.slides.arrays import F32, BoolArray, looked_up
 
 SMOOTH_UM = 28.0
 BOUNDS = (0.0, 0.75)
@@ -24,26 +24,32 @@ def tumor_score(survey: Survey) -> F32:
     epithelium); solidity, the absence of undyed gaps (0.15 and more counts as loose); and the
     area per lymphocyte-like nucleus, which counts against.
     """
-    nuclei = np.minimum(survey.smooth("epithelial", SMOOTH_UM) / 0.15, 1.5)
-    green = np.maximum(survey.smooth("green", SMOOTH_UM), 0.02)
-    basophilia = np.clip((survey.smooth("red", SMOOTH_UM) / green - 0.38) / 0.2, -0.3, 1.0)
-    solid = 1.0 - np.minimum(survey.smooth("gap", SMOOTH_UM) / 0.15, 1.0)
-    immune = np.minimum(survey.lymphocytes_per_mm2(SMOOTH_UM) / 4000.0, 1.0)
-    score = 0.5 * nuclei + 0.35 * basophilia + 0.45 * solid - 0.9 * immune
-    return np.asarray(np.where(survey.tissue, score, 0.0), dtype=np.float32)
+    score = np.zeros(survey.shape, dtype=np.float32)
+    for rows in survey.bands():
+        nuclei = np.minimum(survey.smooth("epithelial", SMOOTH_UM, rows) / 0.15, 1.5)
+        green = np.maximum(survey.smooth("green", SMOOTH_UM, rows), 0.02)
+        red = survey.smooth("red", SMOOTH_UM, rows)
+        basophilia = np.clip((red / green - 0.38) / 0.2, -0.3, 1.0)
+        solid = 1.0 - np.minimum(survey.smooth("gap", SMOOTH_UM, rows) / 0.15, 1.0)
+        immune = np.minimum(survey.lymphocytes_per_mm2(SMOOTH_UM, rows) / 4000.0, 1.0)
+        values = 0.5 * nuclei + 0.35 * basophilia + 0.45 * solid - 0.9 * immune
+        score[rows] = np.where(survey.layer("tissue", rows) > 0.25, values, 0.0)
+    return score
 
 
 def tumor_mask(
     survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
 ) -> tuple[BoolArray, float]:
     """Cells that look like solid epithelium, and the threshold used: Otsu's within `BOUNDS`."""
+    allowed = ~aggregates(survey).mask
     score, tissue = tumor_score(survey), survey.tissue
     if threshold is None:
         found = otsu(score[tissue], -0.5, 1.6) if tissue.any() else BOUNDS[1]
         threshold = float(np.clip(found, *BOUNDS))
-    immune = aggregates(survey).mask
-    mask = cleaned((score > threshold) & tissue & ~immune, min_area_um2)
-    return np.asarray(mask & tissue & ~immune), threshold
+    allowed &= tissue
+    mask = (score > threshold) & allowed
+    del score, tissue
+    return np.asarray(cleaned(mask, min_area_um2) & allowed), threshold
 
 
 def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
@@ -56,12 +62,12 @@ def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
         out = np.asarray(cv2.morphologyEx(out, step, kernel), dtype=np.uint8)
     least = min_area_um2 / CELL_UM**2
     for value in (1, 0):
-        _, labels, stats, _ = cv2.connectedComponentsWithStats(
-            (out == value).astype(np.uint8), connectivity=4
-        )
+        own = out if value else 1 - out
+        _, labels, stats, _ = cv2.connectedComponentsWithStats(own, connectivity=4)
         small = stats[:, cv2.CC_STAT_AREA] < least
         small[0] = False
-        out[small[labels]] = 1 - value
+        out[looked_up(small, labels)] = 1 - value
+        del labels
     return np.asarray(out, dtype=bool)
 
 
@@ -80,8 +86,11 @@ def signed_distance(mask: BoolArray, cell_um: float = CELL_UM) -> F32:
     if mask.all():
         own = np.full(inside.shape, np.inf, dtype=np.float32)
     # centers of border cells lie half a cell from the border
-    signed = np.where(inside > 0, -(own - 0.5), out - 0.5) * cell_um
-    return np.asarray(signed[1:-1, 1:-1], dtype=np.float32)
+    signed: F32 = np.asarray(out, dtype=np.float32)
+    signed -= np.float32(0.5)
+    np.subtract(np.float32(0.5), own, out=signed, where=inside > 0)
+    signed *= np.float32(cell_um)
+    return signed[1:-1, 1:-1]
 
 
 def zones(tumor: BoolArray, tissue: BoolArray, band_um: float) -> dict[str, BoolArray]:

