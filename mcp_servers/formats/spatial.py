@@ -37,7 +37,7 @@ def need_spatialdata() -> None:
     if importlib.util.find_spec("spatialdata") is None:
         raise InputError(
             "a SpatialData store needs the package spatialdata: "
-            'pip install "sage-pathology[spatialdata]", or in a clone make spatialdata'
+            'pip install "sage-pathology[spatialdata]"'
         )
 
 

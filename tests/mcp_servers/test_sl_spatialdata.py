@@ -1,6 +1,6 @@
 """The SpatialData export, from the command line, read back by the package itself.
 
-`make test-spatialdata` runs this file where the package is; elsewhere only the refusal runs.
+The package is an extra, part of the development set-up; without it only the refusal is tested.
 """
 
 from __future__ import annotations
@@ -22,25 +22,28 @@ from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
 
 ROOT = Path(__file__).resolve().parents[2]
 HAVE = importlib.util.find_spec("spatialdata") is not None
-needs_spatialdata = pytest.mark.skipif(
-    not HAVE, reason="spatialdata is not installed here: make test-spatialdata"
-)
+needs_spatialdata = pytest.mark.skipif(not HAVE, reason="spatialdata is not installed here")
 MPP = 0.5
 
 
-def sage(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def sage(
+    cwd: Path, *words: str, python_path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    paths = [str(one) for one in (python_path, ROOT) if one is not None]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "sage", "tools", "run", *words],
         capture_output=True, text=True, cwd=cwd, env=environment, timeout=200,
     )  # fmt: skip
 
 
-def export(cwd: Path, slide: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+def export(
+    cwd: Path, slide: Path, *settings: str, python_path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     words = [word for one in settings for word in ("--set", one)]
     return sage(
         cwd, "spatialdata_export", "--input", str(slide), "--out", "out", "--json",
-        "--workers", "1", *words,
+        "--workers", "1", *words, python_path=python_path,
     )  # fmt: skip
 
 
@@ -107,9 +110,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, answer(export(folder, folder / "s.svs", "results=results", "image_mpp=1"))
 
 
-@pytest.mark.skipif(HAVE, reason="spatialdata is installed here")
-def test_without_the_package_the_refusal_names_the_command(made: Path) -> None:
-    done = export(made, made / "s.svs", "results=results")
+def test_without_the_package_the_refusal_names_the_command(made: Path, tmp_path: Path) -> None:
+    # Python reads this file on starting, in the workers too: as if the package were not there.
+    hide = 'import sys\n\nsys.modules["spatialdata"] = None\n'
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    done = export(made, made / "s.svs", "results=results", python_path=tmp_path)
     assert done.returncode == 2
     assert 'pip install "sage-pathology[spatialdata]"' in done.stderr
     assert "Traceback" not in done.stderr
