@@ -87,6 +87,16 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
     book.put("specification.median", curve.median, contract.scale)
     book.put("specification.lowest", kept[0].value, contract.scale)
     book.put("specification.highest", kept[-1].value, contract.scale)
+    total = len(curve.specifications)
+    book.put("specification.failed", curve.failed, "specifications", f"{curve.failed} of {total}")
+    first = {"cut-point": contract.exposures[0].cut, "covariates": "none", "follow-up": "all"}
+    first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
+    own = any(
+        all(str(first.get(key)) == value for key, value in one.choices.items()) for one in kept
+    )
+    # A searched cut-point or a spline is none of the curve's choices.
+    searched = contract.exposures[0].cut not in plan.cuts
+    book.put("specification.own", int(own or searched), "specifications")
     outcome = control_outcome(
         "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
     )
@@ -105,7 +115,9 @@ def _model(study: Study, known: Mask) -> Model:
     endpoint = study.contract.primary_test.endpoint
     value, event = study.outcome(endpoint)
     if event is not None:
-        return cox_model(value[known], (event[known] == 1).astype(float))
+        limit = study.contract.rules.events_per_covariate
+        flags = (event[known] == 1).astype(float)
+        return cox_model(value[known], flags, events_per_term=limit)
     if study.contract.endpoint(endpoint).kind == "binary":
         return logistic_model(value[known])
     return linear_model(value[known])

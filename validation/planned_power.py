@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 from validation.contract import Power, Rules
 from validation.dictionary import DataDictionary, Endpoint
 from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Filter, Hypothesis
-from validation.registered import uses_groups
+from validation.registered import CONTINUOUS_CUTS, uses_groups
 from validation.variables import find_variable
 
 
@@ -39,9 +40,31 @@ def planned_power(
     analyzed = int(n * (exposed + reference)) if grouped else n
     events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * analyzed
     fraction = exposed / (exposed + reference) if grouped else None
-    return power_of(
-        analyzed, events, fraction, endpoint.kind, rules, hypothesis.comparison, "dictionary"
-    )
+    spread = None
+    if hypothesis.comparison is Comparison.INTERACTION:
+        spread = _product_spread(hypothesis)
+    elif not grouped:
+        spread = 1.0
+    return power_of(analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread)
+
+
+def _product_spread(hypothesis: Hypothesis) -> float:
+    """Standard deviation of a product given both factors: that of each, multiplied.
+
+    Exposures count as independent here; `freeze` takes it from the patients.
+    """
+    spread = 1.0
+    for one in hypothesis.exposures:
+        if one.cut not in CONTINUOUS_CUTS:
+            share = 1 / 3 if one.cut is CutRule.TERTILE else 0.5
+            spread *= math.sqrt(share * (1 - share))
+    return spread
+
+
+def _z(rules: Rules) -> float:
+    """Sum of the normal quantiles of the two-sided level and of 80% power."""
+    normal = NormalDist()
+    return normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(0.8)
 
 
 def power_of(
@@ -50,10 +73,18 @@ def power_of(
     fraction: float | None,
     kind: str,
     rules: Rules,
-    comparison: Comparison,
     basis: str,
+    *,
+    spread: float | None = None,
 ) -> Power:
-    """Minimum detectable effect and required events for given sizes (no outcome values)."""
+    """Minimum detectable effect and required events for given sizes (no outcome values).
+
+    Parameters
+    ----------
+    fraction : share of the exposed, for two groups
+    spread : standard deviation of the exposure given what the model holds beside it (main effects,
+        strata); takes the place of `fraction`
+    """
     from validation.statistics.power import (
         events_needed,
         minimum_detectable_hr,
@@ -61,24 +92,26 @@ def power_of(
     )
 
     note = ""
-    sd = None if fraction is not None else 1.0
-    if comparison is Comparison.INTERACTION:
-        fraction, sd = None, 0.5
-        note = "interaction of two halves: the product term's standard deviation is about one half"
+    if spread is not None and spread != 1.0:
+        note = f"standard deviation of the exposure given main effects and strata: {spread:.2f}"
+    share = None if spread is not None else fraction
     detectable: float | None = None
     required: int | None = None
     if kind in ("survival", "competing") and events:
         count = max(1, round(events))
-        detectable = minimum_detectable_hr(count, fraction, rules.alpha, 0.8, sd=sd)
-        required = events_needed(rules.relevant_ratio, fraction, rules.alpha, 0.8, sd=sd)
+        detectable = minimum_detectable_hr(count, share, rules.alpha, 0.8, sd=spread)
+        required = events_needed(rules.relevant_ratio, share, rules.alpha, 0.8, sd=spread)
     elif kind == "binary" and events and 0 < round(events) < n:
-        share = fraction if fraction is not None else 0.5
-        detectable = minimum_detectable_or(n, round(events), share, rules.alpha, 0.8)
-        note = note or ("" if fraction is not None else "as for two halves")
+        if spread is None and fraction is not None:
+            detectable = minimum_detectable_or(n, round(events), fraction, rules.alpha, 0.8)
+        else:
+            rate = round(events) / n
+            detectable = math.exp(_z(rules) / math.sqrt(n * rate * (1 - rate)) / (spread or 1.0))
     elif kind == "continuous" and n > 4:
-        share = fraction if fraction is not None else 0.5
-        detectable = 2.8016 / math.sqrt(n * share * (1 - share))
-        note = "difference in standard deviations, normal approximation at 5% two-sided"
+        exposed = fraction or 0.5
+        sd = spread if spread is not None else math.sqrt(exposed * (1 - exposed))
+        detectable = _z(rules) / math.sqrt(n) / sd
+        note = note or "difference in standard deviations, normal approximation"
     return Power.model_validate(
         {
             "n": n,

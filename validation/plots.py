@@ -138,8 +138,12 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
     numbers = analysis.result().numbers
     outside = f"{outcome.id}.ratio" in numbers
     corrected = "" if outside else ", corrected for optimism"
+    slope = numbers[f"{outcome.id}.slope"].text
+    if outside:
+        low, high = (numbers[f"{outcome.id}.slope_{end}"].text for end in ("lower", "upper"))
+        slope += f" (95% CI {low} to {high})"
     notes = [
-        f"slope {numbers[f'{outcome.id}.slope'].text}{corrected}",
+        f"slope {slope}{corrected}",
         f"concordance {numbers[f'{outcome.id}.harrell'].text}{corrected}",
     ]
     label = contract.endpoint(outcome.endpoint).label
@@ -148,7 +152,7 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
         calibration_figure,
         found,
         1.0 - survival,
-        title=f"Calibration, {label.lower()}",
+        title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
         subtitle=analysis.provenance["title"],
         annotation=notes,
         simulated=contract.simulated,
@@ -156,7 +160,7 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
     )
     _write(drawing, path)
     where = (
-        f"The model was developed in {model.cohort} and applied here as it is."
+        f"The model was developed in {model.cohort}; nothing is fitted here."
         if outside
         else "The model was fitted to these patients: the points are apparent."
     )

@@ -283,4 +283,52 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
             "Choose another cut rule or comparison"
         )
     expected = None if rate is None else rate * n
-    return power_of(n, expected, share, kind, contract.rules, contract.comparison, "cohort")
+    spread = _spread(exposed, rows, contract)
+    return power_of(n, expected, share, kind, contract.rules, "cohort", spread=spread)
+
+
+def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
+    """Standard deviation of the exposure given main effects and strata; None for plain groups.
+
+    Raises
+    ------
+    InputError
+        If a stratum is unknown in everybody, or has too many levels to compare within.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from validation.variables import MOST_LEVELS
+
+    if not exposed.product and not contract.strata:
+        return None if exposed.grouped else 1.0
+    keep = ~np.isnan(exposed.x)
+    blocks = [np.ones((len(rows), 1))]
+    if exposed.product:
+        blocks += [part[:, None] for part in exposed.parts]
+    layers = np.zeros(len(rows), dtype=np.int64)
+    for key in contract.strata:
+        codes, levels = pd.factorize(rows[key])
+        if len(levels) == 0:
+            raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
+        if len(levels) > MOST_LEVELS:
+            raise InputError(
+                f'stratum "{key}" has {len(levels)} levels among {len(rows)} patients; at most '
+                f"{MOST_LEVELS}. Group them in the cohort's `values`, or make it a covariate"
+            )
+        keep &= codes >= 0
+        layers = layers * (len(levels) + 1) + codes
+    for code in np.unique(layers)[1:]:
+        blocks.append((layers == code)[:, None].astype(float))
+    Z = np.column_stack(blocks)[keep]
+    x = exposed.x[keep]
+    if len(x) == 0:
+        raise InputError(f"nobody has a known stratum: {', '.join(contract.strata)}")
+    residual = x - Z @ np.linalg.lstsq(Z, x, rcond=None)[0]
+    spread = float(residual.std())
+    if spread < 1e-9:
+        raise InputError(
+            "the exposure does not vary once main effects and strata are held: nothing can be "
+            "compared"
+        )
+    return spread

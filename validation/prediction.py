@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from validation.errors import InputError
 from validation.hypothesis import Strict
+from validation.population import Cut
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +44,8 @@ class Term(Strict):
 class PredictionModel(Strict):
     """A Cox model that predicts risk at one horizon: 1 - exp(-baseline * exp(sum of terms)).
 
+    `levels` are those of each categorical variable among the patients it was developed in, the
+    reference and the rare ones (counted with it) included. `cuts` are the exposure's there.
     `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero.
     `shrinkage` is the optimism-corrected calibration slope found when the model was developed;
     predictions below are made without it.
@@ -48,6 +53,8 @@ class PredictionModel(Strict):
 
     endpoint: str
     cohort: str
+    cuts: tuple[Cut, ...] = ()
+    levels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     horizon: float
     baseline: float
     terms: tuple[Term, ...]
@@ -97,8 +104,27 @@ def terms_of(
     return tuple(found)
 
 
+def unknown_levels(study: Study, model: PredictionModel) -> Mask:
+    """(rows,) patients with a level that nobody had where the model was developed."""
+    import numpy as np
+
+    found = np.zeros(len(study.rows), dtype=bool)
+    for key, levels in model.levels.items():
+        if key in study.rows.columns:
+            column = study.rows[key]
+            found |= (column.notna() & ~column.astype(str).isin(levels)).to_numpy()
+    return found
+
+
+def recut(study: Study, model: PredictionModel) -> bool:
+    """True when these patients' exposure is cut or standardized otherwise than the model's."""
+    return bool(model.cuts) and tuple(study.cuts) != model.cuts
+
+
 def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
     """Who has every term of a model, and (kept, terms) their values on the model's own scales.
+
+    Patients at a level that the model does not know are left out.
 
     Raises
     ------
@@ -116,6 +142,14 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
             "does not have: it cannot be applied here"
         )
     keep = study.complete(model.endpoint, keys)
+    known = keep & ~unknown_levels(study, model)
+    if keep.any() and not known.any():
+        named = "; ".join(f"{key}: {', '.join(one)}" for key, one in model.levels.items())
+        raise InputError(
+            f"nobody here is at levels that the model knows ({named}): the cohorts code them "
+            "differently"
+        )
+    keep = known
     rows = study.rows[keep]
     columns: list[Floats] = []
     parts = iter(study.adjusters())
@@ -135,12 +169,4 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
         else:
             same = (rows[term.key].astype(str) == term.level).to_numpy()
             columns.append(same.astype(float))
-    for key in keys:
-        own = [at for at, one in enumerate(model.terms) if one.key == key and one.kind == "level"]
-        if own and not any(columns[at].any() for at in own):
-            named = ", ".join(str(model.terms[at].level) for at in own)
-            raise InputError(
-                f"nobody here has {key} at a level that the model knows ({named}): the cohorts "
-                "code it differently"
-            )
     return keep, np.column_stack(columns)

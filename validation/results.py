@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from validation.contract import Method, Scale, TestRole
 from validation.dictionary import JoinReport
@@ -31,6 +31,14 @@ class Effect(Strict):
     lower: float
     upper: float
     scale: Scale
+
+    @field_validator("lower", "upper", mode="before")
+    @classmethod
+    def _unbounded(cls, value: Any, info: ValidationInfo) -> Any:
+        """JSON has no infinity: a limit written as null is an unbounded one."""
+        if value is None:
+            return math.inf if info.field_name == "upper" else -math.inf
+        return value
 
     @property
     def null(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,12 @@ from validation.statistics.base import BoolArray, FloatArray, IntArray, as_float
 from validation.statistics.binary import logistic
 from validation.statistics.continuous import linear
 from validation.statistics.cox import cox
-from validation.statistics.errors import ShapeError, StatisticsError
+from validation.statistics.errors import (
+    ConvergenceError,
+    SeparationError,
+    ShapeError,
+    StatisticsError,
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,12 @@ class Model:
     fit: Callable[[Chosen], tuple[float, float, float, float]]
 
 
-def cox_model(time: npt.ArrayLike, event: npt.ArrayLike) -> Model:
-    """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines."""
+def cox_model(time: npt.ArrayLike, event: npt.ArrayLike, *, events_per_term: float = 0.0) -> Model:
+    """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines.
+
+    Firth's penalty serves where there are fewer events than `events_per_term` for each term, or a
+    covariate separates them: as in the registered tests.
+    """
     t, e = survival_arrays(time, event)
 
     def cut(one: Chosen) -> tuple[FloatArray, BoolArray]:
@@ -102,7 +112,12 @@ def cox_model(time: npt.ArrayLike, event: npt.ArrayLike) -> Model:
 
     def fit(one: Chosen) -> tuple[float, float, float, float]:
         mine, flags = cut(one)
-        found = cox(mine, flags, one.X, one.names, strata=one.layers)
+        few = flags.sum() / one.X.shape[1] < events_per_term
+        try:
+            penalty: Literal["firth"] | None = "firth" if few else None
+            found = cox(mine, flags, one.X, one.names, strata=one.layers, penalty=penalty)
+        except SeparationError:
+            found = cox(mine, flags, one.X, one.names, strata=one.layers, penalty="firth")
         return _first(found.hr, found.lower, found.upper, found.p)
 
     return Model(len(t), 1.0, size, fit)
@@ -113,7 +128,10 @@ def logistic_model(y: npt.ArrayLike) -> Model:
     flags = as_float(y, "outcome")
 
     def fit(one: Chosen) -> tuple[float, float, float, float]:
-        found = logistic(flags[one.rows], one.X, one.names)
+        try:
+            found = logistic(flags[one.rows], one.X, one.names)
+        except (SeparationError, ConvergenceError):
+            found = logistic(flags[one.rows], one.X, one.names, penalty="firth")
         return _first(found.odds_ratio, found.lower, found.upper, found.p)
 
     return Model(

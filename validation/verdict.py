@@ -10,7 +10,8 @@
    - inconclusive (control) if the permutation p is not below alpha;
    - inconclusive (control) if features of the same kind do as well (below the contract's
      percentile for an exposure);
-   - inconclusive (assumption) if the sign is not stable over the specification curve;
+   - inconclusive (assumption) if the sign is not stable over the specification curve, or the curve
+     has no estimate for the claim's own choices;
    - inconclusive (assumption) if hazards are not proportional and the restricted mean survival
      difference does not agree;
    - inconclusive (assumption) if the adjusted effect points the other way;
@@ -18,7 +19,9 @@
    - supported otherwise.
 5. Evidence against. Significant in the other direction, or the interval excludes the smallest
    relevant effect in the expected direction, or not significant (nor before control over the
-   ledger) although the events sufficed to find that effect with 80% power: not supported.
+   ledger) although the events sufficed to find that effect with 80% power and the estimate is as
+   precise as that takes (its standard error; strata, interactions and rare groups make events
+   count for less): not supported.
 6. Below alpha alone, but not after control over the ledger: inconclusive (multiplicity).
 7. Otherwise inconclusive (power).
 
@@ -107,7 +110,10 @@ def _if_significant(
         share = analysis.numbers.get(f"control.random.{at}.percentile")
         if share is None or share.value is None:
             continue
-        text = f"stronger than {100 * share.value:.0f}% of comparable features in place of "
+        draws = analysis.numbers.get(f"control.random.{at}.draws")
+        shuffled = draws is not None and draws.unit == "permuted feature"
+        kind = "permutations of" if shuffled else "comparable features in place of"
+        text = f"stronger than {100 * share.value:.0f}% of {kind} "
         if share.value < rules.random_percentile:
             doubts.append(("control", _prevents("random features", f"only {text}{use.label}")))
         else:
@@ -115,8 +121,14 @@ def _if_significant(
     sign = analysis.numbers.get("specification.expected_sign")
     if sign is not None and sign.value is not None:
         text = f"expected sign in {100 * sign.value:.0f}% of the specifications"
+        own, failed = (analysis.numbers.get(f"specification.{name}") for name in ("own", "failed"))
+        if failed is not None and failed.value:
+            limits.append(f"{failed.text} specifications could not be estimated")
         if sign.value < rules.sign_stability:
             doubts.append(("assumption", _prevents("specification curve", f"only {text}")))
+        elif own is not None and not own.value:
+            text += ", but the claim's own choices could not be estimated"
+            doubts.append(("assumption", _prevents("specification curve", text)))
         else:
             reasons.append(_for("specification curve", text))
     hazard = _proportionality(contract, analysis)
@@ -124,6 +136,8 @@ def _if_significant(
         (doubts.append(("assumption", hazard)) if hazard.outcome == "prevents"
          else reasons.append(hazard))  # fmt: skip
     adjusted = analysis.test("adjusted")
+    if adjusted is not None and adjusted.status != "ok":
+        limits.append(f"the adjusted model gave no result ({adjusted.reason})")
     if adjusted is not None and adjusted.effect is not None:
         text = f"adjusted: {effect_text(adjusted.effect)}"
         if not _expected(contract, adjusted.effect):
@@ -185,14 +199,20 @@ def _if_not(
         )
         return _verdict("inconclusive", "multiplicity", [_prevents("ledger", text)], limits)
     needed = contract.power.required_events
-    if needed is not None and (primary.events or 0) >= needed:
+    enough = needed is not None and (primary.events or 0) >= needed
+    if enough and _precise(contract, effect):
         text = (
             f"{numbers}, with {primary.events} events where {needed} suffice to find "
             f"{_relevant_text(contract, effect)}"
         )
         return _verdict("not_supported", "evidence", [_against("power", text)], limits)
     text = f"{numbers}; neither shown nor excluded"
-    if needed is not None:
+    if enough:
+        text += (
+            f": {primary.events} events would suffice to find {_relevant_text(contract, effect)}, "
+            "but they inform this comparison less (its interval is wider than that takes)"
+        )
+    elif needed is not None:
         text += (
             f": {primary.events} events, {needed} are needed to find "
             f"{_relevant_text(contract, effect)} with 80% power"
@@ -304,6 +324,24 @@ def _excludes_relevant(contract: Contract, effect: Effect) -> bool:
     return effect.signed(effect.lower) > relevant
 
 
+def _precise(contract: Contract, effect: Effect) -> bool:
+    """Whether the estimate is precise enough to find the relevant effect with 80% power.
+
+    Its standard error (a quarter of the interval's width, nearly) may be at most the relevant
+    effect over the sum of the normal quantiles of the level and of the power.
+    """
+    from statistics import NormalDist
+
+    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return False
+    normal = NormalDist()
+    se = (high - low) / (2 * normal.inv_cdf(0.975))
+    z = normal.inv_cdf(1 - contract.rules.alpha / 2) + normal.inv_cdf(0.8)
+    # The planned number of events counts on the null; estimates near it scatter by a few percent.
+    return se <= 1.05 * abs(_relevant(contract, effect)) / z
+
+
 def _relevant_text(contract: Contract, effect: Effect) -> str:
     value = _relevant(contract, effect)
     if effect.scale == "difference (SD)":
@@ -324,6 +362,13 @@ def _limits(evidence: Evidence) -> list[str]:
     if contract.simulated:
         limits.append("SIMULATED data: nothing follows for patients")
     limits += [f"not tested: {one}" for one in contract.untested]
+    for name in ("exposed", "reference"):
+        events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
+        if events is not None and events.value == 0:
+            limits.append("no event in one of the groups: the effect's size rests on a penalty")
+    for one in evidence.analysis.flow:
+        if one.step == "exposure" and one.after < 0.5 * one.before:
+            limits.append(f"{one.reason} in {one.after} of {one.before} patients only")
     for name, reason in sorted(evidence.analysis.controls.items()):
         if reason != "ran":
             limits.append(f"control {name} did not run: {reason}")

@@ -82,6 +82,13 @@ def test_the_corrected_slope_and_concordance_are_those_of_a_bootstrap_by_hand(
         }
     )
     table = X.assign(months=raw["months"], dead=raw["dead"])
+    horizon = found.numbers["calibration.horizon"].value
+    until = pd.DataFrame(
+        {
+            "months": np.minimum(raw["months"], horizon),
+            "dead": raw["dead"] * (raw["months"] <= horizon),
+        }
+    )
     rng = np.random.default_rng([1, len(raw), 7])
     slopes, drops = [], []
     for _ in range(40):
@@ -89,11 +96,7 @@ def test_the_corrected_slope_and_concordance_are_those_of_a_bootstrap_by_hand(
         boot = table.iloc[rows]
         fit = lifelines.CoxPHFitter().fit(boot, "months", "dead")
         risk = X.to_numpy() @ fit.params_.to_numpy()
-        again = lifelines.CoxPHFitter().fit(
-            pd.DataFrame({"risk": risk, "months": raw["months"], "dead": raw["dead"]}),
-            "months",
-            "dead",
-        )
+        again = lifelines.CoxPHFitter().fit(until.assign(risk=risk), "months", "dead")
         slopes.append(again.params_["risk"])
         here = concordance_index(boot["months"], -risk[rows], boot["dead"])
         drops.append(here - concordance_index(raw["months"], -risk, raw["dead"]))
@@ -179,8 +182,37 @@ def test_a_cohort_that_codes_a_covariate_otherwise_is_refused_by_name(tmp_path: 
         one for one in found.tests if one.id == "calibration" and one.part == "replication"
     )
     assert outcome.status == "refused"
-    assert "nobody here has clinical:sex at a level that the model knows (female)" in outcome.reason
+    assert "levels that the model knows (clinical:sex: female, male)" in outcome.reason
     assert "replicate.calibration.slope" not in found.numbers
+
+
+def test_patients_at_unknown_levels_are_left_out_and_men_alone_are_no_other_coding(
+    tmp_path: Path,
+) -> None:
+    first = load(tmp_path / "a", patients(300, log_hr=0.7))
+    raw = patients(300, log_hr=0.7, seed=11)
+    some = raw.assign(sex=raw["sex"].where(raw.index % 3 != 0, "other"))
+    found = go(tmp_path / "1", first, other_cohort(tmp_path / "some", some))
+    outcome = next(
+        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+    )
+    assert outcome.n == 200
+    assert "100 patients left out: at levels that the model does not know" in outcome.notes
+    assert "the exposure is cut (or standardized) anew in these patients" in outcome.notes
+    men = go(tmp_path / "2", first, other_cohort(tmp_path / "men", raw.assign(sex="male")))
+    assert men.numbers["replicate.calibration.slope"].value == pytest.approx(1, abs=0.4)
+
+
+def test_a_covariate_that_most_patients_lack_gives_no_adjusted_number(tmp_path: Path) -> None:
+    raw = patients(300, log_hr=0.7)
+    raw["stage"] = raw["stage"].where(raw.index % 10 == 0)
+    found = go(tmp_path, load(tmp_path / "cohort", raw))
+    for name in ("adjusted", "concordance", "calibration"):
+        outcome = found.test(name)
+        assert outcome is not None
+        assert "clinical:stage is missing in 90% of 300 patients" in outcome.reason
+    if found.verdict.verdict == "supported":
+        assert any("the adjusted model gave no result" in one for one in found.verdict.limits)
 
 
 def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Path) -> None:
@@ -211,7 +243,7 @@ def test_the_figure_shows_groups_and_says_what_the_points_are(tmp_path: Path) ->
     assert predicted == sorted(predicted)
     assert len(rows) == 5
     outside = json.loads((tmp_path / "out/analysis/replication/analysis.json").read_text())
-    assert "applied here as it is" in outside["figures"]["calibration"]["caption"]
+    assert "nothing is fitted here" in outside["figures"]["calibration"]["caption"]
 
 
 def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) -> None:

@@ -97,3 +97,66 @@ def test_an_interaction_of_chance_does_not_beat_random_features(tmp_path: Path) 
         found = run(frozen_for(cohort, both), cohort, out, ledger=Ledger(out / "l"))
         shares.append(found.numbers["control.random.1.percentile"].value)
     assert 0.1 < np.mean(shares) < 0.9
+
+
+def test_the_power_of_an_interaction_is_that_of_its_product_given_the_main_effects(
+    tmp_path: Path,
+) -> None:
+    """Two independent halves: the product's standard deviation given both is one quarter."""
+    cohort = load(tmp_path / "cohort", patients(800, seed=2))
+    both = claim(
+        comparison="interaction",
+        exposures=[
+            {"variable": "clinical:marker", "label": "marker"},
+            {"variable": "clinical:stage", "label": "stage", "cut": "fixed", "threshold": 2},
+        ],
+    )
+    power = frozen_for(cohort, both).contract.power
+    needed = (1.959964 + 0.841621) ** 2 / np.log(1.5) ** 2 / 0.25**2
+    assert power.required_events == pytest.approx(needed, rel=0.03)
+    detectable = np.exp((1.959964 + 0.841621) / 0.25 / np.sqrt(power.events))
+    assert power.minimum_detectable == pytest.approx(detectable, rel=0.03)
+    found = run(frozen_for(cohort, both), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))
+    assert found.verdict.because != "evidence" or found.numbers["primary.upper"].value < 1.5
+
+
+def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_path: Path) -> None:
+    from scipy.stats import fisher_exact
+
+    from validation.results import Results
+
+    raw = patients(200, log_hr=STRONG)
+    high = raw["marker"] > raw["marker"].median()
+    raw["node"] = np.where(high & (raw.index % 3 == 0), "N1", "N0")
+    cohort = load(tmp_path / "cohort", raw, more=NODE)
+    out = tmp_path / "out"
+    found = run(
+        frozen_for(cohort, claim(endpoint="node")), cohort, out, ledger=Ledger(tmp_path / "l")
+    )
+    again = Results.read(out / "results.json")
+    primary = again.test("primary")
+    assert primary is not None
+    assert primary.effect is not None
+    assert np.isfinite(primary.effect.value) and primary.effect.lower > 1
+    positive = raw["node"] == "N1"
+    table = [[int((high & positive).sum()), int((high & ~positive).sum())],
+             [int((~high & positive).sum()), int((~high & ~positive).sum())]]  # fmt: skip
+    assert primary.p == pytest.approx(fisher_exact(table).pvalue)
+    assert any("Firth" in note for note in primary.notes)
+    assert found.verdict == again.verdict
+
+
+def test_the_curve_estimates_the_claims_own_choices_where_a_group_has_no_event(
+    tmp_path: Path,
+) -> None:
+    raw = patients(300, log_hr=STRONG)
+    high = raw["marker"] > raw["marker"].median()
+    raw.loc[~high, "dead"] = 0
+    cohort = load(tmp_path / "cohort", raw)
+    found = run(frozen_for(cohort), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))
+    assert found.numbers["specification.own"].value == 1
+    rows = [one for one in found.tables["specification"] if one["cut-point"] == "median"]
+    assert rows and not any(one["reason"] for one in rows)
+    assert "no event in one of the groups: the effect's size rests on a penalty" in (
+        found.verdict.limits
+    )

@@ -26,7 +26,19 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     y, g = value[keep], study.exposed.x[keep]
     counts = [[int(((g == side) & (y == flag)).sum()) for flag in (1, 0)] for side in (1.0, 0.0)]
     found = fisher(counts)
+    notes = []
     effect = Effect(value=found.value, lower=found.lower, upper=found.upper, scale="odds ratio")
+    if min(min(row) for row in counts) == 0:
+        from validation.statistics.binary import logistic
+
+        fit = logistic(y, g[:, None], [study.contract.exposed], penalty="firth")
+        effect = Effect(
+            value=float(fit.odds_ratio[0]),
+            lower=float(fit.lower[0]),
+            upper=float(fit.upper[0]),
+            scale="odds ratio",
+        )
+        notes.append("Firth's penalty: nobody in one cell of the table; p is Fisher's")
     book.effect(plan.id, effect, found.p)
     rows = []
     names = (("exposed", study.contract.exposed), ("reference", study.contract.reference))
@@ -38,12 +50,14 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         book.put(f"{plan.id}.{name}.share", share, "share", text)
         rows.append({"group": label, "with": text})
     tables[plan.id] = rows
-    return outcome_of(plan, n=int(keep.sum()), events=int(y.sum()), effect=effect, p=found.p)
+    return outcome_of(
+        plan, n=int(keep.sum()), events=int(y.sum()), effect=effect, p=found.p, notes=notes
+    )
 
 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     from validation.statistics.binary import logistic
-    from validation.statistics.errors import SeparationError
+    from validation.statistics.errors import ConvergenceError, SeparationError
 
     if imputes(study, plan):
         return imputed_logistic(study, plan, book, tables)
@@ -58,7 +72,7 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     else:
         try:
             fit = logistic(y, X, names)
-        except SeparationError as error:
+        except (SeparationError, ConvergenceError) as error:
             notes.append(f"Firth's penalty: {error}")
             fit = logistic(y, X, names, penalty="firth")
     effect = Effect(

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
-from validation.methods.shared import fit_cox, outcome_of
-from validation.prediction import PredictionModel, design_for, terms_of
+from validation.methods.shared import bearable, fit_cox, outcome_of
+from validation.prediction import (
+    PredictionModel,
+    design_for,
+    recut,
+    terms_of,
+    unknown_levels,
+)
 from validation.results import Book, TestOutcome
 from validation.study import Study
 
@@ -38,6 +44,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     from validation.statistics.calibration import baseline_hazard
     from validation.statistics.calibration import calibration as calibrate
 
+    bearable(study, plan)
     keep = study.complete(plan.endpoint, plan.covariates)
     time, event = study.outcome(plan.endpoint)
     assert event is not None
@@ -49,12 +56,20 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     label = study.contract.exposed if not parts else "interaction"
     names = [label, *(name for name, _ in parts), *(one.name for one in columns)]
     notes: list[str] = []
+    lost = int(study.complete(plan.endpoint).sum() - keep.sum())
+    if lost:
+        notes.append(f"{lost} patients left out for missing covariates (nothing is imputed here)")
     fit = fit_cox(t, e, X, names, study, notes)
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
-    slope, harrell, apparent = _optimism(t, e, X, names, fit, study.contract.seed)
+    slope, harrell, apparent = _optimism(t, e, X, names, fit, study.contract.seed, horizon)
     model = PredictionModel(
         endpoint=plan.endpoint,
         cohort=study.contract.cohort,
+        cuts=study.cuts,
+        levels={
+            key: tuple(sorted({str(one) for one in study.rows.loc[keep, key]}))
+            for key in dict.fromkeys(one.key for one in columns if one.level is not None)
+        },
         horizon=horizon,
         baseline=baseline_hazard(t, e, (X * fit.coef).sum(axis=1), horizon),
         terms=terms_of(fit, label, [name for name, _ in parts], columns),
@@ -101,9 +116,14 @@ def _external(
     book.put(f"{plan.id}.brier_reference", reference, "Brier score", f"{reference:.3f}")
     tables[plan.id] = _rows(found)
     notes = [
-        f"external: the model of {model.n} patients ({model.events} events) of {model.cohort}, "
-        "applied as it is"
+        f"external: coefficients, scales and baseline hazard of the model of {model.n} patients "
+        f"({model.events} events) of {model.cohort}; nothing is fitted here"
     ]
+    if recut(study, model):
+        notes.append("the exposure is cut (or standardized) anew in these patients")
+    strange = int((study.complete(model.endpoint) & unknown_levels(study, model)).sum())
+    if strange:
+        notes.append(f"{strange} patients left out: at levels that the model does not know")
     return outcome_of(plan, n=len(t), events=int(e.sum()), notes=notes)
 
 
@@ -125,9 +145,9 @@ def _rows(found: Any) -> list[dict[str, str]]:
 
 
 def _optimism(
-    t: Floats, e: Floats, X: Floats, names: list[str], fit: Any, seed: int
+    t: Floats, e: Floats, X: Floats, names: list[str], fit: Any, seed: int, horizon: float
 ) -> tuple[float, float, float]:
-    """Corrected slope, corrected concordance, apparent concordance.
+    """Corrected slope (of events by the horizon), corrected concordance, apparent concordance.
 
     Each resample's model is applied to the original patients. Its slope there, and by how much its
     concordance falls from resample to original, average to the optimism. All slopes come from one
@@ -158,7 +178,11 @@ def _optimism(
     # Row by row, so that equal patients stay tied (see `PredictionModel.linear`).
     risks = np.column_stack([(X * one).sum(axis=1) for one in coefs])
     spread = risks.std(axis=0)
-    slopes = batched_cox(t, e == 1, (risks - risks.mean(axis=0)) / spread).coef / spread
+    until = (e == 1) & (t <= horizon)
+    slopes = (
+        batched_cox(np.minimum(t, horizon), until, (risks - risks.mean(axis=0)) / spread).coef
+        / spread
+    )
     kept = np.isfinite(slopes)
     own = (X * fit.coef).sum(axis=1)
     pairs, right = _pairs(t, e, own)

@@ -75,10 +75,27 @@ def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
     )
 
 
+def bearable(study: Study, plan: TestPlan) -> None:
+    """Refuse a covariate or stratum that is missing in more patients than the contract bears.
+
+    Complete cases would then be a small and strange part of the population.
+    """
+    keep = study.complete(plan.endpoint)
+    limit = study.contract.missing.most_missing
+    for key in (*plan.covariates, *plan.strata):
+        missing = float(study.rows.loc[keep, key].isna().mean())
+        if missing > limit:
+            raise InputError(
+                f"{key} is missing in {missing:.0%} of {int(keep.sum())} patients; the contract "
+                f"bears {limit:.0%}. Leave it out, or complete the data"
+            )
+
+
 def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]]:
     """Kept patients, design matrix with the exposure first, its names, notes."""
     import numpy as np
 
+    bearable(study, plan)
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
     what = " or ".join(
