@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.prediction import PredictionModel
 
+DESCRIPTION = "cohort.toml"
+ADDED = "features/"
 Part = Literal["all", "discovery", "confirmation", "replication"]
 
 CODE = '''\
@@ -67,17 +69,18 @@ def code(frozen: FrozenContract) -> str:
 
 
 def confirmation_key(frozen: FrozenContract) -> str:
-    """Names the held-back patients: the cohort's data, the seed and the share."""
-    contract = frozen.contract
-    return sha256_text(
-        canonical_json(
-            {
-                "data": frozen.data_hashes,
-                "seed": contract.seed,
-                "share": contract.split.confirmation,
-            }
-        )
-    )
+    """Names the patients that a hypothesis may be confirmed in once: the cohort's own files.
+
+    Seed and share are left out, since another draw from the same patients holds some that were seen
+    before; so are the cohort's description and added feature tables, which leave the patients as
+    they are. The ledger keeps one such opening for each hypothesis.
+    """
+    files = {
+        digest
+        for name, digest in frozen.data_hashes.items()
+        if name != DESCRIPTION and not name.startswith(ADDED)
+    }
+    return sha256_text(canonical_json(sorted(files)))
 
 
 def prepare(

@@ -51,11 +51,14 @@ def run(
     ------
     InputError
         If the data changed since the contract was frozen, or the confirmation patients were opened
-        for another version of it.
+        for another contract of the same hypothesis; earlier results stay as they are then.
     """
     from validation.analysis import execute
 
     say = progress or _silent
+    split = frozen.contract.split.policy != "none"
+    if split:
+        ledger.require_unopened(confirmation_key(frozen), frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
     frozen.write(out / "contract.json")
@@ -71,7 +74,7 @@ def run(
 
     discovery: AnalysisResult | None = None
     locked = False
-    if frozen.contract.split.policy == "none":
+    if not split:
         main = analyze(cohort, "all")
     else:
         discovery = analyze(cohort, "discovery")
