@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
-from tests.validation.core_help import claim, patients, write
+from tests.validation.core_help import claim, frozen_for, load, patients, write
+from validation import cohort as cohorts
+from validation.compile import confirmation_key
+from validation.contract import FrozenContract, SplitRule, draft, freeze
+from validation.errors import InputError
+from validation.ledger import Ledger
 
 runner = CliRunner()
 STRONG = 1.1
@@ -55,3 +61,109 @@ def test_one_folder_takes_a_split_and_then_another_seed_without_one(tmp_path: Pa
     ]
     assert parts == [{"discovery", "confirmation"}, {"all"}]
     assert [one.name for one in (tmp_path / "out" / "marker-os" / "analysis").iterdir()] == ["all"]
+
+
+@pytest.mark.parametrize("again", [("--seed", "2"), ("--split", "0.4")])
+def test_another_seed_or_share_cannot_open_the_confirmation_again(
+    tmp_path: Path, again: tuple[str, str]
+) -> None:
+    """Only the second call is refused, before it touches the first one's results."""
+    cohort = load(tmp_path / "cohort", patients(100))
+    ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
+    rule = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    first = freeze(draft(claim(), cohort.dictionary(), split=rule), cohort)
+    ledger.unlock(confirmation_key(first), first)
+    kept = tmp_path / "out" / "marker-os" / "results.json"
+    kept.parent.mkdir()
+    kept.write_text("{}")
+    options = dict([("--split", "0.5"), again])
+    flat = [word for pair in options.items() for word in pair]
+    with pytest.raises(InputError, match=r"already opened.*another version, seed or share"):
+        validate(tmp_path, tmp_path / "cohort", *flat)
+    assert kept.read_text() == "{}"
+    assert not ledger.entries
+
+
+def test_a_new_title_or_feature_table_opens_no_new_patients(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(100))
+    table = tmp_path / "score.csv"
+    patients(100)[["patient", "size"]].to_csv(table, index=False)
+    plain = frozen_for(cohorts.load(folder))
+    text = (folder / "cohort.toml").read_text(encoding="utf-8")
+    (folder / "cohort.toml").write_text(text.replace("Toy cohort", "Another title"))
+    renamed = frozen_for(cohorts.load(folder).with_features(table))
+    assert renamed.data_hashes != plain.data_hashes
+    assert confirmation_key(renamed) == confirmation_key(plain)
+    other = frozen_for(load(tmp_path / "other", patients(100, seed=4)))
+    assert confirmation_key(other) != confirmation_key(plain)
+
+
+# -- what a hypothesis may say -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a ", ".", "..", ".hidden", "../../escape", "/tmp/escape", "a/b", "a\\b", "a\nb",
+     "a\x00b", "\x1b[31mred", "x" * 81, "\u6f22" * 80, "ledger.jsonl"],
+)  # fmt: skip
+def test_an_id_that_is_no_plain_name_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps(claim().model_dump(mode="json") | {"id": name}))
+    options = ["--cohort", "gbsg2", "--out", str(tmp_path / "deep" / "er" / "out")]
+    done = runner.invoke(app, ["run", str(path), *options])
+    assert isinstance(done.exception, InputError)
+    assert "id" in str(done.exception)
+    assert [one.name for one in tmp_path.rglob("*") if one.name != "cache"] == ["h.json"]
+
+
+def test_letters_of_any_script_and_brackets_are_names_and_printed_as_they_are(
+    tmp_path: Path,
+) -> None:
+    name = "[red]\u03c0-\u00fcn\u00ef CXCL13"
+    folder = write(tmp_path / "cohort", patients(60))
+    path = tmp_path / "h.json"
+    path.write_text(claim(id=name).model_dump_json())
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
+    done = runner.invoke(app, ["run", str(path), *options])
+    assert done.exit_code == 0, done.output
+    assert name in done.stdout.splitlines()
+    assert (tmp_path / "out" / name / "results.json").is_file()
+
+
+AGE = {"variable": "clinical:marker", "label": "marker"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"negative_endpoint": "OS"}, 'negative_endpoint "OS" is one of the endpoints'),
+        ({"secondary_endpoints": ["PFI"], "negative_endpoint": "PFI"}, 'negative_endpoint "PFI"'),
+        ({"secondary_endpoints": ["OS"]}, 'endpoint "OS" is named twice'),
+        ({"secondary_endpoints": ["PFI", "PFI"]}, 'endpoint "PFI" is named twice'),
+        ({"covariates": ["clinical:age", "clinical:age"]}, 'covariate "clinical:age" is named'),
+        ({"strata": ["clinical:sex", "clinical:sex"]}, 'stratum "clinical:sex" is named twice'),
+        ({"exposures": [AGE, AGE | {"level": "low"}]}, 'exposure variable "clinical:marker"'),
+    ],
+)
+def test_one_thing_named_twice_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        claim(**changes)
+
+
+@pytest.mark.parametrize("options", [(), ("--split", "0.4"), ("--impute", "--seed", "3")])
+def test_the_contract_shown_is_the_contract_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    ran: list[str] = []
+
+    def stop(frozen: FrozenContract, *_: object, **__: object) -> None:
+        ran.append(frozen.sha256)
+        raise InputError("stopped before the tests")
+
+    monkeypatch.setattr("validation.runner.run", stop)
+    folder = write(tmp_path / "cohort", patients(120))
+    with pytest.raises(InputError, match="stopped"):
+        validate(tmp_path, folder, *options)
+    given = [str(tmp_path / "h.json"), "--cohort", str(folder), "--json", *options]
+    shown = runner.invoke(app, ["contract", *given])
+    assert [json.loads(shown.stdout)["sha256"]] == ran
