@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import Part, confirmation_key, prepare
+from validation.compile import Part, confirmation_key, prepare, require_other_patients
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
@@ -50,8 +50,9 @@ def run(
     Raises
     ------
     InputError
-        If the data changed since the contract was frozen, or the confirmation patients were opened
-        for another contract of the same hypothesis; earlier results stay as they are then.
+        If the data changed since the contract was frozen. If the second cohort holds the same
+        patients, or the confirmation patients were opened for another contract of the same
+        hypothesis; earlier results stay as they are then.
     """
     from validation.analysis import execute
 
@@ -59,6 +60,8 @@ def run(
     split = frozen.contract.split.policy != "none"
     if split:
         ledger.require_unopened(confirmation_key(frozen), frozen)
+    if replicate is not None:
+        require_other_patients(frozen, replicate, cohort)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
     frozen.write(out / "contract.json")
