@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sage.cli.validate import app
 from tests.validation.core_help import claim, frozen_for, load, patients, write
 from validation import cohort as cohorts
-from validation.compile import confirmation_key
+from validation.compile import confirmation_key, prepare, require_other_patients
 from validation.contract import FrozenContract, SplitRule, draft, freeze
 from validation.errors import InputError
 from validation.ledger import Ledger
@@ -96,6 +96,92 @@ def test_a_new_title_or_feature_table_opens_no_new_patients(tmp_path: Path) -> N
     assert confirmation_key(renamed) == confirmation_key(plain)
     other = frozen_for(load(tmp_path / "other", patients(100, seed=4)))
     assert confirmation_key(other) != confirmation_key(plain)
+
+
+# -- the same patients again ---------------------------------------------------------------------
+
+
+def test_a_renamed_copy_is_no_second_cohort_and_leaves_earlier_results(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(100))
+    copy = write(tmp_path / "copy", patients(100))
+    (copy / "clinical.csv").rename(copy / "other.csv")
+    text = (copy / "cohort.toml").read_text(encoding="utf-8")
+    text = text.replace('id = "toy"', 'id = "elsewhere"').replace("clinical.csv", "other.csv")
+    (copy / "cohort.toml").write_text(text, encoding="utf-8")
+    kept = tmp_path / "out" / "marker-os" / "results.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    with pytest.raises(InputError, match=r'"elsewhere" reads the same patients as "toy" \(other'):
+        validate(tmp_path, folder, "--replicate", str(copy))
+    assert kept.read_text() == "{}"
+    with pytest.raises(InputError, match="the same patients"):
+        prepare(frozen_for(cohorts.load(folder)), cohorts.load(copy), tmp_path / "i",
+                part="replication")  # fmt: skip
+
+
+def test_cohorts_may_take_their_own_rows_of_one_file(tmp_path: Path) -> None:
+    """As TCGA's tables of all tumors: the same file, other patients; overlap is still seen."""
+    raw = patients(120).assign(tumor=["A", "B"] * 60)
+    one, two, both = (
+        load(tmp_path / name, raw, extra_table=f"where = {{ tumor = {rows} }}")
+        for name, rows in (("one", '"A"'), ("two", '"B"'), ("both", '["A", "B"]'))
+    )
+    frozen = frozen_for(one)
+    require_other_patients(frozen, two, one)
+    with pytest.raises(InputError, match="the same patients"):
+        require_other_patients(frozen, both, one)
+
+
+# -- crashes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, AssertionError, RuntimeError])
+def test_any_crash_of_a_test_is_an_attempt_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    from validation import methods
+
+    def explode(*_: object) -> object:
+        raise kind("on purpose")
+
+    monkeypatch.setitem(methods.METHODS, "logrank", explode)
+    folder = write(tmp_path / "cohort", patients(60))
+    found = validate(tmp_path, folder)
+    assert found["verdict"]["verdict"] == "inconclusive"
+    ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
+    primary = next(one for one in ledger.entries if one.test == "primary")
+    assert (primary.status, primary.reason) == ("crashed", f"{kind.__name__}: on purpose")
+    assert ledger.adjust()[0].p == 1.0
+
+
+def test_a_study_that_crashes_is_on_record_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> object:
+        raise TypeError("on purpose")
+
+    monkeypatch.setattr("validation.study.Study.of", explode)
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    assert {one["status"] for one in found["tests"]} == {"crashed"}
+
+
+def test_a_figure_that_fails_leaves_a_note_and_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import figures
+
+    def half(*_: object, path: Path, **__: object) -> None:
+        path.write_text("half")
+        if path.suffix == ".png":
+            raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(figures, "kaplan_meier_figure", half)
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    note = "figure kaplan_meier could not be drawn (RuntimeError: on purpose)"
+    assert note in found["notes"]
+    assert "kaplan_meier" not in found["figures"]
+    assert "specification" in found["figures"]
+    assert not list((tmp_path / "out").rglob("kaplan_meier.*"))
 
 
 # -- what a hypothesis may say -------------------------------------------------------------------
