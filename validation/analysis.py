@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -155,21 +155,23 @@ class Analysis:
                 self._run_controls(study)
         return list(self._tests)
 
-    def _study(self) -> tuple[Study | None, str]:
+    def _study(self) -> tuple[Study | None, Exception]:
+        """The study, or why there is none: a refusal, or a crash that each test will record."""
         cuts = tuple(Cut.model_validate(one) for one in self.provenance["cuts"])
+        none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
         if not cuts:
-            return None, str(self.provenance.get("refusal") or "no cut-points could be found")
+            return None, none
         try:
-            return Study.of(self.contract, self._table, cuts, self.model), ""
-        except InputError as error:
-            return None, str(error)
+            return Study.of(self.contract, self._table, cuts, self.model), none
+        except Exception as error:  # noqa: BLE001 - raised again inside each test, which records it
+            return None, error
 
-    def _attempt(self, plan: TestPlan, study: Study | None, refusal: str) -> None:
+    def _attempt(self, plan: TestPlan, study: Study | None, refusal: Exception) -> None:
         from validation.methods import run_method
 
         def work() -> TestOutcome:
             if study is None:
-                raise InputError(refusal)
+                raise refusal
             if plan.method == "calibration" and self.part in APPLIED and self.model is None:
                 raise InputError("no prediction model was developed before: nothing to apply here")
             if self.part != "replication":
@@ -204,8 +206,6 @@ class Analysis:
 
     def _guarded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
         """Run one test; a refusal keeps its words, a crash is recorded as a crash."""
-        import numpy as np
-
         self._note({"test": blank.id, "state": "started", "part": self.part})
         if self._progress is not None:
             self._progress(blank.id)
@@ -216,7 +216,7 @@ class Analysis:
             outcome = blank.model_copy(
                 update={"status": "refused", "code": code, "reason": str(error)}
             )
-        except (ArithmeticError, ValueError, IndexError, KeyError, np.linalg.LinAlgError) as error:
+        except Exception as error:  # noqa: BLE001 - any crash of a test is an attempt on record
             reason = f"{type(error).__name__}: {error}"[:LONGEST_CODE]
             outcome = blank.model_copy(
                 update={"status": "crashed", "code": "crash", "reason": reason}
@@ -291,8 +291,10 @@ class Analysis:
         ]
         return outcome
 
-    def result(self, figures: dict[str, Figure] | None = None) -> AnalysisResult:
-        """Everything found so far."""
+    def result(
+        self, figures: dict[str, Figure] | None = None, notes: Sequence[str] = ()
+    ) -> AnalysisResult:
+        """Everything found so far, with the drawn figures and notes about those that failed."""
         return AnalysisResult(
             contract_sha256=self.frozen.sha256,
             cohort=self.provenance["cohort"],
@@ -306,7 +308,7 @@ class Analysis:
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
             controls=dict(sorted(self._controls.items())),
             flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
-            notes=tuple(f"derived for description: {name}" for name in self._derived),
+            notes=(*(f"derived for description: {name}" for name in self._derived), *notes),
             versions=versions(),
         )
 
@@ -316,8 +318,8 @@ class Analysis:
 
         out.mkdir(parents=True, exist_ok=True)
         study, _ = self._study()
-        figures = draw(self, study, out) if study is not None else {}
-        found = self.result(figures)
+        figures, failed = draw(self, study, out) if study is not None else ({}, [])
+        found = self.result(figures, failed)
         lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)
         write_text(out / "attempts.jsonl", lines)
         write_text(out / "analysis.json", stable_json(found.model_dump(mode="json")))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.prediction import PredictionModel
 
+DESCRIPTION = "cohort.toml"
+ADDED = "features/"
 Part = Literal["all", "discovery", "confirmation", "replication"]
 
 CODE = '''\
@@ -67,17 +69,18 @@ def code(frozen: FrozenContract) -> str:
 
 
 def confirmation_key(frozen: FrozenContract) -> str:
-    """Names the held-back patients: the cohort's data, the seed and the share."""
-    contract = frozen.contract
-    return sha256_text(
-        canonical_json(
-            {
-                "data": frozen.data_hashes,
-                "seed": contract.seed,
-                "share": contract.split.confirmation,
-            }
-        )
-    )
+    """Names the patients that a hypothesis may be confirmed in once: the cohort's own files.
+
+    Seed and share are left out, since another draw from the same patients holds some that were seen
+    before; so are the cohort's description and added feature tables, which leave the patients as
+    they are. The ledger keeps one such opening for each hypothesis.
+    """
+    files = {
+        digest
+        for name, digest in frozen.data_hashes.items()
+        if name != DESCRIPTION and not name.startswith(ADDED)
+    }
+    return sha256_text(canonical_json(sorted(files)))
 
 
 def prepare(
@@ -173,11 +176,41 @@ def prepare(
     return provenance
 
 
+def require_other_patients(
+    frozen: FrozenContract, second: Cohort, first: Cohort | None = None
+) -> None:
+    """Check that a second cohort is not the contract's own under another name.
+
+    A file that both read counts by its content, whatever it is called; its name, the cohort's id
+    and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
+    then their patients are compared, where the first cohort is given.
+
+    Raises
+    ------
+    InputError
+        If the same patients would be read again.
+    """
+    known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
+    shared = [name for name, one in second.hashes().items() if name != DESCRIPTION and one in known]
+    if not shared:
+        return
+    base = second.spec.patient.table
+    whole = not second.spec.tables[base].where
+    again = whole and sha256_file(second.tables[base].path) in known
+    if first is not None:
+        again = again or bool(set(first.patients) & set(second.patients))
+    if again:
+        raise InputError(
+            f'a replication needs another cohort: "{second.id}" reads the same patients as '
+            f'"{frozen.contract.cohort}" ({", ".join(shared)} is the same file). Give the data of '
+            "other patients"
+        )
+
+
 def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger | None) -> None:
     contract = frozen.contract
     if part == "replication":
-        if cohort.id == contract.cohort and cohort.hashes() == frozen.data_hashes:
-            raise InputError("a replication needs another cohort, not the same data again")
+        require_other_patients(frozen, cohort)
         return
     if cohort.id != contract.cohort:
         raise InputError(f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"')

@@ -6,10 +6,18 @@ feasibility).
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+LONGEST_ID = 80
+LONGEST_NAME = 200
+"""Bytes of a file name that an id may take, which leaves room for what is put around it."""
+UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode categories: control characters, halves of pairs, separators of lines and paragraphs."""
 
 
 class Strict(BaseModel):
@@ -124,6 +132,39 @@ class Hypothesis(Strict):
             raise ValueError(f"comparison `per_sd` needs one exposure, not {count}")
         return self
 
+    @field_validator("id")
+    @classmethod
+    def _id_names_a_folder(cls, value: str) -> str:
+        """Results lie in a folder of this name, which must not lead out of its parent."""
+        if not value.strip() or value != value.strip():
+            raise ValueError("give an id without spaces around it")
+        if len(value) > LONGEST_ID or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
+            raise ValueError(f"an id has at most {LONGEST_ID} characters, not {len(value)}")
+        if value.startswith(".") or value == "ledger.jsonl":
+            raise ValueError(f'"{value}" cannot name a folder of results: choose another id')
+        if any(one in "/\\" or unicodedata.category(one) in UNPRINTED for one in value):
+            raise ValueError("an id has no slash, backslash, line break or control character")
+        return value
+
+    @model_validator(mode="after")
+    def _each_thing_once(self) -> Hypothesis:
+        """A repeated endpoint or variable would count one piece of evidence as two."""
+        endpoints = (self.endpoint, *self.secondary_endpoints)
+        for what, names in (
+            ("endpoint", endpoints),
+            ("covariate", self.covariates),
+            ("stratum", self.strata),
+            ("exposure variable", [one.variable for one in self.exposures]),
+        ):
+            if (twice := _repeated(names)) is not None:
+                raise ValueError(f'{what} "{twice}" is named twice: keep one')
+        if self.negative_endpoint in endpoints:
+            raise ValueError(
+                f'negative_endpoint "{self.negative_endpoint}" is one of the endpoints that the '
+                "exposure should touch: name another one, or none"
+            )
+        return self
+
     @model_validator(mode="after")
     def _strata_are_nothing_else(self) -> Hypothesis:
         used = {one.variable for one in self.exposures} | set(self.covariates)
@@ -131,3 +172,7 @@ class Hypothesis(Strict):
         if twice:
             raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
         return self
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    return next((one for at, one in enumerate(names) if one in names[:at]), None)

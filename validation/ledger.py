@@ -93,24 +93,37 @@ class Ledger:
         self.entries.append(entry)
         self._append(entry.model_dump(mode="json"))
 
+    def require_unopened(self, key: str, frozen: FrozenContract) -> None:
+        """Check that no other contract of this hypothesis has opened the confirmation patients.
+
+        Raises
+        ------
+        InputError
+            If another one did: another version, seed or share of the same hypothesis.
+        """
+        for one in self.unlocks:
+            same = one.unlock == key and one.hypothesis == frozen.contract.hypothesis.id
+            if same and one.contract != frozen.sha256:
+                raise InputError(
+                    f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
+                    f'already opened for hypothesis "{one.hypothesis}" under contract '
+                    f"{one.contract[:12]}; another version, seed or share of it cannot be "
+                    "confirmed in the same data. Repeat the call as it was, or confirm the "
+                    "hypothesis in a second cohort (--replicate)"
+                )
+
     def unlock(self, key: str, frozen: FrozenContract) -> None:
         """Open the confirmation patients for one contract of a hypothesis, once.
 
         Raises
         ------
         InputError
-            If they were opened before for another version of that hypothesis' contract.
+            If they were opened before for another contract of that hypothesis.
         """
+        self.require_unopened(key, frozen)
         mine = Unlock(unlock=key, contract=frozen.sha256, hypothesis=frozen.contract.hypothesis.id)
-        for one in self.unlocks:
-            if one.unlock == mine.unlock and one.hypothesis == mine.hypothesis:
-                if one.contract == mine.contract:
-                    return
-                raise InputError(
-                    "the confirmation patients were already opened for hypothesis "
-                    f'"{one.hypothesis}" under contract {one.contract[:12]}; they cannot confirm '
-                    "another version of it"
-                )
+        if mine in self.unlocks:
+            return
         self.unlocks.append(mine)
         self._append(mine.model_dump(mode="json"))
 

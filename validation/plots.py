@@ -15,24 +15,44 @@ if TYPE_CHECKING:
     from validation.results import TestOutcome
     from validation.study import Study
 
+LONGEST_NOTE = 200
 
-def draw(analysis: Analysis, study: Study, out: Path) -> dict[str, Figure]:
-    """Draw every figure that the finished tests allow; returns them by name."""
+
+def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
+    """Draw every figure that the finished tests allow.
+
+    Returns
+    -------
+    The figures by name, and a note for each that failed: the tests are done, and their results
+    stand without it.
+    """
     done = {one.id: one for one in analysis.result().tests if one.status == "ok"}
-    figures: dict[str, Figure] = {}
-    for name, outcome in done.items():
-        if outcome.method == "kaplan_meier":
-            figures[name] = _kaplan_meier(analysis, study, outcome, out)
-        elif outcome.method == "joint_groups":
-            figures[name] = _joint_groups(analysis, study, outcome, out)
-        elif outcome.method == "calibration":
-            figures[name] = _calibration(analysis, study, outcome, out)
-        elif outcome.method == "cumulative_incidence":
-            figures[name] = _incidence(analysis, study, outcome, out)
-    figures |= _forest(analysis, done, out)
+    by_method = {
+        "kaplan_meier": _kaplan_meier,
+        "joint_groups": _joint_groups,
+        "calibration": _calibration,
+        "cumulative_incidence": _incidence,
+    }
+    jobs: dict[str, Callable[[], Figure | None]] = {
+        name: partial(by_method[one.method], analysis, study, one, out)
+        for name, one in done.items()
+        if one.method in by_method
+    }
+    jobs["forest"] = partial(_forest, analysis, done, out)
     if analysis.curve is not None and "control.specification_curve" in done:
-        figures["specification"] = _specification(analysis, out)
-    return figures
+        jobs["specification"] = partial(_specification, analysis, out)
+    figures: dict[str, Figure] = {}
+    failed: list[str] = []
+    for name, job in jobs.items():
+        try:
+            drawn = job()
+        except Exception as error:  # noqa: BLE001 - a picture must not cost the results
+            said = f"{type(error).__name__}: {error}"[:LONGEST_NOTE]
+            failed.append(f"figure {name} could not be drawn ({said})")
+            continue
+        if drawn is not None:
+            figures[name] = drawn
+    return figures, failed
 
 
 def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
@@ -224,14 +244,14 @@ def _short(name: str, role: str) -> str:
     return name if len(name) <= 36 else role
 
 
-def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict[str, Figure]:
+def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figure | None:
     """Effects of the exposure in every model of one scale, the primary first."""
     from validation.figures import ForestRow, forest
 
     contract = analysis.contract
     primary = done.get(contract.primary)
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
-        return {}
+        return None
     rows = []
     for one in done.values():
         if one.effect is None or one.effect.scale != primary.effect.scale or one.n is None:
@@ -250,7 +270,7 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict
             )
         )
     if len(rows) < 2:
-        return {}
+        return None
     path = out / "forest.svg"
     title = f"Exposed: {contract.exposed}; reference: {contract.reference}"
     drawing = partial(
@@ -263,11 +283,7 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> dict
         description=title,
     )
     _write(drawing, path)
-    return {
-        "forest": _figure(
-            path, title, "Effects with 95% confidence intervals by endpoint and model."
-        )
-    }
+    return _figure(path, title, "Effects with 95% confidence intervals by endpoint and model.")
 
 
 def _specification(analysis: Analysis, out: Path) -> Figure:
@@ -301,8 +317,14 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
 
 def _write(draw: Callable[..., object], path: Path) -> None:
     """Draw for the report (SVG), and as pixels beside it for readers that see only those."""
-    for suffix in (".svg", ".png"):
-        draw(path=path.with_suffix(suffix))
+    paths = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
+    try:
+        for one in paths:
+            draw(path=one)
+    except Exception:
+        for one in paths:
+            one.unlink(missing_ok=True)
+        raise
 
 
 def _figure(path: Path, title: str, caption: str) -> Figure:

@@ -9,11 +9,11 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import confirmation_key, prepare
+from validation.compile import Part, confirmation_key, prepare, require_other_patients
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
@@ -38,6 +38,8 @@ def run(
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
 
+    Whatever an earlier run left in `out` is replaced, its parts included.
+
     Parameters
     ----------
     out : folder of this hypothesis' results
@@ -48,12 +50,19 @@ def run(
     Raises
     ------
     InputError
-        If the data changed since the contract was frozen, or the confirmation patients were opened
-        for another version of it.
+        If the data changed since the contract was frozen. If the second cohort holds the same
+        patients, or the confirmation patients were opened for another contract of the same
+        hypothesis; earlier results stay as they are then.
     """
     from validation.analysis import execute
 
     say = progress or _silent
+    split = frozen.contract.split.policy != "none"
+    if split:
+        ledger.require_unopened(confirmation_key(frozen), frozen)
+    if replicate is not None:
+        require_other_patients(frozen, replicate, cohort)
+    clear(out)
     out.mkdir(parents=True, exist_ok=True)
     frozen.write(out / "contract.json")
     trace = out / "attempts.jsonl"
@@ -68,7 +77,7 @@ def run(
 
     discovery: AnalysisResult | None = None
     locked = False
-    if frozen.contract.split.policy == "none":
+    if not split:
         main = analyze(cohort, "all")
     else:
         discovery = analyze(cohort, "discovery")
@@ -95,6 +104,21 @@ def run(
 
 def _silent(_: str) -> None:
     return None
+
+
+def clear(out: Path) -> None:
+    """Remove what an earlier run left of its parts, figures and results in `out`.
+
+    `finalize` judges what lies there: another seed, split or replication must not enter a verdict.
+    The ledger stays, since earlier attempts count.
+    """
+    (out / "results.json").unlink(missing_ok=True)
+    for part in get_args(Part):
+        for folder in ("inputs", "analysis"):
+            shutil.rmtree(out / folder / part, ignore_errors=True)
+    for suffix in ("svg", "png"):
+        for figure in (out / "figures").glob(f"*.{suffix}"):
+            figure.unlink()
 
 
 def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:

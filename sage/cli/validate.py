@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 from typer.core import TyperGroup
@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from sage.errors import InputError
 
 if TYPE_CHECKING:
-    from validation.contract import Contract, FrozenContract
+    from validation.contract import Contract, FrozenContract, MissingRule, SplitRule
     from validation.results import Results
 
 
@@ -43,6 +43,13 @@ Features = Annotated[
     typer.Option("--features", help="A table that a tool computed on the slides; repeat."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of permutations, random features, imputation.")]
+Split = Annotated[
+    float | None,
+    typer.Option(min=0.2, max=0.8, help="Hold this share back to confirm a discovery."),
+]
+Impute = Annotated[
+    bool, typer.Option("--impute", help="Impute missing covariates (default: complete cases).")
+]
 Files = Annotated[
     list[Path], typer.Argument(metavar="HYPOTHESIS.json...", help="One or more hypotheses.")
 ]
@@ -64,13 +71,8 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("validation"),
     seed: Seed = 0,
     alpha: Annotated[float, typer.Option(min=0.0001, max=0.2)] = 0.05,
-    split: Annotated[
-        float | None,
-        typer.Option(min=0.2, max=0.8, help="Hold this share back to confirm a discovery."),
-    ] = None,
-    impute: Annotated[
-        bool, typer.Option("--impute", help="Impute missing covariates (default: complete cases).")
-    ] = False,
+    split: Split = None,
+    impute: Impute = False,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
@@ -82,7 +84,7 @@ def run(
     """
     from sage.cli.cohort import load_named
     from sage.console import err, print_json
-    from validation.contract import MissingRule, SplitRule, draft, freeze, read_hypothesis
+    from validation.contract import draft, freeze, read_hypothesis
     from validation.ledger import Ledger
     from validation.runner import finalize
     from validation.runner import run as run_contract
@@ -90,12 +92,7 @@ def run(
     claims = [read_hypothesis(path) for path in hypotheses]
     if len({one.id for one in claims}) != len(claims):
         raise InputError("two hypotheses have the same id; give each its own")
-    rule = (
-        SplitRule()
-        if split is None
-        else SplitRule(policy="discovery_confirmation", confirmation=split)
-    )
-    missing = MissingRule(policy="multiple_imputation" if impute else "complete_case")
+    rules = _rules(split, impute)
     with err.status(f"reading {cohort}") as status:
         data = load_named(cohort, root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
@@ -103,7 +100,7 @@ def run(
         frozen: list[tuple[FrozenContract, Path]] = []
         for claim in claims:
             status.update(f"{claim.id}: contract")
-            plan = draft(claim, dictionary, seed=seed, alpha=alpha, split=rule, missing=missing)
+            plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
             frozen.append((freeze(plan, data), out / claim.id))
         ledger = Ledger(out / "ledger.jsonl")
         for contract, folder in frozen:
@@ -124,6 +121,24 @@ def run(
         _print(contract, found, folder)
 
 
+class Rules(TypedDict):
+    """The parts of a contract that options decide."""
+
+    split: SplitRule
+    missing: MissingRule
+
+
+def _rules(split: float | None, impute: bool) -> Rules:
+    from validation.contract import MissingRule, SplitRule
+
+    return {
+        "split": SplitRule()
+        if split is None
+        else SplitRule(policy="discovery_confirmation", confirmation=split),
+        "missing": MissingRule(policy="multiple_imputation" if impute else "complete_case"),
+    }
+
+
 def _say(status: Any, name: str, step: str) -> None:
     status.update(f"{name}: {step}")
 
@@ -133,8 +148,8 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
     from validation.analysis import APPLIED
 
     contract = frozen.contract
-    mark = " [magenta]SIMULATED DATA[/]" if found.simulated else ""
-    out.print(f"\n[bold]{contract.hypothesis.id}[/]{mark}")
+    out.print(f"\n{contract.hypothesis.id}", markup=False, highlight=False, style="bold", end="")
+    out.print(" [magenta]SIMULATED DATA[/]" if found.simulated else "")
     out.print(f"  {contract.hypothesis.statement}", markup=False, soft_wrap=True)
     out.print(
         f"  contract {frozen.sha256[:12]}, cohort {found.cohort}: {contract.exposed} against "
@@ -171,7 +186,7 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
             where = "applied as it is" if test.part in APPLIED else "corrected for optimism"
             line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
             out.print(f"{line} ({where})", markup=False, soft_wrap=True)
-    out.print(f"  results in {folder}")
+    out.print(f"  results in {folder}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -182,9 +197,13 @@ def contract(
     features: Features = None,
     seed: Seed = 0,
     alpha: Annotated[float, typer.Option(min=0.0001, max=0.2)] = 0.05,
+    split: Split = None,
+    impute: Impute = False,
     as_json: AsJson = False,
 ) -> None:
     """Draft and freeze a contract without running it, to read before any outcome is.
+
+    With the options of `sage validate run` it is the very contract that such a run carries out.
 
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     """
@@ -195,7 +214,8 @@ def contract(
     claim = read_hypothesis(hypothesis)
     with err.status(f"reading {cohort}"):
         data = load_named(cohort, root, features)
-        frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha), data)
+        rules = _rules(split, impute)
+        frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
     if as_json:
         print_json(frozen)
         return
@@ -226,7 +246,9 @@ def _lines(plan: Contract) -> list[str]:
         f"{power.minimum_detectable or float('nan'):.2f} ({plan.scale}); events for "
         f"{plan.rules.relevant_ratio:g}: {power.required_events}",
         f"tests: {', '.join(one.id for one in plan.tests)}",
-        f"split: {plan.split.policy}; seed {plan.seed}",
+        f"split: {plan.split.policy}"
+        + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
+        + f"; seed {plan.seed}",
     ]
     return [*lines, *(f"note: {one}" for one in plan.notes)]
 

@@ -1,0 +1,255 @@
+"""What must not slip into a verdict: leftovers, patients seen before, names that lead elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from sage.cli.validate import app
+from tests.validation.core_help import claim, frozen_for, load, patients, write
+from validation import cohort as cohorts
+from validation.compile import confirmation_key, prepare, require_other_patients
+from validation.contract import FrozenContract, SplitRule, draft, freeze
+from validation.errors import InputError
+from validation.ledger import Ledger
+
+runner = CliRunner()
+STRONG = 1.1
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
+    """Run `sage validate run` in one --out and return its result."""
+    path = tmp_path / "h.json"
+    path.write_text(claim(**changes).model_dump_json())
+    given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(app, ["run", *given, *options])
+    if done.exception is not None:
+        raise done.exception
+    found: dict[str, Any] = json.loads(done.stdout)[0]
+    return found
+
+
+# -- leftovers of an earlier run -----------------------------------------------------------------
+
+
+def test_an_earlier_replication_does_not_enter_a_run_without_one(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
+    other = write(tmp_path / "other", patients(240, log_hr=-STRONG, seed=9))
+    before = validate(tmp_path, cohort, "--replicate", str(other))
+    assert before["verdict"]["because"] == "replication"
+    after = validate(tmp_path, cohort)
+    assert after["verdict"]["verdict"] == "supported"
+    assert after["replicate"] is None
+    assert {one["part"] for one in after["tests"]} == {"all"}
+
+
+def test_one_folder_takes_a_split_and_then_another_seed_without_one(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(500, log_hr=STRONG))
+    parts = [
+        {one["part"] for one in validate(tmp_path, cohort, *options)["tests"]}
+        for options in (("--split", "0.5"), ("--seed", "7"))
+    ]
+    assert parts == [{"discovery", "confirmation"}, {"all"}]
+    assert [one.name for one in (tmp_path / "out" / "marker-os" / "analysis").iterdir()] == ["all"]
+
+
+@pytest.mark.parametrize("again", [("--seed", "2"), ("--split", "0.4")])
+def test_another_seed_or_share_cannot_open_the_confirmation_again(
+    tmp_path: Path, again: tuple[str, str]
+) -> None:
+    """Only the second call is refused, before it touches the first one's results."""
+    cohort = load(tmp_path / "cohort", patients(100))
+    ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
+    rule = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    first = freeze(draft(claim(), cohort.dictionary(), split=rule), cohort)
+    ledger.unlock(confirmation_key(first), first)
+    kept = tmp_path / "out" / "marker-os" / "results.json"
+    kept.parent.mkdir()
+    kept.write_text("{}")
+    options = dict([("--split", "0.5"), again])
+    flat = [word for pair in options.items() for word in pair]
+    with pytest.raises(InputError, match=r"already opened.*another version, seed or share"):
+        validate(tmp_path, tmp_path / "cohort", *flat)
+    assert kept.read_text() == "{}"
+    assert not ledger.entries
+
+
+def test_a_new_title_or_feature_table_opens_no_new_patients(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(100))
+    table = tmp_path / "score.csv"
+    patients(100)[["patient", "size"]].to_csv(table, index=False)
+    plain = frozen_for(cohorts.load(folder))
+    text = (folder / "cohort.toml").read_text(encoding="utf-8")
+    (folder / "cohort.toml").write_text(text.replace("Toy cohort", "Another title"))
+    renamed = frozen_for(cohorts.load(folder).with_features(table))
+    assert renamed.data_hashes != plain.data_hashes
+    assert confirmation_key(renamed) == confirmation_key(plain)
+    other = frozen_for(load(tmp_path / "other", patients(100, seed=4)))
+    assert confirmation_key(other) != confirmation_key(plain)
+
+
+# -- the same patients again ---------------------------------------------------------------------
+
+
+def test_a_renamed_copy_is_no_second_cohort_and_leaves_earlier_results(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(100))
+    copy = write(tmp_path / "copy", patients(100))
+    (copy / "clinical.csv").rename(copy / "other.csv")
+    text = (copy / "cohort.toml").read_text(encoding="utf-8")
+    text = text.replace('id = "toy"', 'id = "elsewhere"').replace("clinical.csv", "other.csv")
+    (copy / "cohort.toml").write_text(text, encoding="utf-8")
+    kept = tmp_path / "out" / "marker-os" / "results.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    with pytest.raises(InputError, match=r'"elsewhere" reads the same patients as "toy" \(other'):
+        validate(tmp_path, folder, "--replicate", str(copy))
+    assert kept.read_text() == "{}"
+    with pytest.raises(InputError, match="the same patients"):
+        prepare(frozen_for(cohorts.load(folder)), cohorts.load(copy), tmp_path / "i",
+                part="replication")  # fmt: skip
+
+
+def test_cohorts_may_take_their_own_rows_of_one_file(tmp_path: Path) -> None:
+    """As TCGA's tables of all tumors: the same file, other patients; overlap is still seen."""
+    raw = patients(120).assign(tumor=["A", "B"] * 60)
+    one, two, both = (
+        load(tmp_path / name, raw, extra_table=f"where = {{ tumor = {rows} }}")
+        for name, rows in (("one", '"A"'), ("two", '"B"'), ("both", '["A", "B"]'))
+    )
+    frozen = frozen_for(one)
+    require_other_patients(frozen, two, one)
+    with pytest.raises(InputError, match="the same patients"):
+        require_other_patients(frozen, both, one)
+
+
+# -- crashes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, AssertionError, RuntimeError])
+def test_any_crash_of_a_test_is_an_attempt_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    from validation import methods
+
+    def explode(*_: object) -> object:
+        raise kind("on purpose")
+
+    monkeypatch.setitem(methods.METHODS, "logrank", explode)
+    folder = write(tmp_path / "cohort", patients(60))
+    found = validate(tmp_path, folder)
+    assert found["verdict"]["verdict"] == "inconclusive"
+    ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
+    primary = next(one for one in ledger.entries if one.test == "primary")
+    assert (primary.status, primary.reason) == ("crashed", f"{kind.__name__}: on purpose")
+    assert ledger.adjust()[0].p == 1.0
+
+
+def test_a_study_that_crashes_is_on_record_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> object:
+        raise TypeError("on purpose")
+
+    monkeypatch.setattr("validation.study.Study.of", explode)
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    assert {one["status"] for one in found["tests"]} == {"crashed"}
+
+
+def test_a_figure_that_fails_leaves_a_note_and_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import figures
+
+    def half(*_: object, path: Path, **__: object) -> None:
+        path.write_text("half")
+        if path.suffix == ".png":
+            raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(figures, "kaplan_meier_figure", half)
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    note = "figure kaplan_meier could not be drawn (RuntimeError: on purpose)"
+    assert note in found["notes"]
+    assert "kaplan_meier" not in found["figures"]
+    assert "specification" in found["figures"]
+    assert not list((tmp_path / "out").rglob("kaplan_meier.*"))
+
+
+# -- what a hypothesis may say -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a ", ".", "..", ".hidden", "../../escape", "/tmp/escape", "a/b", "a\\b", "a\nb",
+     "a\x00b", "\x1b[31mred", "x" * 81, "\u6f22" * 80, "ledger.jsonl"],
+)  # fmt: skip
+def test_an_id_that_is_no_plain_name_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps(claim().model_dump(mode="json") | {"id": name}))
+    options = ["--cohort", "gbsg2", "--out", str(tmp_path / "deep" / "er" / "out")]
+    done = runner.invoke(app, ["run", str(path), *options])
+    assert isinstance(done.exception, InputError)
+    assert "id" in str(done.exception)
+    assert [one.name for one in tmp_path.rglob("*") if one.name != "cache"] == ["h.json"]
+
+
+def test_letters_of_any_script_and_brackets_are_names_and_printed_as_they_are(
+    tmp_path: Path,
+) -> None:
+    name = "[red]\u03c0-\u00fcn\u00ef CXCL13"
+    folder = write(tmp_path / "cohort", patients(60))
+    path = tmp_path / "h.json"
+    path.write_text(claim(id=name).model_dump_json())
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
+    done = runner.invoke(app, ["run", str(path), *options])
+    assert done.exit_code == 0, done.output
+    assert name in done.stdout.splitlines()
+    assert (tmp_path / "out" / name / "results.json").is_file()
+
+
+AGE = {"variable": "clinical:marker", "label": "marker"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"negative_endpoint": "OS"}, 'negative_endpoint "OS" is one of the endpoints'),
+        ({"secondary_endpoints": ["PFI"], "negative_endpoint": "PFI"}, 'negative_endpoint "PFI"'),
+        ({"secondary_endpoints": ["OS"]}, 'endpoint "OS" is named twice'),
+        ({"secondary_endpoints": ["PFI", "PFI"]}, 'endpoint "PFI" is named twice'),
+        ({"covariates": ["clinical:age", "clinical:age"]}, 'covariate "clinical:age" is named'),
+        ({"strata": ["clinical:sex", "clinical:sex"]}, 'stratum "clinical:sex" is named twice'),
+        ({"exposures": [AGE, AGE | {"level": "low"}]}, 'exposure variable "clinical:marker"'),
+    ],
+)
+def test_one_thing_named_twice_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        claim(**changes)
+
+
+@pytest.mark.parametrize("options", [(), ("--split", "0.4"), ("--impute", "--seed", "3")])
+def test_the_contract_shown_is_the_contract_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    ran: list[str] = []
+
+    def stop(frozen: FrozenContract, *_: object, **__: object) -> None:
+        ran.append(frozen.sha256)
+        raise InputError("stopped before the tests")
+
+    monkeypatch.setattr("validation.runner.run", stop)
+    folder = write(tmp_path / "cohort", patients(120))
+    with pytest.raises(InputError, match="stopped"):
+        validate(tmp_path, folder, *options)
+    given = [str(tmp_path / "h.json"), "--cohort", str(folder), "--json", *options]
+    shown = runner.invoke(app, ["contract", *given])
+    assert [json.loads(shown.stdout)["sha256"]] == ran
