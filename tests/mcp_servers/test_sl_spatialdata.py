@@ -116,6 +116,16 @@ def test_without_the_package_the_refusal_names_the_command(made: Path) -> None:
     assert not list((made / "out").glob("*.zarr"))
 
 
+def test_the_refusal_comes_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.formats import spatial
+
+    monkeypatch.setattr(spatial.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"sage-pathology\[spatialdata\]"):
+        run(context(tmp_path), "spatialdata_export", slide="none.svs")
+
+
 @needs_spatialdata
 def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None:
     made, done = exported
