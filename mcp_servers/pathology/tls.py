@@ -114,7 +114,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     from mcp_servers.formats.images import draw_polygons, write_png
     from mcp_servers.formats.tables import write_rows
     from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.compute.tumor import signed_distance
+    from mcp_servers.pathology.compute.tumor import distances_at
     from mcp_servers.pathology.drawing import (
         BLUE,
         GRAY,
@@ -139,14 +139,16 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     )
     boxes = ndimage.find_objects(found.labels, max_label=len(found.table))
     cells = [found.labels[box] == index + 1 for index, box in enumerate(boxes)]
-    measurements = zip(boxes, cells, found.table, found.calls, strict=True)
+    table, calls = found.table, found.calls
     del found  # its labels are as large as the slide
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
-    distance = signed_distance(area.mask)
+    distances = distances_at(area.mask, list(zip(boxes, cells, strict=True)))
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
     polygons: list[Polygon] = []
-    for box, own, measured, called in measurements:
+    for box, own, far_um, measured, called in zip(
+        boxes, cells, distances, table, calls, strict=True
+    ):
         corner = (box[1].start * scale, box[0].start * scale)
         outlines = mask_polygons(
             own, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
@@ -154,7 +156,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         outline = max(outlines, key=lambda p: p.area)
         x, y = outline.centroid
         # half of an aggregate's cells lie nearer to the tumor than this
-        far = float(np.median(distance[box][own]))
+        far = float(np.median(far_um))
         rows.append(
             Aggregate(
                 x=round(x, 1),
@@ -172,7 +174,6 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
             )
         )
         polygons.append(outline)
-    del distance
     order = sorted(range(len(rows)), key=lambda i: (rows[i].call == "rejected", -rows[i].area_um2))
     rows, polygons = [rows[i] for i in order], [polygons[i] for i in order]
     context.progress(0.95, "files")
