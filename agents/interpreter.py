@@ -135,8 +135,8 @@ def _effect(words: str, prefix: str, known: set[str]) -> str:
 def _prediction(keys: set[str]) -> str:
     """How the adjusted model predicts, with where that was judged: the strictest place wins."""
     for words, prefix in (
-        ("Applied to the second cohort as it is", "replicate.calibration"),
-        ("Applied to the held-back patients as it is", "calibration"),
+        ("Applied to the second cohort with nothing fitted again", "replicate.calibration"),
+        ("Applied to the held-back patients with nothing fitted again", "calibration"),
     ):
         found = _line(
             words + ", the adjusted model has calibration slope {} and concordance {}; {} observed"

@@ -183,7 +183,13 @@ def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
             slope, harrell = (
                 found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")
             )
-            where = "applied as it is" if test.part in APPLIED else "corrected for optimism"
+            where = "corrected for optimism"
+            if test.part in APPLIED:
+                where = "the first model, nothing fitted here"
+                low, high = (
+                    found.numbers[f"{part}{test.id}.slope_{end}"].text for end in ("lower", "upper")
+                )
+                slope += f" (95% CI {low} to {high})"
             line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
             out.print(f"{line} ({where})", markup=False, soft_wrap=True)
     out.print(f"  results in {folder}", markup=False, soft_wrap=True)
