@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 COARSEST_MPP = 1.3
 SAMPLES = 24
+AT_ONCE = 2
+"""Blocks surveyed at a time: the kernels release the interpreter's lock."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def _survey(
 ) -> Surveyed:
     from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-    from mcp_servers.pathology.walk import walk
+    from mcp_servers.pathology.walk import Piece, walk
     from mcp_servers.slides.memory import release
 
     base = slide.need_mpp()
@@ -83,12 +88,24 @@ def _survey(
         sampled_darkness(samples, view.mpp),
         tissue.background,
     )
-    halo = round(16 / view.mpp)
-    for piece in walk(
-        view, tissue.mask, overview.scale, context, halo=halo, message="cells", span=span
-    ):
+    halo, lock = round(16 / view.mpp), Lock()
+
+    def add(piece: Piece) -> None:
         origin = (piece.x * view.mpp, piece.y * view.mpp)
-        add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp)
+        add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp, lock)
+
+    pieces = walk(view, tissue.mask, overview.scale, context, halo=halo, message="cells", span=span)
+    waiting: deque[Future[None]] = deque()
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="survey")
+    try:
+        for piece in pieces:
+            waiting.append(pool.submit(add, piece))
+            if len(waiting) > AT_ONCE:
+                waiting.popleft().result()
+        while waiting:
+            waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
     release(slide)  # what follows works on the grid
     warnings = (*slide.warnings, *tissue_warnings(tissue))
     return Surveyed(survey, view.mpp, warnings)

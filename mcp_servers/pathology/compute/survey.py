@@ -7,6 +7,7 @@ decoded once for all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,10 +151,12 @@ def add_block(
     inner: tuple[int, int, int, int],
     origin_um: tuple[float, float],
     mpp: float,
+    lock: AbstractContextManager[object] | None = None,
 ) -> None:
     """Add one block of the slide, its halo left out of all sums.
 
-    `origin_um` is the corner of the block (with halo) on the slide, in µm.
+    `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock` blocks may
+    be added from several threads, in any order: counts add up, and all else is written once.
     """
     import cv2
 
@@ -161,10 +164,13 @@ def add_block(
     lymphoid = lymphocyte_like(nuclei.table, survey.dark)
     round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
     epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
-    _count(survey.stored["nuclei"], nuclei.table[:, :2], tissue, inner, origin_um, mpp)
-    _count(survey.stored["lymphocytes"], nuclei.table[lymphoid, :2], tissue, inner, origin_um, mpp)
     regular = regular_outline(nuclei.table)
-    _count(survey.stored["regular"], nuclei.table[regular, :2], tissue, inner, origin_um, mpp)
+    held = nullcontext() if lock is None else lock
+    with held:
+        every = np.ones(len(nuclei.table), dtype=bool)
+        for name, chosen in (("nuclei", every), ("lymphocytes", lymphoid), ("regular", regular)):
+            points = nuclei.table[chosen, :2]
+            _count(survey.stored[name], points, tissue, inner, origin_um, mpp)
 
     top, bottom, left, right = inner
     column, row = (
@@ -196,7 +202,8 @@ def add_block(
     }
     for name, values in pixels.items():
         small = cv2.resize(values.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
-        survey.put(name, window, np.asarray(small))
+        with held:
+            survey.put(name, window, np.asarray(small))
 
 
 def _count(
