@@ -207,24 +207,40 @@ def require_other_patients(
         )
 
 
+def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
+    """Names of the files that differ from those that a contract was frozen on."""
+    now = cohort.hashes()
+    names = sorted({*now, *frozen.data_hashes})
+    return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]
+
+
+def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
+    """Check that a cohort is the contract's, with the data that it was frozen on.
+
+    Raises
+    ------
+    InputError
+        If it is another one, or a file changed; the message names it.
+    """
+    if cohort.id != frozen.contract.cohort:
+        raise InputError(
+            f'the contract is for cohort "{frozen.contract.cohort}", not "{cohort.id}"'
+        )
+    changed = changed_data(frozen, cohort)
+    if changed:
+        raise InputError(
+            f"the data changed since the contract was frozen: {', '.join(changed)}. Restore the "
+            "files (and give the same --features), or freeze a new version of the contract "
+            "(`sage validate amend`)"
+        )
+
+
 def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger | None) -> None:
     contract = frozen.contract
     if part == "replication":
         require_other_patients(frozen, cohort)
         return
-    if cohort.id != contract.cohort:
-        raise InputError(f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"')
-    now = cohort.hashes()
-    if now != frozen.data_hashes:
-        changed = sorted(
-            name
-            for name in {*now, *frozen.data_hashes}
-            if now.get(name) != frozen.data_hashes.get(name)
-        )
-        raise InputError(
-            f"the data changed since the contract was frozen: {', '.join(changed)}. Restore the "
-            "files, or freeze the contract again (a new version)"
-        )
+    require_same_data(frozen, cohort)
     split = contract.split.policy == "discovery_confirmation"
     if split != (part in ("discovery", "confirmation")):
         expected = "discovery or confirmation" if split else "all"

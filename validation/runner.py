@@ -17,9 +17,10 @@ from validation.compile import Part, confirmation_key, prepare, require_other_pa
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number, write_text
-from validation.verdict import Evidence, expected_direction, judge
+from validation.verdict import Evidence, judge
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -193,6 +194,7 @@ def collect(
     for one in (main, second, discovery):
         if one is not None:
             _verify(frozen, one)
+    seen = ledger.seen_before(frozen)
     for one in (discovery, main, second):
         for outcome in one.tests if one is not None else ():
             role = "replication" if outcome.part == "replication" else outcome.role
@@ -207,6 +209,7 @@ def collect(
             family=adjusted.family if adjusted is not None else 1,
             replicate=second,
             locked=locked,
+            seen=seen,
         )
     )
     if folder is None:
