@@ -318,13 +318,20 @@ def screen(
     console.print(
         f"{summary['features']} features, {summary['n']} patients, {summary['events']} events; "
         f"{summary['significant']} with q below 0.05; {summary['undetected']} genes left out; "
-        f"{summary['seconds']:.1f} s"
+        f"{summary['seconds']:.1f} s",
+        soft_wrap=True,
     )
+    left_out = ", ".join(f"{count} without {what}" for what, count in summary["left_out"].items())
+    if left_out:
+        console.print(f"left out: {left_out}", markup=False)
+    for warning in summary["warnings"]:
+        console.print(f"[yellow]warning[/] {warning}", soft_wrap=True)
     for row in rows:
         console.print(
             f"  {row['feature']:<34} HR {row['hr']:.2f} per SD (95% CI {row['lower']:.2f} to "
             f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}",
             markup=False,
+            soft_wrap=True,
         )
     if out is not None:
         console.print(f"table and volcano plot in {out}")
