@@ -14,6 +14,7 @@ from validation.contract import Contract, FrozenContract, VariableUse
 from validation.controls import SEPARATOR, is_replaceable
 from validation.errors import InputError
 from validation.ledger import Ledger
+from validation.overlap import DESCRIPTION, require_other_patients
 from validation.population import Cut, cuts_of, in_confirmation
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.prediction import PredictionModel
 
-DESCRIPTION = "cohort.toml"
 ADDED = "features/"
 Part = Literal["all", "discovery", "confirmation", "replication"]
 
@@ -174,37 +174,6 @@ def prepare(
     text = json.dumps(provenance, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_text(folder / "provenance.json", text)
     return provenance
-
-
-def require_other_patients(
-    frozen: FrozenContract, second: Cohort, first: Cohort | None = None
-) -> None:
-    """Check that a second cohort is not the contract's own under another name.
-
-    A file that both read counts by its content, whatever it is called; its name, the cohort's id
-    and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
-    then their patients are compared, where the first cohort is given.
-
-    Raises
-    ------
-    InputError
-        If the same patients would be read again.
-    """
-    known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
-    shared = [name for name, one in second.hashes().items() if name != DESCRIPTION and one in known]
-    if not shared:
-        return
-    base = second.spec.patient.table
-    whole = not second.spec.tables[base].where
-    again = whole and sha256_file(second.tables[base].path) in known
-    if first is not None:
-        again = again or bool(set(first.patients) & set(second.patients))
-    if again:
-        raise InputError(
-            f'a replication needs another cohort: "{second.id}" reads the same patients as '
-            f'"{frozen.contract.cohort}" ({", ".join(shared)} is the same file). Give the data of '
-            "other patients"
-        )
 
 
 def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import Part, confirmation_key, prepare, require_other_patients
+from validation.compile import Part, confirmation_key, prepare
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number, write_text
