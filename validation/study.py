@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
 
 FEWEST_OF_A_LEVEL = 5
+FEWEST_PARTED = 10
+"""Patients with and without the event from which on a perfect separation is no chance."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,17 @@ class Study:
         Raises
         ------
         InputError
-            If nobody is left, or a group is empty.
+            If nobody is left, a group is empty, or an exposure is the outcome in other words.
         """
         rows = table[in_population(table, contract)]
         if rows.empty:
             raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
         uses = contract.exposures
         values = tuple(numbers_of(rows, use) for use in uses)
-        return cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
+        found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
+        for use, one in zip(uses, values, strict=True):
+            _refuse_the_outcome_itself(found, use, one)
+        return found
 
     def subgroup(self, one: Filter) -> Study:
         """The same cuts and coding in part of the population."""
@@ -189,3 +194,24 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
         flag = np.where(unknown, np.nan, (column == level).to_numpy().astype(float))
         found.append(Column(f"{use.label}: {level}", use.key, flag, level=str(level)))
     return found
+
+
+def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
+    """An exposure whose values part the patients with the event from the others, all of them."""
+    import numpy as np
+
+    endpoint = study.contract.primary_test.endpoint
+    if study.contract.endpoint(endpoint).kind == "continuous":
+        return
+    outcome, event = study.outcome(endpoint)
+    flag = outcome if event is None else event
+    known = ~np.isnan(values) & ~np.isnan(outcome) & ~np.isnan(flag)
+    had, had_not = values[known & (flag == 1)], values[known & (flag != 1)]
+    if min(len(had), len(had_not)) < FEWEST_PARTED:
+        return
+    if had.min() > had_not.max() or had.max() < had_not.min():
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}) parts the {len(had)} patients with {endpoint} '
+            f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
+            "recorded after it. Use what was known before"
+        )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
-from tests.validation.core_help import claim, frozen_for, load, patients, write
+from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
 from validation import cohort as cohorts
 from validation.compile import confirmation_key, prepare
 from validation.contract import FrozenContract, SplitRule, draft, freeze
@@ -279,3 +282,22 @@ def test_the_contract_shown_is_the_contract_that_runs(
     given = [str(tmp_path / "h.json"), "--cohort", str(folder), "--json", *options]
     shown = runner.invoke(app, ["contract", *given])
     assert [json.loads(shown.stdout)["sha256"]] == ran
+
+
+# -- the outcome as its own predictor --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "flag"),
+    [("OS", lambda table: table["dead"]), ("node", lambda table: table["node"] == "N1")],
+)
+def test_an_exposure_that_is_the_outcome_supports_nothing(
+    tmp_path: Path, endpoint: str, flag: Callable[[pd.DataFrame], pd.Series]
+) -> None:
+    raw = patients(200)
+    raw["marker"] = flag(raw).astype(float) + np.linspace(0, 0.5, len(raw))
+    folder = write(tmp_path / "cohort", raw, more=NODE)
+    found = validate(tmp_path, folder, endpoint=endpoint)
+    assert (found["verdict"]["verdict"], found["verdict"]["because"]) == ("inconclusive", "data")
+    assert "it holds the outcome itself" in found["verdict"]["reasons"][0]["text"]
+    assert f"{endpoint}" in found["verdict"]["reasons"][0]["text"]
