@@ -153,10 +153,12 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
     keep, X = design_for(study, model)
     time, event = study.outcome(model.endpoint)
     assert event is not None
+    outside = f"{outcome.id}.ratio" in analysis.result().numbers
+    if outside:
+        model = model.within(time[keep])
     survival = model.survival(X)
     found = calibration(time[keep], (event[keep] == 1).astype(float), survival, model.horizon)
     numbers = analysis.result().numbers
-    outside = f"{outcome.id}.ratio" in numbers
     corrected = "" if outside else ", corrected for optimism"
     slope = numbers[f"{outcome.id}.slope"].text
     if outside:

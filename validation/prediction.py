@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+FOLLOWED = 10
+"""Patients who must be followed beyond a horizon for its risks to be compared."""
+
+
 class Term(Strict):
     """One term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
 
@@ -46,7 +50,8 @@ class PredictionModel(Strict):
 
     `levels` are those of each categorical variable among the patients it was developed in, the
     reference and the rare ones (counted with it) included. `cuts` are the exposure's there.
-    `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero.
+    `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero;
+    `earlier` holds (months, that hazard) before it, for cohorts that are followed for less.
     `shrinkage` is the optimism-corrected calibration slope found when the model was developed;
     predictions below are made without it.
     """
@@ -57,6 +62,7 @@ class PredictionModel(Strict):
     levels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     horizon: float
     baseline: float
+    earlier: tuple[tuple[float, float], ...] = ()
     terms: tuple[Term, ...]
     n: int
     events: int
@@ -78,6 +84,18 @@ class PredictionModel(Strict):
         import numpy as np
 
         return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
+
+    def within(self, time: Floats) -> PredictionModel:
+        """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
+
+        Itself where none does: a cohort followed for so little judges no risk.
+        """
+        import numpy as np
+
+        for months, hazard in ((self.horizon, self.baseline), *reversed(self.earlier)):
+            if np.count_nonzero(time > months) >= FOLLOWED:
+                return self.model_copy(update={"horizon": months, "baseline": hazard})
+        return self
 
 
 def terms_of(

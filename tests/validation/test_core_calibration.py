@@ -186,6 +186,28 @@ def test_a_cohort_that_codes_a_covariate_otherwise_is_refused_by_name(tmp_path: 
     assert "replicate.calibration.slope" not in found.numbers
 
 
+def test_a_cohort_followed_for_less_is_judged_at_an_earlier_horizon(tmp_path: Path) -> None:
+    first = load(tmp_path / "a", patients(400, log_hr=0.7))
+    raw = patients(400, log_hr=0.7, seed=11)
+    short = raw.assign(
+        dead=raw["dead"].where(raw["months"] < 26, 0), months=raw["months"].clip(upper=26)
+    )
+    found = go(tmp_path, first, other_cohort(tmp_path, short))
+    outcome = next(
+        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+    )
+    assert outcome.status == "ok"
+    assert found.numbers["replicate.calibration.horizon"].value == 24
+    assert any("risks by 24 months, since fewer than 10 patients" in one for one in outcome.notes)
+    assert found.numbers["replicate.calibration.slope"].value == pytest.approx(1, abs=0.35)
+    assert found.numbers["replicate.calibration.ratio"].value == pytest.approx(1, abs=0.25)
+    model = found.model
+    assert model is not None
+    hazards = [hazard for _, hazard in (*model.earlier, (model.horizon, model.baseline))]
+    assert hazards == sorted(hazards)
+    assert [months for months, _ in model.earlier] == [6, 12, 18, 24, 36][: len(model.earlier)]
+
+
 def test_patients_at_unknown_levels_are_left_out_and_men_alone_are_no_other_coding(
     tmp_path: Path,
 ) -> None:

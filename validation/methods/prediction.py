@@ -8,6 +8,7 @@ from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.shared import bearable, fit_cox, outcome_of
 from validation.prediction import (
+    FOLLOWED,
     PredictionModel,
     design_for,
     recut,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 RESAMPLES = 200
 MOST_FAILED = 0.1
+EARLIER = (6, 12, 18, 24, 36, 48)
+"""Months at which the baseline hazard is kept too, for cohorts with a shorter follow-up."""
 
 
 def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -62,6 +65,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     fit = fit_cox(t, e, X, names, study, notes)
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
     slope, harrell, apparent = _optimism(t, e, X, names, fit, study.contract.seed, horizon)
+    linear = (X * fit.coef).sum(axis=1)
     model = PredictionModel(
         endpoint=plan.endpoint,
         cohort=study.contract.cohort,
@@ -71,7 +75,12 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
             for key in dict.fromkeys(one.key for one in columns if one.level is not None)
         },
         horizon=horizon,
-        baseline=baseline_hazard(t, e, (X * fit.coef).sum(axis=1), horizon),
+        baseline=baseline_hazard(t, e, linear, horizon),
+        earlier=tuple(
+            (float(when), baseline_hazard(t, e, linear, float(when)))
+            for when in EARLIER
+            if when < horizon
+        ),
         terms=terms_of(fit, label, [name for name, _ in parts], columns),
         n=len(t),
         events=int(e.sum()),
@@ -104,6 +113,7 @@ def _external(
     time, event = study.outcome(model.endpoint)
     assert event is not None
     t, e = time[keep], (event[keep] == 1).astype(float)
+    asked, model = model.horizon, model.within(t)
     found = calibrate(t, e, model.survival(X), model.horizon)
     book.put(f"{plan.id}.horizon", model.horizon, "months")
     book.put(f"{plan.id}.slope", found.slope.value, "calibration slope")
@@ -119,6 +129,11 @@ def _external(
         f"external: coefficients, scales and baseline hazard of the model of {model.n} patients "
         f"({model.events} events) of {model.cohort}; nothing is fitted here"
     ]
+    if model.horizon < asked:
+        notes.append(
+            f"risks by {model.horizon:g} months, since fewer than {FOLLOWED} patients are followed "
+            f"beyond {asked:g}"
+        )
     if recut(study, model):
         notes.append("the exposure is cut (or standardized) anew in these patients")
     strange = int((study.complete(model.endpoint) & unknown_levels(study, model)).sum())
