@@ -75,7 +75,7 @@ def amend(
     before = settings(old)
     wanted = _changed(before, changes)
     plan = _drafted(wanted, dictionary)
-    plain, fresh = settings(_drafted(before, dictionary)), settings(plan)
+    plain, fresh = _plain(before, dictionary), settings(plan)
     own = {
         part: fresh[part] | _own(before[part], plain[part]) | _own(wanted[part], before[part])
         for part in DERIVED
@@ -160,6 +160,17 @@ def _drafted(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
         missing=MissingRule.model_validate(wanted["missing"]),
         rules=rules,
     )
+
+
+def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]:
+    """What the draft alone makes of the earlier settings.
+
+    Data that no longer bear them give the settings themselves: then nothing counts as set by hand.
+    """
+    try:
+        return settings(_drafted(before, dictionary))
+    except InputError:
+        return before
 
 
 def _own(values: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:

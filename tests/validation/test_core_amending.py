@@ -82,6 +82,16 @@ def test_changed_data_need_a_version_and_are_named_in_it(tmp_path: Path) -> None
     prepare(second, later, tmp_path / "inputs")
 
 
+def test_a_claim_that_the_data_no_longer_bear_can_be_amended(tmp_path: Path) -> None:
+    first = frozen_for(load(tmp_path, patients(), more=NODE), claim(endpoint="node"))
+    later = load(tmp_path, patients())
+    with pytest.raises(InputError, match='no endpoint "node"'):
+        amend(first, later, reason="look", changes={"rules.relevant_ratio": 1.4})
+    second = amend(first, later, reason="no nodes", changes={"hypothesis.endpoint": "OS"})
+    assert second.contract.primary_test.endpoint == "OS"
+    assert "version 2 reads changed data: cohort.toml" in second.contract.notes
+
+
 def test_a_claim_changed_after_its_results_is_exploratory_and_both_count(tmp_path: Path) -> None:
     cohort = load(tmp_path / "cohort", patients(400, log_hr=STRONG))
     first = frozen_for(cohort)
