@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -161,9 +161,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         write_png(path, captioned(picture, um, {"nucleus": SKY, "lymphocyte-like": YELLOW}))
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
     return NucleiResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method="classical" if network is None else "learned",
         warnings=warnings,
         model=None if network is None else network.path.name,
