@@ -86,8 +86,19 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
     for key in (*answer.secondary_endpoints, *([negative] if negative else [])):
         if key not in endpoints:
             problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
-    if given.expanded.hypothesis.endpoint in answer.secondary_endpoints:
+    primary = given.expanded.hypothesis.endpoint
+    if primary in answer.secondary_endpoints:
         problems.append("the primary endpoint cannot be secondary too")
+    negative = negative or given.expanded.hypothesis.negative_endpoint
+    if negative in (primary, *answer.secondary_endpoints):
+        problems.append(
+            f'negative_control_endpoint "{negative}" is an endpoint that the exposure should touch'
+        )
+    kinds = {one.key: one.kind for one in given.dictionary.endpoints}
+    if negative in kinds and kinds[negative] != kinds.get(primary):
+        problems.append(
+            f'negative_control_endpoint "{negative}" is not of the same kind as "{primary}"'
+        )
     problems += [f'tool "{name}" is not registered' for name in answer.tools if name not in tools]
     for task in answer.tasks:
         if free_numbers(task):
@@ -97,12 +108,12 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
 
 def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hypothesis:
     """The hypothesis as it is to be registered: with the settled covariates and endpoints."""
-    return hypothesis.model_copy(
-        update={
-            "covariates": answer.covariates,
-            "secondary_endpoints": answer.secondary_endpoints,
-        }
-    )
+    settled = {
+        "covariates": answer.covariates,
+        "secondary_endpoints": answer.secondary_endpoints,
+        "negative_endpoint": answer.negative_control_endpoint or hypothesis.negative_endpoint,
+    }
+    return type(hypothesis).model_validate(hypothesis.model_dump() | settled)
 
 
 CODING_INSTRUCTIONS = Agent(

@@ -14,6 +14,7 @@ from validation.contract import Contract, FrozenContract, VariableUse
 from validation.controls import SEPARATOR, is_replaceable
 from validation.errors import InputError
 from validation.ledger import Ledger
+from validation.overlap import DESCRIPTION, require_other_patients
 from validation.population import Cut, cuts_of, in_confirmation
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.prediction import PredictionModel
 
-DESCRIPTION = "cohort.toml"
 ADDED = "features/"
 Part = Literal["all", "discovery", "confirmation", "replication"]
 
@@ -176,34 +176,31 @@ def prepare(
     return provenance
 
 
-def require_other_patients(
-    frozen: FrozenContract, second: Cohort, first: Cohort | None = None
-) -> None:
-    """Check that a second cohort is not the contract's own under another name.
+def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
+    """Names of the files that differ from those that a contract was frozen on."""
+    now = cohort.hashes()
+    names = sorted({*now, *frozen.data_hashes})
+    return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]
 
-    A file that both read counts by its content, whatever it is called; its name, the cohort's id
-    and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
-    then their patients are compared, where the first cohort is given.
+
+def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
+    """Check that a cohort is the contract's, with the data that it was frozen on.
 
     Raises
     ------
     InputError
-        If the same patients would be read again.
+        If it is another one, or a file changed; the message names it.
     """
-    known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
-    shared = [name for name, one in second.hashes().items() if name != DESCRIPTION and one in known]
-    if not shared:
-        return
-    base = second.spec.patient.table
-    whole = not second.spec.tables[base].where
-    again = whole and sha256_file(second.tables[base].path) in known
-    if first is not None:
-        again = again or bool(set(first.patients) & set(second.patients))
-    if again:
+    if cohort.id != frozen.contract.cohort:
         raise InputError(
-            f'a replication needs another cohort: "{second.id}" reads the same patients as '
-            f'"{frozen.contract.cohort}" ({", ".join(shared)} is the same file). Give the data of '
-            "other patients"
+            f'the contract is for cohort "{frozen.contract.cohort}", not "{cohort.id}"'
+        )
+    changed = changed_data(frozen, cohort)
+    if changed:
+        raise InputError(
+            f"the data changed since the contract was frozen: {', '.join(changed)}. Restore the "
+            "files (and give the same --features), or freeze a new version of the contract "
+            "(`sage validate amend`)"
         )
 
 
@@ -212,19 +209,7 @@ def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger
     if part == "replication":
         require_other_patients(frozen, cohort)
         return
-    if cohort.id != contract.cohort:
-        raise InputError(f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"')
-    now = cohort.hashes()
-    if now != frozen.data_hashes:
-        changed = sorted(
-            name
-            for name in {*now, *frozen.data_hashes}
-            if now.get(name) != frozen.data_hashes.get(name)
-        )
-        raise InputError(
-            f"the data changed since the contract was frozen: {', '.join(changed)}. Restore the "
-            "files, or freeze the contract again (a new version)"
-        )
+    require_same_data(frozen, cohort)
     split = contract.split.policy == "discovery_confirmation"
     if split != (part in ("discovery", "confirmation")):
         expected = "discovery or confirmation" if split else "all"

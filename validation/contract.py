@@ -219,6 +219,25 @@ class Contract(Strict):
             raise ValueError("an amended contract names its parent and the reason")
         return self
 
+    @model_validator(mode="after")
+    def _controls_and_choices_are_its_own(self) -> Contract:
+        positive, negative = self.controls.known_positive, self.controls.negative_endpoint
+        if negative is not None and negative != self.hypothesis.negative_endpoint:
+            raise ValueError(
+                f'controls.negative_endpoint "{negative}" is not the one of the hypothesis: set '
+                "hypothesis.negative_endpoint"
+            )
+        if positive is not None and positive.variable not in self.keys():
+            raise ValueError(f'the known positive "{positive.variable}" is not a listed variable')
+        for what, sets, has in (
+            ("covariate", self.specification.covariate_sets, self.covariates),
+            ("stratum", self.specification.strata_sets, self.strata),
+        ):
+            other = sorted({key for one in sets for key in one} - set(has))
+            if other:
+                raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
+        return self
+
     @property
     def primary_test(self) -> TestPlan:
         """The test that the verdict rests on."""
@@ -256,6 +275,12 @@ class Contract(Strict):
         """Every variable that the analysis may read."""
         return list(dict.fromkeys(one.key for one in self.variables))
 
+    @property
+    def name(self) -> str:
+        """The hypothesis' id, with the version from the second on: it names a folder of results."""
+        versioned = f"{self.hypothesis.id}.v{self.version}"
+        return self.hypothesis.id if self.version == 1 else versioned
+
 
 class FrozenContract(Strict):
     """A contract bound to its data. `sha256` covers both."""
@@ -280,8 +305,15 @@ class FrozenContract(Strict):
 
     @classmethod
     def read(cls, path: Path) -> FrozenContract:
-        """Read and verify a frozen contract."""
-        return cls.model_validate(_read(path))
+        """Read and verify a frozen contract.
+
+        Raises
+        ------
+        InputError
+            If the file is missing, not JSON, no frozen contract, or was changed since.
+        """
+        found: FrozenContract = _validated(cls, path)
+        return found
 
 
 def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
@@ -313,30 +345,22 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
 
 
-def amend(frozen: FrozenContract, *, reason: str, **changes: Any) -> Contract:
-    """The next version of a contract, naming its parent. It must be frozen again before it runs."""
-    if not reason.strip():
-        raise InputError("an amendment needs a reason")
-    protected = {"version", "parent", "cohort", "simulated", "schema_version"} & set(changes)
-    if protected:
-        raise InputError(f"an amendment cannot change {', '.join(sorted(protected))}")
-    values = frozen.contract.model_dump(mode="json") | changes
-    values |= {
-        "version": frozen.contract.version + 1,
-        "parent": frozen.sha256,
-        "amendment": reason.strip(),
-    }
-    try:
-        return Contract.model_validate(values)
-    except ValidationError as error:
-        from validation.cohort.model import describe
-
-        raise InputError(f"the amendment is not a valid contract: {describe(error)}") from None
-
-
 def schema() -> dict[str, Any]:
     """JSON schema of a contract."""
     return Contract.model_json_schema()
+
+
+def read_claim(path: Path) -> Hypothesis | FrozenContract:
+    """Read a hypothesis file, or a frozen contract, whichever it is.
+
+    Raises
+    ------
+    InputError
+        If it is neither; the message names the field.
+    """
+    found = _read(path)
+    frozen = isinstance(found, dict) and "contract" in found
+    return FrozenContract.read(path) if frozen else read_hypothesis(path)
 
 
 def read_hypothesis(path: Path) -> Hypothesis:
@@ -348,12 +372,6 @@ def read_hypothesis(path: Path) -> Hypothesis:
         If the file is missing, not JSON, or not a hypothesis; the message names the field.
     """
     found: Hypothesis = _validated(Hypothesis, path)
-    return found
-
-
-def read_contract(path: Path) -> Contract:
-    """Read a contract that is not frozen yet."""
-    found: Contract = _validated(Contract, path)
     return found
 
 

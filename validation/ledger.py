@@ -18,10 +18,14 @@ from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.hypothesis import Strict
 from validation.results import TestOutcome
+from validation.types import canonical_json, sha256_text
 
 
 class Entry(Strict):
-    """One attempt. `claim` entries form the family over which errors are controlled."""
+    """One attempt. `claim` entries form the family over which errors are controlled.
+
+    `draw` names the split of the patients (data, seed, share) where the contract has one.
+    """
 
     contract: str
     hypothesis: str
@@ -35,6 +39,7 @@ class Entry(Strict):
     n: int | None = None
     code: str = ""
     reason: str = ""
+    draw: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -48,6 +53,7 @@ class Unlock(Strict):
     unlock: str
     contract: str
     hypothesis: str
+    cohort: str = ""
 
 
 class Adjusted(Strict):
@@ -102,8 +108,9 @@ class Ledger:
             If another one did: another version, seed or share of the same hypothesis.
         """
         for one in self.unlocks:
-            same = one.unlock == key and one.hypothesis == frozen.contract.hypothesis.id
-            if same and one.contract != frozen.sha256:
+            same = one.unlock == key or one.cohort == frozen.contract.cohort
+            mine = one.hypothesis == frozen.contract.hypothesis.id
+            if same and mine and one.contract != frozen.sha256:
                 raise InputError(
                     f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
                     f'already opened for hypothesis "{one.hypothesis}" under contract '
@@ -121,7 +128,12 @@ class Ledger:
             If they were opened before for another contract of that hypothesis.
         """
         self.require_unopened(key, frozen)
-        mine = Unlock(unlock=key, contract=frozen.sha256, hypothesis=frozen.contract.hypothesis.id)
+        mine = Unlock(
+            unlock=key,
+            contract=frozen.sha256,
+            hypothesis=frozen.contract.hypothesis.id,
+            cohort=frozen.contract.cohort,
+        )
         if mine in self.unlocks:
             return
         self.unlocks.append(mine)
@@ -130,6 +142,29 @@ class Ledger:
     def is_unlocked(self, key: str, contract: str) -> bool:
         """True when `contract` may read the confirmation patients."""
         return any(one.unlock == key and one.contract == contract for one in self.unlocks)
+
+    def seen_before(self, frozen: FrozenContract) -> str | None:
+        """Another contract of the same hypothesis and cohort whose results came before this one's.
+
+        Results of a discovery part do not count where this contract holds back the same patients:
+        those were not seen.
+
+        Returns
+        -------
+        Its hash, or None where this contract was run first, or no other gave a result.
+        """
+        draw = draw_of(frozen)
+        for one in self.entries:
+            if one.contract == frozen.sha256:
+                return None
+            same = (one.hypothesis, one.cohort) == (
+                frozen.contract.hypothesis.id,
+                frozen.contract.cohort,
+            )
+            unseen = one.part == "discovery" and draw != "" and one.draw == draw
+            if same and not unseen and one.status == "ok" and one.p is not None:
+                return one.contract
+        return None
 
     def _append(self, value: dict[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,4 +252,14 @@ def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
         n=outcome.n,
         code=outcome.code,
         reason=outcome.reason,
+        draw=draw_of(frozen),
     )
+
+
+def draw_of(frozen: FrozenContract) -> str:
+    """Names which patients a contract holds back; empty where it holds back none."""
+    split = frozen.contract.split
+    if split.policy == "none":
+        return ""
+    parts = [frozen.data_hashes, frozen.contract.seed, split.confirmation]
+    return sha256_text(canonical_json(parts))[:12]

@@ -97,7 +97,14 @@ class Verdict(Strict):
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
     because: Literal[
-        "evidence", "power", "assumption", "data", "control", "replication", "multiplicity"
+        "evidence",
+        "power",
+        "assumption",
+        "data",
+        "control",
+        "replication",
+        "multiplicity",
+        "amendment",
     ]
     reasons: tuple[Reason, ...]
     limits: tuple[str, ...] = ()
@@ -195,11 +202,24 @@ def _rounded(value: Any) -> Any:
     return value
 
 
+def effect_text(effect: Effect) -> str:
+    """An effect with its interval, in words."""
+    unit = " SD" if effect.scale == "difference (SD)" else ""
+    upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
+    return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
+
+
 def p_text(p: float) -> str:
     """A p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
     if p < 0.0001:
         return "<0.0001"
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def p_is(p: float, name: str = "p") -> str:
+    """A p-value as a relation: `p = 0.012`, `p < 0.0001`."""
+    text = p_text(p)
+    return f"{name} < {text[1:]}" if text.startswith("<") else f"{name} = {text}"
 
 
 class Book:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import Part, confirmation_key, prepare, require_other_patients
+from validation.compile import Part, confirmation_key, prepare
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.overlap import require_other_patients
+from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number, write_text
-from validation.verdict import Evidence, expected_direction, judge
+from validation.verdict import Evidence, judge
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -193,6 +195,7 @@ def collect(
     for one in (main, second, discovery):
         if one is not None:
             _verify(frozen, one)
+    seen = ledger.seen_before(frozen)
     for one in (discovery, main, second):
         for outcome in one.tests if one is not None else ():
             role = "replication" if outcome.part == "replication" else outcome.role
@@ -207,6 +210,7 @@ def collect(
             family=adjusted.family if adjusted is not None else 1,
             replicate=second,
             locked=locked,
+            seen=seen,
         )
     )
     if folder is None:

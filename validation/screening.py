@@ -19,7 +19,10 @@ Q_LEVEL = 0.05
 
 @dataclass
 class CohortScreen:
-    """A screen's result with the cohort's own words around it."""
+    """A screen's result with the cohort's own words around it.
+
+    `losses` are patients with the endpoint who were left out, by what they lack.
+    """
 
     cohort: str
     endpoint: str
@@ -27,6 +30,7 @@ class CohortScreen:
     result: ScreenResult
     seconds: float
     undetected: int = 0
+    losses: tuple[tuple[str, int], ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """How many features, patients, events, refusals; how many pass at q 0.05."""
@@ -43,8 +47,21 @@ class CohortScreen:
             "significant": passing,
             "refused": found.refused(),
             "undetected": self.undetected,
+            "left_out": dict(self.losses),
+            "warnings": self.warnings(),
             "seconds": self.seconds,
         }
+
+    def warnings(self) -> list[str]:
+        """What a reader of the ranking must know."""
+        lost, n = sum(count for _, count in self.losses), self.result.n
+        if lost <= n:
+            return []
+        why = ", ".join(f"{count} without {what}" for what, count in self.losses)
+        return [
+            f"only {n} of {n + lost} patients with {self.endpoint} are screened ({why}): they may "
+            "not stand for the rest; leave out what most patients lack"
+        ]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
         """Features from the most to the least related."""
@@ -108,7 +125,12 @@ def screen_cohort(
     ]
     table = cohort.table([*covariates, *others], [endpoint])
     adjusters = _adjusters(table, covariates)
-    keep = table[f"{endpoint}.time"].notna() & adjusters.notna().all(axis=1)
+    keep = table[f"{endpoint}.time"].notna()
+    losses = []
+    for key in covariates:
+        left = keep & table[key].notna()
+        losses.append((key, int(keep.sum() - left.sum())))
+        keep = left
     blocks, names = [table[others].to_numpy(dtype=float)], list(others)
     shown = [True] * len(others)
     if cohort.expression is not None:
@@ -117,7 +139,9 @@ def screen_cohort(
         frame = pd.DataFrame(values, index=patients).reindex(table.index)
         blocks.append(frame.to_numpy(dtype=float))
         names += [f"expression:{gene}" for gene in genes]
-        keep &= frame.notna().all(axis=1) if len(genes) else keep
+        left = keep & frame.notna().all(axis=1)
+        losses.append(("expression", int(keep.sum() - left.sum())))
+        keep = left
         floor = float(np.nanmin(values)) if values.size else 0.0
         seen = (values > floor + 1e-9).mean(axis=0) >= detected
         shown[len(others) :] = seen.tolist()
@@ -139,7 +163,15 @@ def screen_cohort(
         covariate_names=list(adjusters.columns) or None,
     )
     seconds = time.perf_counter() - begin
-    done = CohortScreen(cohort.id, endpoint, cohort.simulated, found, seconds, int((~picked).sum()))
+    done = CohortScreen(
+        cohort.id,
+        endpoint,
+        cohort.simulated,
+        found,
+        seconds,
+        int((~picked).sum()),
+        tuple((what, count) for what, count in losses if count),
+    )
     if out is not None:
         _write(done, out, cohort.spec.title)
     return done

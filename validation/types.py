@@ -23,6 +23,11 @@ class Finding(Strict):
     remedy: str = ""
 
 
+def finding(severity: Severity, code: str, where: str, message: str, remedy: str = "") -> Finding:
+    """A finding; `remedy` says what to do about it, where there is something to do."""
+    return Finding(severity=severity, code=code, where=where, message=message, remedy=remedy)
+
+
 class CohortSummary(Strict):
     """One line of `sage cohort list`."""
 

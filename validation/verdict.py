@@ -16,6 +16,8 @@
      difference does not agree;
    - inconclusive (assumption) if the adjusted effect points the other way;
    - inconclusive (replication) if a second cohort contradicts it;
+   - inconclusive (amendment) if the contract was amended after results of another version of it
+     were seen in these patients;
    - supported otherwise.
 5. Evidence against. Significant in the other direction, or the interval excludes the smallest
    relevant effect in the expected direction, or not significant (nor before control over the
@@ -30,19 +32,35 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from validation.contract import Contract
 from validation.hypothesis import Direction
-from validation.results import AnalysisResult, Effect, Reason, TestOutcome, Verdict, p_text
+from validation.relevance import (
+    excludes_relevant,
+    expected_direction,
+    is_precise,
+    relevant_text,
+)
+from validation.results import (
+    AnalysisResult,
+    Reason,
+    TestOutcome,
+    Verdict,
+    effect_text,
+    p_is,
+)
 
 KNOWN_EVENTS = 50
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the rules read. `q` is the primary p after control over the ledger."""
+    """All that the rules read.
+
+    `q` is the primary p after control over the ledger; `seen` the hash of another version of the
+    contract whose results came first.
+    """
 
     contract: Contract
     analysis: AnalysisResult
@@ -50,6 +68,7 @@ class Evidence:
     family: int
     replicate: AnalysisResult | None = None
     locked: bool = False
+    seen: str | None = None
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -63,13 +82,13 @@ def judge(evidence: Evidence) -> Verdict:
     blocked = _controls_block(evidence)
     if blocked is not None:
         return _verdict("inconclusive", "control", [blocked], limits)
-    expected = _expected(contract, primary.effect)
+    expected = expected_direction(contract, primary.effect)
     again = _replication(evidence)
     q = evidence.q if evidence.q is not None else primary.p
     if evidence.locked:
         found = _if_not(evidence, primary, q, expected, limits)
         text = (
-            f"the discovery part (p = {p_text(primary.p)}) did not reach the registered level "
+            f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
             f"{contract.split.unlock_alpha:g} in the expected direction; the confirmation patients "
             "stay locked"
         )
@@ -94,7 +113,7 @@ def _if_significant(
     reasons = [
         _for(
             "primary",
-            f"{effect_text(primary.effect)}, p = {p_text(primary.p or 0)}; q = {p_text(q)} over "
+            f"{effect_text(primary.effect)}, {p_is(primary.p or 0)}; {p_is(q, 'q')} over "
             f"{_count(evidence.family, 'claim')} of the ledger",
         )
     ]
@@ -102,10 +121,10 @@ def _if_significant(
     permuted = analysis.test("control.permuted")
     if permuted is not None and permuted.p is not None:
         if permuted.p >= rules.alpha:
-            text = f"permutation p = {p_text(permuted.p)}: chance does as well"
+            text = f"permutation {p_is(permuted.p)}: chance does as well"
             doubts.append(("control", _prevents("permuted outcome", text)))
         else:
-            reasons.append(_for("permuted outcome", f"permutation p = {p_text(permuted.p)}"))
+            reasons.append(_for("permuted outcome", f"permutation {p_is(permuted.p)}"))
     for at, use in enumerate(contract.exposures, start=1):
         share = analysis.numbers.get(f"control.random.{at}.percentile")
         if share is None or share.value is None:
@@ -140,7 +159,7 @@ def _if_significant(
         limits.append(f"the adjusted model gave no result ({adjusted.reason})")
     if adjusted is not None and adjusted.effect is not None:
         text = f"adjusted: {effect_text(adjusted.effect)}"
-        if not _expected(contract, adjusted.effect):
+        if not expected_direction(contract, adjusted.effect):
             doubts.append(("assumption", _prevents("adjusted model", f"{text}: the other way")))
         elif (adjusted.p or 0) >= rules.alpha:
             text += ": the interval includes no effect"
@@ -151,7 +170,7 @@ def _if_significant(
     incidence = analysis.test("fine_gray")
     if incidence is not None and incidence.effect is not None:
         text = f"with the competing event: {effect_text(incidence.effect)}"
-        same = _expected(contract, incidence.effect)
+        same = expected_direction(contract, incidence.effect)
         shown = "for" if same and (incidence.p or 0) < rules.alpha else "limits"
         reasons.append(Reason(rule="incidence", outcome=shown, text=text))
         if not same:
@@ -169,6 +188,13 @@ def _if_significant(
                 limits.append("the second cohort points the same way without reaching alpha")
     elif evidence.replicate is None:
         limits.append("one cohort only; no external validation")
+    if contract.version > 1 and evidence.seen is not None:
+        text = (
+            f"version {contract.version} was written after results of contract "
+            f"{evidence.seen[:12]} were seen in these patients: exploratory until it is tested in "
+            "others, under a contract of their own"
+        )
+        doubts.append(("amendment", _prevents("amendment", text)))
     if doubts:
         return _verdict(
             "inconclusive", doubts[0][0], [*reasons, *(one for _, one in doubts)], limits
@@ -182,14 +208,14 @@ def _if_not(
     contract = evidence.contract
     rules, effect = contract.rules, primary.effect
     assert effect is not None
-    numbers = f"{effect_text(effect)}, p = {p_text(primary.p or 0)}, q = {p_text(q)}"
+    numbers = f"{effect_text(effect)}, {p_is(primary.p or 0)}, {p_is(q, 'q')}"
     if not expected and (primary.p or 1) < rules.alpha:
         text = f"significant in the other direction: {numbers}"
         return _verdict("not_supported", "evidence", [_against("primary", text)], limits)
-    if _excludes_relevant(contract, effect):
+    if excludes_relevant(contract, effect):
         text = (
             f"{numbers}: the interval excludes the smallest relevant effect "
-            f"({_relevant_text(contract, effect)})"
+            f"({relevant_text(contract, effect)})"
         )
         return _verdict("not_supported", "evidence", [_against("relevant effect", text)], limits)
     if expected and (primary.p or 1) < rules.alpha:
@@ -200,22 +226,22 @@ def _if_not(
         return _verdict("inconclusive", "multiplicity", [_prevents("ledger", text)], limits)
     needed = contract.power.required_events
     enough = needed is not None and (primary.events or 0) >= needed
-    if enough and _precise(contract, effect):
+    if enough and is_precise(contract, effect):
         text = (
             f"{numbers}, with {primary.events} events where {needed} suffice to find "
-            f"{_relevant_text(contract, effect)}"
+            f"{relevant_text(contract, effect)}"
         )
         return _verdict("not_supported", "evidence", [_against("power", text)], limits)
     text = f"{numbers}; neither shown nor excluded"
     if enough:
         text += (
-            f": {primary.events} events would suffice to find {_relevant_text(contract, effect)}, "
+            f": {primary.events} events would suffice to find {relevant_text(contract, effect)}, "
             "but they inform this comparison less (its interval is wider than that takes)"
         )
     elif needed is not None:
         text += (
             f": {primary.events} events, {needed} are needed to find "
-            f"{_relevant_text(contract, effect)} with 80% power"
+            f"{relevant_text(contract, effect)} with 80% power"
         )
     return _verdict("inconclusive", "power", [_prevents("power", text)], limits)
 
@@ -233,14 +259,14 @@ def _controls_block(evidence: Evidence) -> Reason | None:
             return _prevents(
                 "known positive",
                 f"{plan.label or plan.variable} does not show in these data (HR per SD {hr:.2f}, "
-                f"p = {p_text(positive.p or 1)}): the outcome data are in doubt",
+                f"{p_is(positive.p or 1)}): the outcome data are in doubt",
             )
     negative = analysis.test("control.negative")
     if negative is not None and negative.p is not None and negative.p < contract.rules.alpha:
         return _prevents(
             "negative control",
             f"the exposure also moves {negative.endpoint}, which it should not "
-            f"(p = {p_text(negative.p)})",
+            f"({p_is(negative.p)})",
         )
     return None
 
@@ -251,8 +277,8 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     if test is None or test.p is None:
         return None
     if test.p >= contract.rules.proportionality_alpha:
-        return _for("proportional hazards", f"no sign against them (p = {p_text(test.p)})")
-    text = f"hazards are not proportional (p = {p_text(test.p)})"
+        return _for("proportional hazards", f"no sign against them ({p_is(test.p)})")
+    text = f"hazards are not proportional ({p_is(test.p)})"
     if rmst is None or rmst.p is None or rmst.statistic is None:
         return Reason(
             rule="proportional hazards",
@@ -264,11 +290,9 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     worse = rmst.statistic < 0
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
-        return _for(
-            "proportional hazards", f"{text}; {detail} (p = {p_text(rmst.p)}), which agrees"
-        )
+        return _for("proportional hazards", f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
     return _prevents(
-        "proportional hazards", f"{text}, and {detail} (p = {p_text(rmst.p)}) does not bear it out"
+        "proportional hazards", f"{text}, and {detail} ({p_is(rmst.p)}) does not bear it out"
     )
 
 
@@ -284,10 +308,8 @@ def _replication(evidence: Evidence) -> Reason | None:
             outcome="limits",
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
-    text = (
-        f'cohort "{evidence.replicate.cohort}": {effect_text(found.effect)}, p = {p_text(found.p)}'
-    )
-    if not _expected(contract, found.effect):
+    text = f'cohort "{evidence.replicate.cohort}": {effect_text(found.effect)}, {p_is(found.p)}'
+    if not expected_direction(contract, found.effect):
         return _prevents("replication", f"{text}: the other direction")
     outcome = found.p < contract.rules.alpha
     return (
@@ -297,71 +319,21 @@ def _replication(evidence: Evidence) -> Reason | None:
     )
 
 
-def _expected(contract: Contract, effect: Effect) -> bool:
-    distance = effect.signed(effect.value)
-    return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
-
-
-def expected_direction(contract: Contract, effect: Effect) -> bool:
-    """True when an effect lies on the side that the hypothesis names."""
-    return _expected(contract, effect)
-
-
-def _relevant(contract: Contract, effect: Effect) -> float:
-    """The smallest relevant effect as a signed distance."""
-    size = (
-        contract.rules.relevant_difference
-        if effect.scale == "difference (SD)"
-        else math.log(contract.rules.relevant_ratio)
-    )
-    return size if contract.direction is Direction.HIGHER_RISK else -size
-
-
-def _excludes_relevant(contract: Contract, effect: Effect) -> bool:
-    relevant = _relevant(contract, effect)
-    if relevant > 0:
-        return effect.signed(effect.upper) < relevant
-    return effect.signed(effect.lower) > relevant
-
-
-def _precise(contract: Contract, effect: Effect) -> bool:
-    """Whether the estimate is precise enough to find the relevant effect with 80% power.
-
-    Its standard error (a quarter of the interval's width, nearly) may be at most the relevant
-    effect over the sum of the normal quantiles of the level and of the power.
-    """
-    from statistics import NormalDist
-
-    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return False
-    normal = NormalDist()
-    se = (high - low) / (2 * normal.inv_cdf(0.975))
-    z = normal.inv_cdf(1 - contract.rules.alpha / 2) + normal.inv_cdf(0.8)
-    # The planned number of events counts on the null; estimates near it scatter by a few percent.
-    return se <= 1.05 * abs(_relevant(contract, effect)) / z
-
-
-def _relevant_text(contract: Contract, effect: Effect) -> str:
-    value = _relevant(contract, effect)
-    if effect.scale == "difference (SD)":
-        return f"a difference of {value:.2f} SD"
-    return f"a {effect.scale} of {math.exp(value):.2f}"
-
-
-def effect_text(effect: Effect) -> str:
-    """An effect with its interval, in words."""
-    unit = " SD" if effect.scale == "difference (SD)" else ""
-    upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
-    return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
-
-
 def _limits(evidence: Evidence) -> list[str]:
     contract = evidence.contract
     limits = []
     if contract.simulated:
         limits.append("SIMULATED data: nothing follows for patients")
     limits += [f"not tested: {one}" for one in contract.untested]
+    if contract.version > 1:
+        when = (
+            f"after results of contract {evidence.seen[:12]} were seen"
+            if evidence.seen is not None
+            else "no results of another version in this ledger"
+        )
+        limits.append(
+            f"contract amended, version {contract.version} ({when}): {contract.amendment}"
+        )
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:

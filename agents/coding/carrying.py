@@ -114,6 +114,10 @@ class Carrying:
 
     def _first_part(self, part: Part) -> Attempt | None:
         """Rounds of program and feedback until one is accepted; None when none was."""
+        from validation.overlap import require_other_patients
+
+        if self.replicate is not None:
+            require_other_patients(self.frozen, self.replicate, self.cohort)
         inputs, cohort = self._prepare(part, self.cohort), self.cohort
         for one in self.attempts:
             if one.part == part and one.accepted:

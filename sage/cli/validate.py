@@ -12,8 +12,7 @@ from typer.core import TyperGroup
 from sage.errors import InputError
 
 if TYPE_CHECKING:
-    from validation.contract import Contract, FrozenContract, MissingRule, SplitRule
-    from validation.results import Results
+    from validation.contract import FrozenContract, MissingRule, SplitRule
 
 
 class RunByDefault(TyperGroup):
@@ -51,16 +50,19 @@ Impute = Annotated[
     bool, typer.Option("--impute", help="Impute missing covariates (default: complete cases).")
 ]
 Files = Annotated[
-    list[Path], typer.Argument(metavar="HYPOTHESIS.json...", help="One or more hypotheses.")
+    list[Path],
+    typer.Argument(metavar="FILE.json...", help="Hypotheses, or contracts frozen before."),
 ]
-COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
-PREFIX = {"replication": "replicate.", "discovery": "discovery."}
-MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
+Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided level of the test.")]
+Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract here.")]
+DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "--impute"}
+"""Options that a contract is drafted with; a frozen one has them in it."""
 
 
 @app.command()
 def run(
-    hypotheses: Files,
+    context: typer.Context,
+    files: Files,
     cohort: CohortName,
     root: Root = None,
     features: Features = None,
@@ -70,27 +72,33 @@ def run(
     replicate_root: Annotated[Path | None, typer.Option(help="--root of the second one.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("validation"),
     seed: Seed = 0,
-    alpha: Annotated[float, typer.Option(min=0.0001, max=0.2)] = 0.05,
+    alpha: Alpha = 0.05,
     split: Split = None,
     impute: Impute = False,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
 
-    Several hypotheses share one ledger: error rates are controlled over all of them. A repeated
-    call with the same --out goes on with its ledger.
+    A file may be a contract frozen before (`sage validate contract`, `sage validate amend`): it
+    runs as it was frozen, on the same data, or not at all. Several hypotheses share one ledger:
+    error rates are controlled over all of them. A repeated call with the same --out goes on with
+    its ledger.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
     from sage.cli.cohort import load_named
+    from sage.cli.validate_text import print_verdict
     from sage.console import err, print_json
-    from validation.contract import draft, freeze, read_hypothesis
+    from validation.compile import require_same_data
+    from validation.contract import FrozenContract, draft, freeze, read_claim
     from validation.ledger import Ledger
     from validation.runner import finalize
     from validation.runner import run as run_contract
 
-    claims = [read_hypothesis(path) for path in hypotheses]
-    if len({one.id for one in claims}) != len(claims):
+    claims = [read_claim(path) for path in files]
+    _refuse_fixed(context, files, [isinstance(one, FrozenContract) for one in claims])
+    names = [one.contract.name if isinstance(one, FrozenContract) else one.id for one in claims]
+    if len(set(names)) != len(names):
         raise InputError("two hypotheses have the same id; give each its own")
     rules = _rules(split, impute)
     with err.status(f"reading {cohort}") as status:
@@ -98,27 +106,42 @@ def run(
         other = load_named(replicate, replicate_root) if replicate is not None else None
         dictionary = data.dictionary()
         frozen: list[tuple[FrozenContract, Path]] = []
-        for claim in claims:
-            status.update(f"{claim.id}: contract")
-            plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
-            frozen.append((freeze(plan, data), out / claim.id))
+        for claim, name in zip(claims, names, strict=True):
+            status.update(f"{name}: contract")
+            if not isinstance(claim, FrozenContract):
+                plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
+                claim = freeze(plan, data)
+            require_same_data(claim, data)
+            frozen.append((claim, out / name))
         ledger = Ledger(out / "ledger.jsonl")
         for contract, folder in frozen:
-            name = contract.contract.hypothesis.id
             run_contract(
                 contract,
                 data,
                 folder,
                 ledger=ledger,
                 replicate=other,
-                progress=partial(_say, status, name),
+                progress=partial(_say, status, contract.contract.name),
             )
         results = finalize(frozen, ledger)
     if as_json:
         print_json([one.model_dump(mode="json") for one in results])
         return
     for (contract, folder), found in zip(frozen, results, strict=True):
-        _print(contract, found, folder)
+        print_verdict(contract, found, folder)
+
+
+def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:
+    """An option that a frozen contract has in it already would be ignored, or change it."""
+    sources = {name: context.get_parameter_source(name) for name in DRAFTED}
+    given = [
+        DRAFTED[name] for name, one in sources.items() if one is not None and one.name != "DEFAULT"
+    ]
+    if given and any(frozen):
+        raise InputError(
+            f"{files[frozen.index(True)]} is a frozen contract, which fixes {given[0]}: leave the "
+            "option out, or write a new version with `sage validate amend`"
+        )
 
 
 class Rules(TypedDict):
@@ -143,58 +166,6 @@ def _say(status: Any, name: str, step: str) -> None:
     status.update(f"{name}: {step}")
 
 
-def _print(frozen: FrozenContract, found: Results, folder: Path) -> None:
-    from sage.console import out
-    from validation.analysis import APPLIED
-
-    contract = frozen.contract
-    out.print(f"\n{contract.hypothesis.id}", markup=False, highlight=False, style="bold", end="")
-    out.print(" [magenta]SIMULATED DATA[/]" if found.simulated else "")
-    out.print(f"  {contract.hypothesis.statement}", markup=False, soft_wrap=True)
-    out.print(
-        f"  contract {frozen.sha256[:12]}, cohort {found.cohort}: {contract.exposed} against "
-        f"{contract.reference}",
-        markup=False,
-        soft_wrap=True,
-    )
-    color = COLORS[found.verdict.verdict]
-    words = found.verdict.verdict.replace("_", " ")
-    out.print(f"  [{color}]{words}[/] ({found.verdict.because})")
-    for reason in found.verdict.reasons:
-        out.print(
-            f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}",
-            markup=False,
-            soft_wrap=True,
-        )
-    for limit in found.verdict.limits:
-        out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
-    for test in found.tests:
-        part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
-        summary = found.numbers.get(f"{part}{test.id}.summary")
-        number = found.numbers.get(f"{part}{test.id}.p")
-        if test.status != "ok":
-            out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
-        elif summary is not None and number is not None and not test.id.startswith("control"):
-            line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, p = {number.text}"
-            out.print(line, markup=False, soft_wrap=True)
-        elif test.method in ("gray", "joint_groups") and number is not None:
-            out.print(f"    {part}{test.id} ({test.endpoint}): p = {number.text}", markup=False)
-        elif test.method == "calibration":
-            slope, harrell = (
-                found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")
-            )
-            where = "corrected for optimism"
-            if test.part in APPLIED:
-                where = "the first model, nothing fitted here"
-                low, high = (
-                    found.numbers[f"{part}{test.id}.slope_{end}"].text for end in ("lower", "upper")
-                )
-                slope += f" (95% CI {low} to {high})"
-            line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
-            out.print(f"{line} ({where})", markup=False, soft_wrap=True)
-    out.print(f"  results in {folder}", markup=False, soft_wrap=True)
-
-
 @app.command()
 def contract(
     hypothesis: Annotated[Path, typer.Argument(metavar="HYPOTHESIS.json")],
@@ -202,19 +173,21 @@ def contract(
     root: Root = None,
     features: Features = None,
     seed: Seed = 0,
-    alpha: Annotated[float, typer.Option(min=0.0001, max=0.2)] = 0.05,
+    alpha: Alpha = 0.05,
     split: Split = None,
     impute: Impute = False,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """Draft and freeze a contract without running it, to read before any outcome is.
 
     With the options of `sage validate run` it is the very contract that such a run carries out.
+    Written with --out it can be registered elsewhere, run as it is, or amended.
 
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     """
     from sage.cli.cohort import load_named
-    from sage.console import err, out, print_json
+    from sage.console import err
     from validation.contract import draft, freeze, read_hypothesis
 
     claim = read_hypothesis(hypothesis)
@@ -222,41 +195,85 @@ def contract(
         data = load_named(cohort, root, features)
         rules = _rules(split, impute)
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
+    _show(frozen, save, as_json)
+
+
+@app.command()
+def amend(
+    contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="The frozen one.")],
+    cohort: CohortName,
+    reason: Annotated[str, typer.Option(help="Why; it will stand in the report.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="hypothesis.covariates='[\"clinical:age\"]'; repeat.",
+        ),
+    ] = None,
+    hypothesis: Annotated[
+        Path | None, typer.Option(help="The hypothesis as it shall be, instead of --set.")
+    ] = None,
+    root: Root = None,
+    features: Features = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Freeze the next version of a contract: it names its parent, the reason and every change.
+
+    Nothing in a frozen contract is edited. A version written after results of
+    another one were seen cannot be supported in the same patients; both count
+    in the ledger. What can be set: seed, and the fields of hypothesis, rules,
+    missing, split, controls, specification (`sage validate schema contract`).
+
+    Example: sage validate amend validation/marker/contract.json --cohort DIR
+    --reason "grade is recorded late" --set hypothesis.covariates='["clinical:age"]' --out v2.json
+    """
+    from sage.cli.cohort import load_named
+    from sage.console import err
+    from validation.amending import amend as next_version
+    from validation.contract import FrozenContract, read_hypothesis
+
+    wanted: dict[str, Any] = dict(_setting(one) for one in changes or ())
+    if hypothesis is not None:
+        if any(name.startswith("hypothesis") for name in wanted):
+            raise InputError("give --hypothesis, or --set for its fields, not both")
+        wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
+    parent = FrozenContract.read(contract)
+    with err.status(f"reading {cohort}"):
+        data = load_named(cohort, root, features)
+        frozen = next_version(parent, data, reason=reason, changes=wanted)
+    _show(frozen, save, as_json)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`: the value is JSON where it can be read as such, else text."""
+    import json
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f'--set "{text}": write NAME=VALUE, e.g. rules.relevant_ratio=1.3')
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
+    """Print a frozen contract, and write it where that was asked."""
+    from sage.cli.validate_text import contract_lines
+    from sage.console import out, print_json
+
+    if save is not None:
+        frozen.write(save)
     if as_json:
         print_json(frozen)
         return
-    for line in _lines(frozen.contract):
+    for line in contract_lines(frozen.contract):
         out.print(line, markup=False, soft_wrap=True)
     out.print(f"sha256 {frozen.sha256}")
-
-
-def _lines(plan: Contract) -> list[str]:
-    power = plan.power
-    lines = [
-        f"population: {plan.population}"
-        + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
-        f"comparison: {plan.exposed} against {plan.reference} ({plan.comparison.value})",
-    ]
-    lines += [
-        f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
-        for one in plan.exposures
-    ]
-    lines += [
-        f"endpoints: {', '.join(one.key for one in plan.endpoints)}; expected: "
-        f"{plan.direction.value.replace('_', ' ')}",
-        f"primary test: {plan.primary_test.method} on {plan.primary_test.endpoint}, two-sided "
-        f"alpha {plan.rules.alpha:g}",
-        f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
-        f"strata: {', '.join(plan.strata) or 'none'}",
-        f"power: {power.n} patients, {power.events or 0:.0f} expected events; detectable at 80%: "
-        f"{power.minimum_detectable or float('nan'):.2f} ({plan.scale}); events for "
-        f"{plan.rules.relevant_ratio:g}: {power.required_events}",
-        f"tests: {', '.join(one.id for one in plan.tests)}",
-        f"split: {plan.split.policy}"
-        + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
-        + f"; seed {plan.seed}",
-    ]
-    return [*lines, *(f"note: {one}" for one in plan.notes)]
+    if save is not None:
+        out.print(f"written to {save}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -301,13 +318,20 @@ def screen(
     console.print(
         f"{summary['features']} features, {summary['n']} patients, {summary['events']} events; "
         f"{summary['significant']} with q below 0.05; {summary['undetected']} genes left out; "
-        f"{summary['seconds']:.1f} s"
+        f"{summary['seconds']:.1f} s",
+        soft_wrap=True,
     )
+    left_out = ", ".join(f"{count} without {what}" for what, count in summary["left_out"].items())
+    if left_out:
+        console.print(f"left out: {left_out}", markup=False)
+    for warning in summary["warnings"]:
+        console.print(f"[yellow]warning[/] {warning}", soft_wrap=True)
     for row in rows:
         console.print(
             f"  {row['feature']:<34} HR {row['hr']:.2f} per SD (95% CI {row['lower']:.2f} to "
             f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}",
             markup=False,
+            soft_wrap=True,
         )
     if out is not None:
         console.print(f"table and volcano plot in {out}")

@@ -163,7 +163,7 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
         hypothesis = apply_instructions(expanded.hypothesis, answer)
-        frozen = freeze_contract(services, hypothesis, answer)
+        frozen = freeze_contract(services, hypothesis)
         return {"contract_hash": frozen}
 
 

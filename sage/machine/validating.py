@@ -15,21 +15,15 @@ from sage.machine.services import Services
 from validation.contract import FrozenContract
 
 if TYPE_CHECKING:
-    from agents.coding_instructions import CodingInstructions
     from validation.hypothesis import Hypothesis
     from validation.results import Results
 
 
-def freeze_contract(services: Services, hypothesis: Hypothesis, answer: CodingInstructions) -> str:
+def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
     from validation.contract import draft, freeze
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
-    if answer.negative_control_endpoint:
-        controls = contract.controls.model_copy(
-            update={"negative_endpoint": answer.negative_control_endpoint}
-        )
-        contract = contract.model_copy(update={"controls": controls})
     frozen = freeze(contract, services.cohort)
     frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
     services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)

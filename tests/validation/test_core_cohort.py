@@ -327,6 +327,40 @@ def test_check_finds_one_two_coding_and_censoring_flags(tmp_path: Path) -> None:
     assert found["censoring_flag"] == "warning"
 
 
+def test_check_finds_times_that_are_nothing_or_in_another_unit(tmp_path: Path) -> None:
+    half = patients()
+    half.loc[half.index % 2 == 0, "months"] = 0
+    assert codes_of(write(tmp_path / "zero", half))["times_at_zero"] == "warning"
+    years = patients().assign(months=lambda table: table["months"] / 12 / 12)
+    assert codes_of(write(tmp_path / "years", years))["short_times"] == "warning"
+    same = patients().assign(months=60)
+    assert codes_of(write(tmp_path / "same", same))["one_time"] == "error"
+
+
+def test_check_finds_codes_read_as_numbers_and_values_out_of_proportion(tmp_path: Path) -> None:
+    coded = patients()
+    coded.loc[:4, "marker"] = -99
+    found = cohorts.check(write(tmp_path / "coded", coded))
+    assert [(one.code, one.message) for one in found] == [
+        ("missing_code", "5 patients have -99, far from every other value")
+    ]
+    slip = patients()
+    slip.loc[7, "marker"] = 1e12
+    found = cohorts.check(write(tmp_path / "slip", slip))
+    assert [one.code for one in found] == ["outlier"]
+    assert "up to 1e+12" in found[0].message
+    heavy = patients()
+    heavy["marker"] = np.exp(2 * heavy["marker"])
+    assert codes_of(write(tmp_path / "heavy", heavy)) == {}
+
+
+def test_check_finds_a_level_per_patient(tmp_path: Path) -> None:
+    named = patients().assign(sex=lambda table: table["patient"] + "x")
+    text = write(tmp_path / "named", named) / "cohort.toml"
+    text.write_text(text.read_text().replace('kind = "binary"', 'kind = "categorical"'))
+    assert codes_of(tmp_path / "named") == {"many_levels": "warning"}
+
+
 def test_check_finds_repeated_headers(tmp_path: Path) -> None:
     raw = patients().astype(str)
     header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 from sage.cli.validate import app
 from tests.validation.core_help import claim, frozen_for, load, patients, write
 from validation import cohort as cohorts
-from validation.compile import confirmation_key, prepare, require_other_patients
+from validation.compile import confirmation_key, prepare
 from validation.contract import FrozenContract, SplitRule, draft, freeze
 from validation.errors import InputError
 from validation.ledger import Ledger
+from validation.overlap import copied, require_other_patients
 
 runner = CliRunner()
 STRONG = 1.1
@@ -117,6 +118,31 @@ def test_a_renamed_copy_is_no_second_cohort_and_leaves_earlier_results(tmp_path:
     with pytest.raises(InputError, match="the same patients"):
         prepare(frozen_for(cohorts.load(folder)), cohorts.load(copy), tmp_path / "i",
                 part="replication")  # fmt: skip
+
+
+def test_an_edited_copy_is_known_by_its_records(tmp_path: Path) -> None:
+    """Renamed patients, another order, a third of them changed or dropped, times rounded."""
+    raw = patients(200)
+    folder = write(tmp_path / "cohort", raw)
+    edited = raw.sample(frac=0.9, random_state=2).assign(
+        patient=lambda table: "X" + table["patient"], stage=lambda table: table["stage"] * 1.0
+    )
+    edited.iloc[:30, edited.columns.get_loc("months")] += 1
+    copy = write(tmp_path / "copy", edited)
+    text = (copy / "cohort.toml").read_text(encoding="utf-8")
+    (copy / "cohort.toml").write_text(text.replace('id = "toy"', 'id = "elsewhere"'))
+    with pytest.raises(InputError, match=r'83% of the patients of "elsewhere" have the very'):
+        validate(tmp_path, folder, "--replicate", str(copy))
+    others = load(tmp_path / "others", patients(200, seed=9))
+    require_other_patients(frozen_for(cohorts.load(folder)), others, cohorts.load(folder))
+
+
+def test_records_that_hardly_differ_are_no_sign_of_a_copy(tmp_path: Path) -> None:
+    few = {"marker": lambda table: table["marker"].round(), "months": 12.0, "sex": "male"}
+    one, two = (
+        load(tmp_path / str(seed), patients(200, seed=seed).assign(**few)) for seed in (3, 4)
+    )
+    assert copied(frozen_for(one), two, one) == 0
 
 
 def test_cohorts_may_take_their_own_rows_of_one_file(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients
+from validation.amending import amend
 from validation.analysis import Analysis, execute
 from validation.compile import code, confirmation_key, prepare
-from validation.contract import Contract, FrozenContract, SplitRule, amend, freeze
+from validation.contract import Contract, FrozenContract, SplitRule, freeze
 from validation.errors import InputError
 from validation.ledger import Entry, Ledger
 from validation.results import Results
@@ -356,7 +357,7 @@ def test_an_amended_contract_cannot_open_the_confirmation_again(tmp_path: Path) 
     cohort, frozen = split_contract(tmp_path, patients(700, log_hr=STRONG))
     ledger = Ledger(tmp_path / "l")
     run(frozen, cohort, tmp_path / "out", ledger=ledger)  # type: ignore[arg-type]
-    second = freeze(amend(frozen, reason="try again", covariates=[]), cohort)  # type: ignore[arg-type]
+    second = amend(frozen, cohort, reason="try again", changes={"rules.relevant_ratio": 1.4})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="already opened"):
         run(second, cohort, tmp_path / "out2", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
 

@@ -1,0 +1,104 @@
+"""What `sage validate` prints: a contract in lines, a verdict with its reasons and numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from validation.contract import Contract, FrozenContract
+    from validation.results import Results
+
+COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
+PREFIX = {"replication": "replicate.", "discovery": "discovery."}
+MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
+
+
+def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
+    """Print the verdict of a contract with its reasons, its limits and the main numbers."""
+    from sage.console import out
+    from validation.analysis import APPLIED
+    from validation.results import p_is
+
+    contract = frozen.contract
+    out.print(f"\n{contract.hypothesis.id}", markup=False, highlight=False, style="bold", end="")
+    out.print(" [magenta]SIMULATED DATA[/]" if found.simulated else "")
+    out.print(f"  {contract.hypothesis.statement}", markup=False, soft_wrap=True)
+    out.print(
+        f"  contract {frozen.sha256[:12]}, cohort {found.cohort}: {contract.exposed} against "
+        f"{contract.reference}",
+        markup=False,
+        soft_wrap=True,
+    )
+    color = COLORS[found.verdict.verdict]
+    words = found.verdict.verdict.replace("_", " ")
+    out.print(f"  [{color}]{words}[/] ({found.verdict.because})")
+    for reason in found.verdict.reasons:
+        out.print(
+            f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}",
+            markup=False,
+            soft_wrap=True,
+        )
+    for limit in found.verdict.limits:
+        out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
+    for test in found.tests:
+        part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
+        summary = found.numbers.get(f"{part}{test.id}.summary")
+        number = found.numbers.get(f"{part}{test.id}.p")
+        if test.status != "ok":
+            out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
+        elif summary is not None and number is not None and not test.id.startswith("control"):
+            line = (
+                f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value or 0)}"
+            )
+            out.print(line, markup=False, soft_wrap=True)
+        elif test.method in ("gray", "joint_groups") and number is not None:
+            out.print(
+                f"    {part}{test.id} ({test.endpoint}): {p_is(number.value or 0)}", markup=False
+            )
+        elif test.method == "calibration":
+            slope, harrell = (
+                found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")
+            )
+            where = "corrected for optimism"
+            if test.part in APPLIED:
+                where = "the first model, nothing fitted here"
+                low, high = (
+                    found.numbers[f"{part}{test.id}.slope_{end}"].text for end in ("lower", "upper")
+                )
+                slope += f" (95% CI {low} to {high})"
+            line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
+            out.print(f"{line} ({where})", markup=False, soft_wrap=True)
+    out.print(f"  results in {folder}", markup=False, soft_wrap=True)
+
+
+def contract_lines(plan: Contract) -> list[str]:
+    """A contract as lines for a reader, in the order in which a protocol states it."""
+    power = plan.power
+    lines = [
+        f"population: {plan.population}"
+        + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
+        f"comparison: {plan.exposed} against {plan.reference} ({plan.comparison.value})",
+    ]
+    lines += [
+        f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
+        for one in plan.exposures
+    ]
+    lines += [
+        f"endpoints: {', '.join(one.key for one in plan.endpoints)}; expected: "
+        f"{plan.direction.value.replace('_', ' ')}",
+        f"primary test: {plan.primary_test.method} on {plan.primary_test.endpoint}, two-sided "
+        f"alpha {plan.rules.alpha:g}",
+        f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
+        f"strata: {', '.join(plan.strata) or 'none'}",
+        f"power: {power.n} patients, {power.events or 0:.0f} expected events; detectable at 80%: "
+        f"{power.minimum_detectable or float('nan'):.2f} ({plan.scale}); events for "
+        f"{plan.rules.relevant_ratio:g}: {power.required_events}",
+        f"tests: {', '.join(one.id for one in plan.tests)}",
+        f"split: {plan.split.policy}"
+        + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
+        + f"; seed {plan.seed}",
+    ]
+    if plan.version > 1:
+        lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
+    return [*lines, *(f"note: {one}" for one in plan.notes)]

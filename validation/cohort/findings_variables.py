@@ -1,0 +1,143 @@
+"""What would mislead an analysis in a cohort's variables: empty, constant, odd, one per patient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.errors import InputError
+from validation.types import Finding, finding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+MOST_MISSING = 0.5
+FEWEST_VALUES = 20
+FAR = 100.0
+"""Widths of the middle 90% beyond which a value is taken for a slip rather than a patient."""
+SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
+APART = 1.5
+"""Widths of the middle 90% by which a usual code for missing stands off the other values."""
+
+
+def of_expression(cohort: Cohort) -> list[Finding]:
+    """What the matrix lost or merged, and patients without expression."""
+    spec = cohort.spec.expression
+    if spec is None:
+        return []
+    try:
+        matrix = cohort.expression
+    except InputError as error:
+        return [finding("error", "expression", "expression", str(error))]
+    assert matrix is not None
+    found = []
+    texts = {
+        "sample types": ("normal_samples", "samples that are not primary tumors"),
+        "aliquots": ("several_aliquots", "patients with several samples"),
+        "genes": ("duplicate_symbols", "rows without a symbol or with one that repeats"),
+    }
+    for report in matrix.reports:
+        code, what = texts[report.step.split(": ")[1]]
+        found.append(
+            finding(
+                "info",
+                code,
+                "expression",
+                f"{what}: {report.before} to {report.after}; {report.reason}",
+            )
+        )
+    for note in matrix.notes:
+        found.append(finding("info", "versioned_ids", "expression", note))
+    missing = sum(one not in set(matrix.patients) for one in cohort.patients)
+    if missing > 0.5 * len(cohort.patients):
+        found.append(
+            finding(
+                "warning",
+                "weak_join",
+                "expression",
+                f"{missing} of {len(cohort.patients)} patients have no expression",
+                "check sample identifiers, sample_split and sample_types",
+            )
+        )
+    return found
+
+
+def of_variables(cohort: Cohort) -> list[Finding]:
+    """Variables without values, with one value, mostly missing, or with values that stand out."""
+    found: list[Finding] = []
+    for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
+        where = f"variables.{key}"
+        try:
+            values = cohort.column(key)
+        except InputError as error:
+            found.append(finding("error", "variable", where, str(error)))
+            continue
+        known = values.dropna()
+        share = 1 - len(known) / max(len(values), 1)
+        if known.empty:
+            found.append(finding("error", "empty", where, "no patient has a value"))
+        elif known.nunique() == 1:
+            found.append(
+                finding("warning", "constant", where, f"one value for all: {known.iloc[0]}")
+            )
+        elif share > MOST_MISSING:
+            found.append(
+                finding(
+                    "warning",
+                    "mostly_missing",
+                    where,
+                    f"missing in {share:.0%}",
+                    "do not use it as a covariate",
+                )
+            )
+        found += _levels(where, known)
+        found += _far_values(where, known)
+    return found
+
+
+def _levels(where: str, known: pd.Series) -> list[Finding]:
+    """Text with nearly a level per patient: an identifier, a date, or free text."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(known) or len(known) < FEWEST_VALUES:
+        return []
+    levels = known.nunique()
+    if levels <= 0.5 * len(known):
+        return []
+    text = f"{levels} levels in {len(known)} patients: no group can be compared within them"
+    return [finding("warning", "many_levels", where, text, "pool them, or leave the variable out")]
+
+
+def _far_values(where: str, known: pd.Series) -> list[Finding]:
+    """Usual codes for missing that were read as numbers, and values out of all proportion."""
+    import numpy as np
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(known) or known.nunique() < FEWEST_VALUES:
+        return []
+    values = known.to_numpy(dtype=float)
+    low, high = np.quantile(values, [0.05, 0.95])
+    width = high - low
+    if width <= 0:
+        return []
+    for code in SENTINELS:
+        others = values[values != code]
+        count = len(values) - len(others)
+        if not count or not len(others):
+            continue
+        span = float(np.subtract(*np.quantile(others, [0.95, 0.05])))
+        if max(others.min() - code, code - others.max()) > APART * span > 0:
+            text = f"{count} patients have {code:g}, far from every other value"
+            remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
+            return [finding("warning", "missing_code", where, text, remedy)]
+    far = values[(values < low - FAR * width) | (values > high + FAR * width)]
+    if not len(far):
+        return []
+    worst = float(far[np.argmax(np.abs(far))])
+    text = (
+        f"{len(far)} values out of all proportion (up to {worst:.3g}; 90% lie between {low:.3g} "
+        f"and {high:.3g})"
+    )
+    remedy = "correct them: a mean, a slope and a z-score follow the largest value"
+    return [finding("warning", "outlier", where, text, remedy)]
