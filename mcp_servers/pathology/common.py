@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,8 @@ Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
 """What a dense region of lymphocyte-like nuclei is taken for; rejected ones are not counted."""
 SUITE = "pathology"
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
+"""Where a network computes; auto: a GPU where there is one."""
 
 
 class Given(BaseModel):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import SUITE, Device, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -33,7 +33,7 @@ class EncodeInput(TilesInput):
         default=None,
         description="HDF5 of coordinates (Trident, CLAM); cut from the tissue when absent",
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
     normalize: Literal["none", "macenko", "reinhard"] = "none"
 
 

@@ -11,6 +11,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import (
     SUITE,
+    Device,
     Method,
     SlideInput,
     SlideResult,
@@ -41,7 +42,7 @@ class TumorModel(SlideInput):
     weights: InputPath | None = Field(
         default=None, description="Folder of the encoder's weights, where the model's needs any"
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
 
 
 class TumorInput(TumorModel):
