@@ -15,7 +15,7 @@ EFFECT = re.compile(
 
 
 def free_numbers(text: str) -> list[str]:
-    """Numbers in `text` that stand for a quantity rather than inside a name or placeholder."""
+    """Numbers in `text` that state a quantity: not part of a name, nor a reference to a result."""
     bare = KEYED.sub(" ", text)
     return [found.group().strip() for found in NUMBER.finditer(bare)] + [
         found.group().strip() for found in EFFECT.finditer(bare)

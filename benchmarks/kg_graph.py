@@ -262,7 +262,7 @@ def scoring(graph: Graph) -> None:
 
 def files(quick: bool, graph: Graph) -> None:
     """Sidecar and GraphML."""
-    from kg import graphml
+    from kg import graphml, graphml_read
 
     with tempfile.TemporaryDirectory() as folder:
         side = Path(folder) / "graph.kg"
@@ -277,7 +277,7 @@ def files(quick: bool, graph: Graph) -> None:
         line("sidecar loaded, adjacency and name index made", best(ready))
         seconds = best(lambda: graphml.write(graph, xml))
         line("GraphML written", seconds, "<= 1 s", f"{xml.stat().st_size / 2**20:.0f} MiB")
-        line("GraphML read", best(lambda: graphml.read(xml), 1))
+        line("GraphML read", best(lambda: graphml_read.read(xml), 1))
         try:
             import networkx as nx
         except ImportError:

@@ -6,14 +6,12 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kg import graphml
 from kg.errors import FaultError, InputError
 from kg.graph import TYPES, Graph
 from kg.types import Frozen
-
-Format = Literal["graphml", "json", "html"]
 
 
 class Exported(Frozen):

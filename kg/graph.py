@@ -93,18 +93,14 @@ class Graph:
         from kg.graph_sidecar import SIDECAR, is_sidecar, read_sidecar
 
         path = Path(path)
-        if path.is_file():
-            from kg.graphml import read
-
-            return read(path)
         for folder in (path, path / SIDECAR):
             if is_sidecar(folder):
                 return cls(*read_sidecar(folder))
-        for name in ("graph.graphml",):
-            if (path / name).is_file():
-                from kg.graphml import read
+        for file in (path, path / "graph.graphml"):
+            if file.is_file():
+                from kg.graphml_read import read
 
-                return read(path / name)
+                return read(file)
         what = "is an empty or foreign folder" if path.is_dir() else "does not exist"
         raise InputError(
             f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. "

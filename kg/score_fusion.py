@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from kg.embed import Embedder
 from kg.errors import InputError
 from kg.fusion_mentions import Mentions
 from kg.fusion_merge import Clusters, merge_guarded, merge_paper
-from kg.fusion_model import FusionOptions, Merge, OntologyLike
+from kg.fusion_model import FusionOptions, OntologyLike
 from kg.types import EntityType, Frozen
 
 #: Types of the namespaces that identity files name.
@@ -172,27 +172,6 @@ def score_fusion(
 def ids_of(clusters: Clusters) -> set[str]:
     """Identifiers of all clusters."""
     return {c.id for c in clusters.clusters}
-
-
-def merges_of(clusters: Clusters) -> Iterator[Merge]:
-    """All merges of a clustering."""
-    return clusters.merges(ids_of(clusters))
-
-
-def mixed_clusters(
-    clusters: Clusters, identifiers: Mapping[str, Sequence[str]]
-) -> list[tuple[str, tuple[str, ...]]]:
-    """Clusters whose names carry different identifiers: (cluster id, its names)."""
-    out = []
-    for cluster in clusters.clusters:
-        names = sorted({m[0] for m in cluster.members})
-        groups: defaultdict[str, set[str]] = defaultdict(set)
-        for name in names:
-            for identifier in identifiers.get(name, ()):
-                groups[identifier].add(name)
-        if len(names) > 1 and len(groups) > 1:
-            out.append((cluster.id, tuple(names)))
-    return out
 
 
 def _pairs(n: int) -> int:

@@ -45,8 +45,6 @@ _TRANSLATE = str.maketrans(
 # Bidirectional controls reorder what a reader sees, not what is said; they are dropped.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 _HYPHEN_BREAK = re.compile(r"(\w*[a-z])-\n[ \t]*([a-z]+)")
-_PARAGRAPH = re.compile(r"\n[ \t]*\n[ \t\n]*")
-_SPACES = re.compile(r"[ \t]+")
 # Prefixes whose hyphen belongs to the word even at the end of a line.
 _KEEP_HYPHEN = words(
     """
@@ -71,15 +69,6 @@ def dehyphenate(text: str) -> str:
         return f"{left}{hyphen}{right}"
 
     return _HYPHEN_BREAK.sub(join, text)
-
-
-def unwrap(text: str) -> str:
-    """Lines of a paragraph joined by spaces; paragraphs kept apart by one empty line."""
-    paragraphs = (
-        _SPACES.sub(" ", paragraph.replace("\n", " ")).strip()
-        for paragraph in _PARAGRAPH.split(text)
-    )
-    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 _ABBREVIATION = re.compile(

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mcp_servers.errors import Cancelled, InputError
 from mcp_servers.roots import Kind, Roots
@@ -18,14 +18,6 @@ from mcp_servers.roots import Kind, Roots
 T = TypeVar("T")
 
 Progress = Callable[[float, str], None]
-
-
-class Closable(Protocol):
-    """Something the handle cache can let go of."""
-
-    def close(self) -> None:
-        """Release what it holds."""
-        ...
 
 
 class Handles:

@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from sandbox.errors import InputError
 from sandbox.types import Job
@@ -56,12 +55,7 @@ class Stage:
     def __enter__(self) -> Stage:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def write_code(self, files: dict[str, str]) -> Path:

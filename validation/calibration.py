@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import betaincinv
 
-from validation.simulate.sample import SurvivalSample, competing_sample, survival_sample
+from validation.simulate.sample import (
+    CompetingSample,
+    SurvivalSample,
+    competing_sample,
+    survival_sample,
+)
 from validation.statistics.base import FloatArray
 from validation.statistics.binary import fisher, logistic
 from validation.statistics.competing import cause_specific, gray_test
@@ -51,6 +58,23 @@ def rate(name: str, outcomes: Iterable[bool | None]) -> Rate:
     lower = float(betaincinv(hits, runs - hits + 1, 0.025)) if hits else 0.0
     upper = float(betaincinv(hits + 1, runs - hits, 0.975)) if hits < runs else 1.0
     return Rate(name, hits, runs, refused, hits / runs if runs else float("nan"), lower, upper)
+
+
+Sample = TypeVar("Sample")
+
+
+def _tried(
+    runs: int, seed: int, draw: Callable[..., Sample], claims: Callable[[Sample], bool]
+) -> list[bool | None]:
+    """What each run found in a sample of its own seed; None where it was refused."""
+    outcomes: list[bool | None] = []
+    for run in range(runs):
+        sample = draw(seed=seed * 1_000_003 + run)
+        try:
+            outcomes.append(claims(sample))
+        except StatisticsError:
+            outcomes.append(None)
+    return outcomes
 
 
 Test = Callable[[SurvivalSample], float]
@@ -109,21 +133,15 @@ def false_claims(
     """
     test = (TESTS | DISHONEST)[name]
     adjusted = "adjusted" in name or "Firth" in name or "linear" in name
-    outcomes: list[bool | None] = []
-    for run in range(runs):
-        sample = survival_sample(
-            n,
-            [0.0, 0.0, 0.6 if adjusted else 0.0],
-            seed=seed * 1_000_003 + run,
-            prevalence=prevalence,
-            censored=censored,
-            correlation=0.4 if adjusted else 0.0,
-        )
-        try:
-            outcomes.append(test(sample) < alpha)
-        except StatisticsError:
-            outcomes.append(None)
-    return rate(name, outcomes)
+    draw = partial(
+        survival_sample,
+        n,
+        [0.0, 0.0, 0.6 if adjusted else 0.0],
+        prevalence=prevalence,
+        censored=censored,
+        correlation=0.4 if adjusted else 0.0,
+    )
+    return rate(name, _tried(runs, seed, draw, lambda sample: test(sample) < alpha))
 
 
 def coverage(
@@ -138,35 +156,31 @@ def coverage(
 ) -> Rate:
     """How often the 95% interval of an adjusted hazard ratio holds the true one."""
     truth = float(np.log(hr))
-    outcomes: list[bool | None] = []
-    for run in range(runs):
-        s = survival_sample(
-            n,
-            [truth, 0.4],
-            seed=seed * 1_000_003 + run,
-            prevalence=prevalence,
-            censored=censored,
-            correlation=0.3,
-        )
-        try:
-            fit = cox(s.time, s.event, s.X, _names(s), penalty="firth" if penalty else None)
-            outcomes.append(bool(fit.lower[0] <= hr <= fit.upper[0]))
-        except StatisticsError:
-            outcomes.append(None)
-    return rate("Firth, profile" if penalty else "Cox, Wald", outcomes)
+    draw = partial(
+        survival_sample,
+        n,
+        [truth, 0.4],
+        prevalence=prevalence,
+        censored=censored,
+        correlation=0.3,
+    )
+
+    def holds(s: SurvivalSample) -> bool:
+        fit = cox(s.time, s.event, s.X, _names(s), penalty="firth" if penalty else None)
+        return bool(fit.lower[0] <= hr <= fit.upper[0])
+
+    return rate("Firth, profile" if penalty else "Cox, Wald", _tried(runs, seed, draw, holds))
 
 
 def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int = 0) -> Rate:
     """How often Fine and Gray's 95% interval, adjusted, holds the true subdistribution ratio."""
-    outcomes: list[bool | None] = []
-    for run in range(runs):
-        s = competing_sample(n, float(np.log(shr)), seed=seed * 1_000_003 + run, other=-0.5)
-        try:
-            fit = fine_gray(s.time, s.status, s.X, ["exposed", "z"])
-            outcomes.append(bool(fit.lower[0] <= shr <= fit.upper[0]))
-        except StatisticsError:
-            outcomes.append(None)
-    return rate("Fine and Gray", outcomes)
+    draw = partial(competing_sample, n, float(np.log(shr)), other=-0.5)
+
+    def holds(s: CompetingSample) -> bool:
+        fit = fine_gray(s.time, s.status, s.X, ["exposed", "z"])
+        return bool(fit.lower[0] <= shr <= fit.upper[0])
+
+    return rate("Fine and Gray", _tried(runs, seed, draw, holds))
 
 
 COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for contrast)")
@@ -180,21 +194,15 @@ def competing_false_claims(
 
     The cause's own hazard then does differ, so that its test claims more: it asks something else.
     """
-    outcomes: list[bool | None] = []
-    for run in range(runs):
-        s = competing_sample(n, 0.0, seed=seed * 1_000_003 + run, other=other)
+
+    def claims(s: CompetingSample) -> bool:
         group = s.X[:, :1]
-        try:
-            if name == COMPETING[0]:
-                p = gray_test(s.time, s.status, group[:, 0]).p
-            elif name == COMPETING[1]:
-                p = float(fine_gray(s.time, s.status, group, ["x"]).p[0])
-            else:
-                p = float(cause_specific(s.time, s.status, group, ["x"]).p[0])
-            outcomes.append(p < alpha)
-        except StatisticsError:
-            outcomes.append(None)
-    return rate(name, outcomes)
+        if name == COMPETING[0]:
+            return gray_test(s.time, s.status, group[:, 0]).p < alpha
+        model = fine_gray if name == COMPETING[1] else cause_specific
+        return bool(model(s.time, s.status, group, ["x"]).p[0] < alpha)
+
+    return rate(name, _tried(runs, seed, partial(competing_sample, n, 0.0, other=other), claims))
 
 
 @dataclass(frozen=True)

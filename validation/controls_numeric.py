@@ -2,9 +2,9 @@
 
 - Permuted outcome: the exposure is dealt out anew among the patients, the outcome and the
   covariates keep their relation. The statistic's distribution then is that of no association.
-- Random matched features: the same construction with other genes of like expression, or with the
-  imaging feature permuted among patients. A claim about this gene must beat genes of its kind: most
-  random signatures relate to outcome in some cancers (Venet and others 2011, PLoS Comput Biol).
+- Random matched features: genes of like expression, for the same construction. A claim about this
+  gene must beat genes of its kind: most random signatures relate to outcome in some cancers (Venet
+  and others 2011, PLoS Comput Biol).
 
 Empirical p-values are (1 + number at least as extreme) / (1 + number drawn), never zero (Phipson
 and Smyth 2010, Stat Appl Genet Mol Biol).
@@ -12,7 +12,6 @@ and Smyth 2010, Stat Appl Genet Mol Biol).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,7 +31,6 @@ from validation.statistics.base import (
 from validation.statistics.batched import batched_cox
 from validation.statistics.errors import ConvergenceError, ShapeError
 
-Kind = Literal["permuted_outcome", "matched_features", "permuted_feature"]
 Direction = Literal["two-sided", "higher", "lower"]
 
 
@@ -47,7 +45,6 @@ class ControlResult:
     anyway. `refused` draws could not be computed (constant groups, say).
     """
 
-    kind: Kind
     observed: float
     null: FloatArray
     p: float
@@ -58,12 +55,6 @@ class ControlResult:
     refused: int
     direction: Direction
     description: str
-
-    @property
-    def null_interval(self) -> tuple[float, float]:
-        """Central 95% of the null distribution."""
-        low, high = np.quantile(self.null, [0.025, 0.975])
-        return float(low), float(high)
 
 
 def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-sided") -> float:
@@ -99,36 +90,6 @@ def _standard(covariates: npt.ArrayLike | None, n: int) -> FloatArray | None:
     raw = raw[:, None] if raw.ndim == 1 else raw
     c, _ = design(raw, [f"covariate {i + 1}" for i in range(raw.shape[1])], n)
     return np.asarray((c - c.mean(axis=0)) / c.std(axis=0), dtype=np.float64)
-
-
-def _result(
-    kind: Kind,
-    observed: float,
-    null: FloatArray,
-    usable: BoolArray,
-    direction: Direction,
-    alpha: float,
-    description: str,
-) -> ControlResult:
-    kept = null[usable]
-    if len(kept) < 0.8 * len(null) or len(kept) == 0:
-        raise ConvergenceError(
-            f"control {kind}: only {len(kept)} of {len(null)} draws could be computed"
-        )
-    nominal = np.array([chi2_p(float(z) ** 2, 1) for z in kept])
-    return ControlResult(
-        kind=kind,
-        observed=observed,
-        null=kept,
-        p=empirical_p(observed, kept, direction),
-        p_nominal=chi2_p(observed**2, 1),
-        false_positive_rate=float((nominal < alpha).mean()),
-        alpha=alpha,
-        drawn=len(kept),
-        refused=len(null) - len(kept),
-        direction=direction,
-        description=description,
-    )
 
 
 def permutations(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
@@ -174,14 +135,24 @@ def permuted_outcome(
     orders = permutations(len(t), times, seed, strata)
     observed, _ = _signed(t, e, x, c)
     null, usable = _signed(t, e, x[:, 0][orders].T, c)
-    return _result(
-        "permuted_outcome",
-        float(observed[0]),
-        null,
-        usable,
-        direction,
-        alpha,
-        f"exposure permuted among {len(t)} patients {times} times",
+    kept = null[usable]
+    if len(kept) < 0.8 * len(null) or len(kept) == 0:
+        raise ConvergenceError(
+            f"control permuted_outcome: only {len(kept)} of {len(null)} draws could be computed"
+        )
+    signed = float(observed[0])
+    nominal = np.array([chi2_p(float(z) ** 2, 1) for z in kept])
+    return ControlResult(
+        observed=signed,
+        null=kept,
+        p=empirical_p(signed, kept, direction),
+        p_nominal=chi2_p(signed**2, 1),
+        false_positive_rate=float((nominal < alpha).mean()),
+        alpha=alpha,
+        drawn=len(kept),
+        refused=len(null) - len(kept),
+        direction=direction,
+        description=f"exposure permuted among {len(t)} patients {times} times",
     )
 
 
@@ -229,79 +200,3 @@ def matched_features(
     nearest = nearest[: min(pool, int((~barred).sum()))]
     rng = np.random.default_rng(seed)
     return np.sort(rng.permutation(nearest)[:draws]).astype(np.int64)
-
-
-def matched_control(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
-    observed: npt.ArrayLike,
-    candidates: npt.ArrayLike,
-    build: Callable[[FloatArray], FloatArray],
-    covariates: npt.ArrayLike | None = None,
-    *,
-    direction: Direction = "two-sided",
-    alpha: float = 0.05,
-    description: str = "",
-) -> ControlResult:
-    """The claim's statistic among those of matched features put through the same construction.
-
-    Parameters
-    ----------
-    observed : (n,) the exposure as the claim builds it
-    candidates : (n, m) raw values of the matched features
-    build : turns (n, m) raw values into (n, m) exposures (cut at the median and joined with the
-        claim's other exposure, say); it must never look at the outcome
-    """
-    t, e = survival_arrays(time, event)
-    x, _ = design(as_float(observed, "exposure"), ["exposure"], len(t))
-    c = _standard(covariates, len(t))
-    raw = as_float(candidates, "candidates")
-    built = as_float(build(raw), "built exposures")
-    if built.shape != raw.shape:
-        raise ShapeError(f"build turned {raw.shape} into {built.shape}: one exposure per feature")
-    found, _ = _signed(t, e, x, c)
-    null, usable = _signed(t, e, built, c)
-    return _result(
-        "matched_features",
-        float(found[0]),
-        null,
-        usable,
-        direction,
-        alpha,
-        description or f"{raw.shape[1]} features of like level and spread",
-    )
-
-
-def permuted_feature(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
-    observed: npt.ArrayLike,
-    feature: npt.ArrayLike,
-    build: Callable[[FloatArray], FloatArray],
-    covariates: npt.ArrayLike | None = None,
-    *,
-    times: int = 1000,
-    seed: int = 0,
-    direction: Direction = "two-sided",
-    alpha: float = 0.05,
-) -> ControlResult:
-    """The claim's statistic when one of its features is dealt out anew and the rest is kept.
-
-    For an imaging feature, of which no matched others exist: does the claim need the feature, or
-    does the other half of a joint exposure carry it alone?
-    """
-    t, _ = survival_arrays(time, event)
-    raw, _ = design(as_float(feature, "feature"), ["feature"], len(t))
-    orders = permutations(len(t), times, seed)
-    result = matched_control(
-        time,
-        event,
-        observed,
-        raw[:, 0][orders].T,
-        build,
-        covariates,
-        direction=direction,
-        alpha=alpha,
-        description=f"feature permuted among {len(t)} patients {times} times",
-    )
-    return ControlResult(**(vars(result) | {"kind": "permuted_feature"}))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from validation.results import Figure
+from validation.results import Figure, p_is
 from validation.types import sha256_file
 
 if TYPE_CHECKING:
@@ -61,8 +62,6 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
 
     contract = analysis.contract
     endpoint = contract.endpoint(outcome.endpoint)
-    time, event = study.outcome(outcome.endpoint)
-    assert event is not None
     keep = study.complete(outcome.endpoint)
     exposed, reference = (
         _short(contract.exposed, "Exposed"),
@@ -71,7 +70,7 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     curves = {}
     for label, side in ((exposed, 1.0), (reference, 0.0)):
         mine = keep & (study.exposed.x == side)
-        curves[label] = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
+        curves[label] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
     test = next((one for one in analysis.result().tests if one.id in names), None)
@@ -79,8 +78,7 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     if test is not None and test.effect is not None and test.p is not None:
         numbers = analysis.result().numbers
         within = "stratified " if contract.test(test.id).strata else ""
-        p = numbers[f"{test.id}.p"].text
-        notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank p = {p}"]
+        notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank {p_is(test.p)}"]
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
     drawing = partial(
@@ -88,15 +86,14 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         curves,
         time_unit="months",
         title=endpoint.label,
-        subtitle=analysis.provenance["title"],
         endpoint=endpoint.label,
         annotation=notes,
-        simulated=contract.simulated,
         description=title,
     )
-    _write(drawing, path)
     return _figure(
+        analysis,
         path,
+        drawing,
         title,
         "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
         f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
@@ -119,8 +116,8 @@ def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     curves = {}
     for code, name in enumerate(names):
         mine = keep & (codes == code)
-        curves[name] = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
-    p = analysis.result().numbers[f"{outcome.id}.p"].text
+        curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+    p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value or 0)
     within = "stratified " if contract.test(outcome.id).strata else ""
     path = out / f"{outcome.id}.svg"
     drawing = partial(
@@ -128,15 +125,14 @@ def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
         curves,
         time_unit="months",
         title=f"{label}, all groups",
-        subtitle=analysis.provenance["title"],
         endpoint=label,
-        annotation=[f"{within}log-rank over {len(names)} groups p = {p}"],
-        simulated=contract.simulated,
+        annotation=[f"{within}log-rank over {len(names)} groups {p}"],
         description=f"{label} in all groups of {contract.hypothesis.id}",
     )
-    _write(drawing, path)
     return _figure(
+        analysis,
         path,
+        drawing,
         f"{label} in all groups that the exposures form",
         "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
         "claim is the registered primary comparison.",
@@ -151,13 +147,12 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
     contract, model = analysis.contract, study.model
     assert model is not None
     keep, X = design_for(study, model)
-    time, event = study.outcome(model.endpoint)
-    assert event is not None
+    time, event = study.follow_up(model.endpoint, keep)
     outside = f"{outcome.id}.ratio" in analysis.result().numbers
     if outside:
-        model = model.within(time[keep])
+        model = model.within(time)
     survival = model.survival(X)
-    found = calibration(time[keep], (event[keep] == 1).astype(float), survival, model.horizon)
+    found = calibration(time, event, survival, model.horizon)
     numbers = analysis.result().numbers
     corrected = "" if outside else ", corrected for optimism"
     slope = numbers[f"{outcome.id}.slope"].text
@@ -175,19 +170,18 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
         found,
         1.0 - survival,
         title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
-        subtitle=analysis.provenance["title"],
         annotation=notes,
-        simulated=contract.simulated,
         description=f"Predicted and observed risk of {label}",
     )
-    _write(drawing, path)
     where = (
         f"The model was developed in {model.cohort}; nothing is fitted here."
         if outside
         else "The model was fitted to these patients: the points are apparent."
     )
     return _figure(
+        analysis,
         path,
+        drawing,
         f"Predicted and observed risk, {label.lower()}",
         "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
         f"risk, and the distribution of predictions. {where}",
@@ -197,7 +191,7 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
 def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Incidence of the event and of the competing one by group, or of everybody for a slope."""
     from validation.figures import Incidences, cumulative_incidence_figure
-    from validation.methods.competing import sides_of, status_of
+    from validation.methods.competing import sides_of
     from validation.statistics.competing import aalen_johansen
 
     contract = analysis.contract
@@ -205,7 +199,7 @@ def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path
     roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
     curves = {}
     for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
-        time, codes = status_of(study, outcome.endpoint, mine)
+        time, codes = study.status(outcome.endpoint, mine)
         event, other = (aalen_johansen(time, codes, one, need_events=False) for one in (1, 2))
         label = roles[role] if role == "all" else _short(name, roles[role])
         curves[label] = Incidences(event, other if other.n_events else None)
@@ -216,7 +210,7 @@ def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path
         if f"{prefix}fine_gray.summary" in numbers:
             notes.append(numbers[f"{prefix}fine_gray.summary"].text + ", Fine and Gray")
         if f"{prefix}gray.p" in numbers:
-            notes.append(f"Gray's test p = {numbers[f'{prefix}gray.p'].text}")
+            notes.append(f"Gray's test {p_is(numbers[f'{prefix}gray.p'].value or 0)}")
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
     drawing = partial(
@@ -224,15 +218,14 @@ def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path
         curves,
         time_unit="months",
         title=f"{endpoint.label}: cumulative incidence",
-        subtitle=analysis.provenance["title"],
         event=endpoint.label,
         annotation=notes,
-        simulated=contract.simulated,
         description=title,
     )
-    _write(drawing, path)
     return _figure(
+        analysis,
         path,
+        drawing,
         title,
         "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
         f"event (dashed), numbers at risk of either. {''.join(f'{one}. ' for one in notes)}"
@@ -279,13 +272,16 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figu
         forest,
         rows,
         title="Exposed against reference",
-        subtitle=analysis.provenance["title"],
         measure=primary.effect.scale.capitalize(),
-        simulated=contract.simulated,
         description=title,
     )
-    _write(drawing, path)
-    return _figure(path, title, "Effects with 95% confidence intervals by endpoint and model.")
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        title,
+        "Effects with 95% confidence intervals by endpoint and model.",
+    )
 
 
 def _specification(analysis: Analysis, out: Path) -> Figure:
@@ -300,34 +296,38 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
         analysis.curve,
         title=f"{endpoint} under every defensible choice",
         measure=contract.scale.capitalize(),
-        subtitle=analysis.provenance["title"],
-        simulated=contract.simulated,
         description=f"Specification curve of {contract.exposed}",
     )
-    _write(drawing, path)
     share = analysis.result().numbers["specification.expected_sign"].text
     survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
     choices += ", follow-up and exclusions" if survival else ""
     return _figure(
+        analysis,
         path,
+        drawing,
         f"{endpoint} under every defensible choice",
         f"{contract.scale.capitalize()} by {choices}; {share} have the expected sign.",
     )
 
 
-def _write(draw: Callable[..., object], path: Path) -> None:
-    """Draw for the report (SVG), and as pixels beside it for readers that see only those."""
+def _figure(
+    analysis: Analysis, path: Path, drawing: Callable[..., object], title: str, caption: str
+) -> Figure:
+    """Draw for the report (SVG), and as pixels beside it for readers that see only those.
+
+    Every figure names its cohort and carries the mark of simulated data. None is left half done.
+    """
     paths = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
-    try:
+    with ExitStack() as undone:
         for one in paths:
-            draw(path=one)
-    except Exception:
+            undone.callback(one.unlink, missing_ok=True)
         for one in paths:
-            one.unlink(missing_ok=True)
-        raise
-
-
-def _figure(path: Path, title: str, caption: str) -> Figure:
+            drawing(
+                path=one,
+                subtitle=analysis.provenance["title"],
+                simulated=analysis.contract.simulated,
+            )
+        undone.pop_all()
     return Figure(file=path.name, title=title, caption=caption, sha256=sha256_file(path))

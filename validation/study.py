@@ -111,6 +111,27 @@ class Study:
             return np.asarray(self.rows[time].to_numpy(dtype=float)), event
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
+    def status(self, endpoint: str, keep: Mask) -> tuple[Floats, Codes]:
+        """Times and codes (0 censored, 1 the event, 2 a competing one) of the kept patients.
+
+        Raises
+        ------
+        InputError
+            If the endpoint has no time.
+        """
+        time, event = self.outcome(endpoint)
+        if event is None:
+            raise InputError(f'endpoint "{endpoint}" has no follow-up time')
+        return time[keep], event[keep].astype(int)
+
+    def follow_up(self, endpoint: str, keep: Mask) -> tuple[Floats, Floats]:
+        """Times of the kept patients, and 1 where the event ended them (else 0).
+
+        Whoever had a competing event is censored there. Raises as `status` does.
+        """
+        time, codes = self.status(endpoint, keep)
+        return time, (codes == 1).astype(float)
+
     def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> Mask:
         """Patients with a group, the outcome and (complete cases) every covariate."""
         import numpy as np

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable
 
 MASK = "#"
 LONGEST_MESSAGE = 240
-LONGEST_WORD = 32
 MOST_FRAMES = 4
 MOST_MASKED = 6
 

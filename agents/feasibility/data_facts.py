@@ -212,6 +212,7 @@ def _power(
     span = settings.hopeless_ratio - settings.comfortable_ratio
     visible = ratio < settings.hopeless_ratio
     comfortable = ratio <= settings.comfortable_ratio
+    share = 1.0 - max(0.0, ratio - settings.comfortable_ratio) / span
     ledger.add(
         "data",
         "power",
@@ -219,7 +220,7 @@ def _power(
         f"{settings.power:.0%} power at alpha {settings.alpha:g} is {ratio:.2f}.",
         "validation.statistics.power",
         found=visible,
-        share=1.0 - max(0.0, ratio - settings.comfortable_ratio) / span,
+        share=share,
         value=ratio,
         unit=word,
         blocking=True,
@@ -235,7 +236,7 @@ def _power(
             f"Effects smaller than a {word} of {ratio:.2f} will be missed.",
             "validation.statistics.power",
             found=False,
-            share=1.0 - max(0.0, ratio - settings.comfortable_ratio) / span,
+            share=share,
             value=ratio,
             unit=word,
             remedy=f"Read a negative result as inconclusive for a {word} below {ratio:.2f}.",

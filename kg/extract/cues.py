@@ -32,14 +32,6 @@ LOSS = words(
     suppression deficient knock-down knock-out knocking downregulation lowering
     """
 )
-GAIN = words(
-    """
-    overexpression upregulation activation treatment exposure stimulation expression level
-    levels amplification induction agonist transfection secretion supplementation abundance
-    infiltration density presence staining positivity mrna protein gene
-    """
-)
-
 NEGATION = re.compile(
     r"\b(?:not|no|neither|nor|without|never|fail(?:s|ed|ing)? to|lack(?:s|ed)? of|lacks|unable to"
     r"|cannot|can't|didn't|doesn't|wasn't|weren't|absence of (?:an? )?(?:association|correlation|"

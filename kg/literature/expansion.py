@@ -91,8 +91,3 @@ def expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
         return query.model_copy(update={"any_of": tuple(found)})
 
     return expand_one
-
-
-def expand(query: Query) -> Query:
-    """The query with MeSH headings as alternatives to each of its phrases."""
-    return expander()(query)

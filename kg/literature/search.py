@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -70,12 +69,7 @@ class Literature:
     def __enter__(self) -> Literature:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
 
 # the first eight are those of Okabe and Ito, told apart with any kind of color vision
@@ -127,9 +127,7 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
         um = slide.mpp * ratio if slide.mpp else None
         write_png(path, captioned(drawn, um, {f"cluster {name}": c for name, c in colors.items()}))
     return ClusterResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=list(slide.warnings),
         tiles=len(labels),
         clusters=clusters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,8 @@ Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
 """What a dense region of lymphocyte-like nuclei is taken for; rejected ones are not counted."""
 SUITE = "pathology"
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
+"""Where a network computes; auto: a GPU where there is one."""
 
 
 class Given(BaseModel):
@@ -44,6 +46,11 @@ class SlideResult(BaseModel):
     mpp_source: Literal["file", "override", "none"]
     method: Method = Field(default="classical", description="classical: no learned weights")
     warnings: list[str] = Field(default_factory=list)
+
+
+def of_slide(slide: Slide) -> dict[str, Any]:
+    """The part of a `SlideResult` that says which slide it is of."""
+    return {"slide": slide.name, "mpp": slide.mpp, "mpp_source": slide.mpp_source}
 
 
 def open_slide(given: SlideInput, context: ToolContext) -> Slide:

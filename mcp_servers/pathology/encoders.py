@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, Device, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -33,7 +33,7 @@ class EncodeInput(TilesInput):
         default=None,
         description="HDF5 of coordinates (Trident, CLAM); cut from the tissue when absent",
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
     normalize: Literal["none", "macenko", "reinhard"] = "none"
 
 
@@ -78,8 +78,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
 
     from mcp_servers.formats.hdf5 import Grid, read_coords, write_features
     from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.models import choose_device, encoder_spec, load_encoder
-    from mcp_servers.pathology.networks import check_weights
+    from mcp_servers.pathology.models import encoder_for, encoder_spec
     from mcp_servers.pathology.stain import normalizer
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
@@ -109,15 +108,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         warnings.append(
             f"{spec.name} expects about {spec.mpp:g} µm per pixel, the tiles have {grid.mpp:.3g}"
         )
-    weights = context.input(given.weights) if given.weights is not None else None
-    if weights is not None:
-        check_weights(weights, context.roots)
-    plain = spec.loader == "handcrafted"
-    device = "cpu" if plain else choose_device(given.device, context.device)
-    encoder = context.shared(
-        ("encoder", spec.name, str(weights), device, round(grid.mpp, 4)),
-        lambda: load_encoder(spec, weights, device, grid.mpp),
-    )
+    encoder, device = encoder_for(spec, given.weights, given.device, grid.mpp, context)
     recolor = None if given.normalize == "none" else normalizer(slide, given.normalize)
     source: Iterator[U8] = tiles(slide, corners, grid)
     if recolor is not None:
@@ -133,9 +124,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     with context.writing(name) as path:
         write_features(path, corners, features, grid, spec.name)
     return EncodeResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method="classical" if spec.loader == "handcrafted" else "learned",
         warnings=warnings,
         tiles=len(corners),

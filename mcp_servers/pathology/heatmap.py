@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
         ramp = ramp_of(f"{given.column} {low:.3g}", f"{high:.3g}")
         write_png(path, captioned(drawn, um, ramp=ramp))
     return HeatmapResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
         tiles=len(scores),
         low=low,

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import Search
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -130,9 +130,7 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         return 100.0 * of / count if count else None
 
     return IhcResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
         nuclei=count,
         positive=int((grades > 0).sum()),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, Given, Method
+from mcp_servers.pathology.common import SUITE, Device, Given, Method
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TrainInput(Given):
     hidden: int = Field(default=128, ge=8, le=1024)
     max_tiles: int = Field(default=2048, ge=16, description="Tiles drawn from a bag per epoch")
     seed: int = 0
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
 
 
 class MilScores(BaseModel):
@@ -157,7 +157,7 @@ class EvaluateInput(Given):
     name: str = Field(default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$")
     attention: bool = Field(default=True, description="Write each slide's attention for heatmap")
     seed: int = 0
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
 
 
 class EvaluateResult(MilScores):

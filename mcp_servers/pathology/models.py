@@ -10,10 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F32, U8
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HOPTIMUS = ((0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517))
@@ -140,6 +143,23 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
     from mcp_servers.pathology.networks import load_network
 
     return network_encoder(load_network(spec, weights), spec, device)
+
+
+def encoder_for(
+    spec: EncoderSpec, weights: str | None, device: str, mpp: float, context: ToolContext
+) -> tuple[Encoder, str]:
+    """The encoder of a call, kept loaded between the calls of one worker, and its device.
+
+    Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
+    """
+    folder = context.input(weights) if weights is not None else None
+    if folder is not None:
+        from mcp_servers.pathology.networks import check_weights
+
+        check_weights(folder, context.roots)
+    where = "cpu" if spec.loader == "handcrafted" else choose_device(device, context.device)
+    key = ("encoder", spec.name, str(folder), where, round(mpp, 4))
+    return context.shared(key, lambda: load_encoder(spec, folder, where, mpp)), where
 
 
 def _handcrafted(mpp: float) -> Encoder:

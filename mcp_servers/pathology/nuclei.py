@@ -8,7 +8,14 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import (
+    SUITE,
+    Device,
+    SlideInput,
+    SlideResult,
+    of_slide,
+    open_slide,
+)
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -55,7 +62,7 @@ class NucleiInput(SlideInput):
         description="Module's input: percentile maps the slide's 0.1 and 99.9 percentile to 0 and "
         "1 (InstanSeg), unit divides by 255",
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
     outlines: bool = Field(
         default=True, description=f"Write outlines for QuPath, for up to {MAX_OUTLINES} nuclei"
     )
@@ -161,9 +168,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         write_png(path, captioned(picture, um, {"nucleus": SKY, "lymphocyte-like": YELLOW}))
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
     return NucleiResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method="classical" if network is None else "learned",
         warnings=warnings,
         model=None if network is None else network.path.name,

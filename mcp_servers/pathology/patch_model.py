@@ -125,19 +125,9 @@ def encode_corners(
         If the encoder needs weights that were not given, or they do not fit.
     """
     from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.models import choose_device, encoder_spec, load_encoder
-    from mcp_servers.pathology.networks import check_weights
+    from mcp_servers.pathology.models import encoder_for, encoder_spec
 
-    spec = encoder_spec(encoder)
-    folder = context.input(weights) if weights is not None else None
-    if folder is not None:
-        check_weights(folder, context.roots)
-    plain = spec.loader == "handcrafted"
-    where = "cpu" if plain else choose_device(device, context.device)
-    loaded = context.shared(
-        ("encoder", spec.name, str(folder), where, round(grid.mpp, 4)),
-        lambda: load_encoder(spec, folder, where, grid.mpp),
-    )
+    loaded, _ = encoder_for(encoder_spec(encoder), weights, device, grid.mpp, context)
     parts = []
     for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):
         parts.append(loaded.encode(batch))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import OutputName, Resources, tool
 
 
@@ -103,9 +103,7 @@ def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
         write_png(path, image)
     height, width = image.shape[:2]
     return ImageResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=list(slide.warnings),
         image=name,
         width_px=width,
@@ -161,9 +159,7 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     with context.writing(name) as path:
         write_png(path, image)
     return ImageResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=list(slide.warnings),
         image=name,
         width_px=out_width,

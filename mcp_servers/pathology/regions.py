@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
 from mcp_servers.pathology.tumor import TUMOR_VALIDITY, TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, tool
@@ -102,9 +102,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
         warnings.append("no patch has enough tissue")
     counts = [int((which == i).sum()) for i in range(3)]
     return RegionPatchesResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method=area.method,
         tumor_source=area.source,
         warnings=warnings,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
     listed = [_describe(k, v, sources[k].name) for k, v in sorted(elements.items())]
     kinds = [one.kind for one in listed]
     return SpatialResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
         store=store,
         elements=listed,

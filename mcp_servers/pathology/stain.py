@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
         with context.writing(name) as path:
             write_png(path, gray.astype(np.uint8))
     return SeparateResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=list(slide.warnings),
         hematoxylin=names[0],
         second=names[1],
@@ -157,9 +155,7 @@ def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeRes
     with context.writing(name) as path:
         write_png(path, out)
     return NormalizeResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=list(slide.warnings),
         image=name,
         width_px=out.shape[1],

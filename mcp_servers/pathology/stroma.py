@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
@@ -87,9 +87,7 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
         write_png(path, captioned(drawn, um, {"collagen-like stroma": BLUE}))
     tumor_weight = float(weight[area.mask].sum())
     return StromaResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method=area.method,
         tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings],

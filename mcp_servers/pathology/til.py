@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
@@ -128,9 +128,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
         ramp = ramp_of("lymphocyte-like per mm2: 0", "5,000 and more")
         write_png(path, captioned(shown, um, ramp=ramp))
     return TilResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method=area.method,
         tumor_source=area.source,
         warnings=warnings,

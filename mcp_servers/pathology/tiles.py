@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -129,9 +129,7 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
         drawn = draw_squares(picture, corners, size, scale, {"tile": GREEN}, labels, 0.2)
         write_png(path, captioned(drawn, slide.need_mpp() * scale, {"tile": GREEN}))
     return TilesResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
         tiles=len(corners),
         tile_px=given.tile_px,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -236,9 +236,7 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     with context.writing(names["overlay.png"]) as path:
         write_png(path, captioned(picture, um, legend))
     return TissueResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
         tissue_mm2=float(found.mask.sum()) * pixel_mm2,
         tissue_fraction=float(found.mask.mean()),

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, Call, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, Call, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
 
@@ -222,9 +222,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     total = sum(row.area_um2 for row in rows) / 1e6
     counts = {p: sum(row.location == p for row in rows) for p in ("intratumoral", "peritumoral")}
     return TlsResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method=area.method,
         tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings, *notes(doubtful, rejected)],

@@ -9,7 +9,15 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, Method, SlideInput, SlideResult, open_slide
+from mcp_servers.pathology.common import (
+    SUITE,
+    Device,
+    Method,
+    SlideInput,
+    SlideResult,
+    of_slide,
+    open_slide,
+)
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ class TumorModel(SlideInput):
     weights: InputPath | None = Field(
         default=None, description="Folder of the encoder's weights, where the model's needs any"
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
 
 
 class TumorInput(TumorModel):
@@ -264,9 +272,7 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     cell_mm2 = (surveyed.cell_um / 1000) ** 2
     tissue_cells = float(surveyed.survey.tissue.sum())
     return TumorResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method=area.method,
         warnings=[*surveyed.warnings, *area.warnings],
         tumor_mm2=float(area.mask.sum()) * cell_mm2,

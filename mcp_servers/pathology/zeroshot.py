@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideResult, open_slide
+from mcp_servers.pathology.common import SUITE, Device, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -28,7 +28,7 @@ class TextScoreInput(TilesInput):
         default=None,
         description="Folder of a CLIP-type pathology model in the transformers layout, e.g. PLIP",
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
 
 
 class TextScore(BaseModel):
@@ -106,9 +106,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
         write_columns(path, columns | scored)
     best = probability.argmax(axis=1)
     return TextScoreResult(
-        slide=slide.name,
-        mpp=slide.mpp,
-        mpp_source=slide.mpp_source,
+        **of_slide(slide),
         method="learned",
         warnings=list(slide.warnings),
         tiles=len(corners),

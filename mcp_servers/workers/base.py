@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from mcp_servers.errors import Cancelled, FaultError, InputError
@@ -144,11 +143,6 @@ class Workers(ABC):
         """The workers themselves."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the workers."""
         self.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sage.cli.options import AsJson
 from sage.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ app = typer.Typer(
     name="cohort", help="Patient cohorts: list, check, show, fetch, simulate.", no_args_is_help=True
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A folder, or a built-in name.")]
 Root = Annotated[
     Path | None, typer.Option(help="Where the data files lie, if not beside cohort.toml.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from sage.cli.options import AsJson
+
 
 def doctor(
     clean: bool = typer.Option(
@@ -12,7 +14,7 @@ def doctor(
     probe: bool = typer.Option(
         False, "--probe", help="Also ask the configured model endpoint for its models."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout, for machines."),
+    as_json: AsJson = False,
 ) -> None:
     """Say what is installed, which reasoner, sandbox and GPU serve, and what is missing.
 
@@ -45,9 +47,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def config(
-    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout, for machines."),
-) -> None:
+def config(as_json: AsJson = False) -> None:
     """Print the settings in force and the file they come from. Secrets are hidden.
 
     Settings come from sage.toml, then SAGE_… variables, then the command line.

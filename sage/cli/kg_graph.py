@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from sage.cli.options import AsJson
+
 if TYPE_CHECKING:
     from kg.graph import Graph
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 GraphPath = Annotated[
     Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
 ]

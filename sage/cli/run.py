@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.options import AsJson
 from sage.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 RunName = typer.Argument(
     ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
 )
-AsJson = typer.Option(False, "--json", help="Print JSON on stdout, for machines.")
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     ),
     base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
-    as_json: bool = AsJson,
+    as_json: AsJson = False,
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
 
@@ -98,7 +98,7 @@ def resume(
         False, "--abandon", help="Escalated analysis: give it up and report so."
     ),
     budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
-    as_json: bool = AsJson,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with a run after an interruption, a kill, a fault or an escalation.
 
@@ -142,7 +142,7 @@ def review(
     another: str | None = typer.Option(
         None, metavar="WISH", help="Drop it and ask for another, saying what you want."
     ),
-    as_json: bool = AsJson,
+    as_json: AsJson = False,
 ) -> None:
     """Review a run's hypotheses: approve, edit, reject, or ask for another.
 
@@ -189,7 +189,7 @@ def review(
 def replay(
     name: str = RunName,
     out: Path | None = typer.Option(None, help="Folder for the rebuilt report."),
-    as_json: bool = AsJson,
+    as_json: AsJson = False,
 ) -> None:
     """Rebuild a run's report from its folder: no model, no network, no cohort.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from sage.cli.run import AsJson, RunName
+from sage.cli.options import AsJson
+from sage.cli.run import RunName
 
 
 def runs(
     limit: int = typer.Option(20, min=1, help="How many, newest first."),
-    as_json: bool = AsJson,
+    as_json: AsJson = False,
 ) -> None:
     """List the runs.
 
@@ -36,7 +37,7 @@ def runs(
     out.print(table)
 
 
-def show(name: str = RunName, as_json: bool = AsJson) -> None:
+def show(name: str = RunName, as_json: AsJson = False) -> None:
     """Show a run: status, time and cost per step, hypotheses, verdicts, files.
 
     Example: sage show last

@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from sage.cli.options import AsJson
+
 app = typer.Typer(
     name="sandbox", help="Where analysis code runs: build, check, run, clean.", no_args_is_help=True
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 Image = Annotated[str | None, typer.Option(help="Docker image; sage-sandbox:latest by default.")]
 Runtime = Annotated[str | None, typer.Option(help='Docker runtime, such as "runsc".')]
 Which = Annotated[

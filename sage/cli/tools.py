@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sage.cli.options import AsJson
 from sage.cli.tools_support import (
     completion,
     json_or_text,
@@ -29,7 +30,6 @@ app = typer.Typer(
     name="tools", help="The tool registry: list, show, run, promote.", no_args_is_help=True
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 Folders = Annotated[
     list[Path] | None, typer.Option("--tools", help="Folder of your own tools; its code is run.")
 ]

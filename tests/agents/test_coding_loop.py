@@ -48,8 +48,10 @@ class Bench:
     cohort: Cohort
     folder: Path
 
-    def carry_out(self, reasoner: Any, sandbox: Sandbox, name: str = "h1") -> CodingOutcome:
-        return carry_out(
+    def carry_out(
+        self, reasoner: Any, sandbox: Sandbox, name: str = "h1", *, by: Any = carry_out
+    ) -> CodingOutcome:
+        return by(
             self.frozen,
             self.cohort,
             reasoner=reasoner,
@@ -59,14 +61,7 @@ class Bench:
         )
 
     def resume(self, reasoner: Any, sandbox: Sandbox, name: str = "h1") -> CodingOutcome:
-        return resume(
-            self.frozen,
-            self.cohort,
-            reasoner=reasoner,
-            sandbox=sandbox,
-            workdir=self.folder / name,
-            ledger=Ledger(self.folder / f"{name}.jsonl"),
-        )
+        return self.carry_out(reasoner, sandbox, name, by=resume)
 
     def results(self, name: str = "h1") -> Any:
         return json.loads((self.folder / name / "results.json").read_text())

@@ -14,7 +14,6 @@ from agents.novelty.debate import hold, retriever
 from agents.novelty.evidence import read
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
-from agents.novelty.render import to_markdown
 from agents.novelty.settings import DebateSettings
 from agents.novelty.types import (
     Answer,
@@ -373,18 +372,6 @@ def test_every_word_of_the_rules_cites_retrieved_records() -> None:
     assert outcome.served_by == ("local index",)
     assert "absence from it is not absence from the literature" in outcome.notes[0]
     assert outcome == type(outcome).model_validate_json(outcome.model_dump_json())
-
-
-def test_the_transcript_is_rendered_with_scores_citations_and_retractions() -> None:
-    claim = known(*PARTS, retracted=True)
-    related = [Record(title=f"FABP5 study {n}", year=2020) for n in range(12)]
-    outcome = hold(expanded(), rules(), found(claim, *related))
-    text = to_markdown(outcome)
-    assert "## Opening" in text and "## Round 1" in text
-    assert "hypothesis flagged as specious" in text and "hypothesis: specious, upheld" in text
-    assert "- R1: RETRACTED: FABP5" in text and "Retracted: R1." in text
-    for one in outcome.rounds:
-        assert f"sigma {one.sigma:.2f}" in text
 
 
 def test_the_debate_is_the_same_every_time() -> None:

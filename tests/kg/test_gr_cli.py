@@ -18,23 +18,7 @@ from sage.cli.kg import app
 from tests.kg.gr_helpers import bladder, timed
 
 RUN = CliRunner()
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No user configuration, a model without weights, and a cache of our own."""
-    for name in (
-        "SAGE_CONFIG",
-        "SAGE_BASE_URL",
-        "SAGE_API_KEY",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
-    monkeypatch.setenv("COLUMNS", "200")
+pytestmark = pytest.mark.usefixtures("plain_settings")
 
 
 @pytest.fixture

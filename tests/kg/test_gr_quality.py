@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from kg.backtest import auc, backtest, fit_weights
 from kg.calibrate import calibrate
 from kg.errors import InputError
 from kg.fusion import FusionOptions
-from kg.score_fusion import KnownNames, cluster_names, mixed_clusters, read_identity, score_fusion
+from kg.fusion_merge import Clusters
+from kg.score_fusion import KnownNames, cluster_names, read_identity, score_fusion
 from kg.types import EntityType
 from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
 
@@ -101,6 +103,22 @@ def test_merges_of_names_with_known_identity_are_right_often_enough() -> None:
     assert got.precision >= 0.80
     assert got.recall >= 0.19
     assert got.merges_by_tier["cosine"] > 5
+
+
+def mixed_clusters(
+    clusters: Clusters, identifiers: dict[str, list[str]]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Clusters whose names carry different identifiers: (cluster id, its names)."""
+    out = []
+    for cluster in clusters.clusters:
+        names = sorted({m[0] for m in cluster.members})
+        groups: defaultdict[str, set[str]] = defaultdict(set)
+        for name in names:
+            for identifier in identifiers.get(name, ()):
+                groups[identifier].add(name)
+        if len(names) > 1 and len(groups) > 1:
+            out.append((cluster.id, tuple(names)))
+    return out
 
 
 @pytest.mark.shared

@@ -15,7 +15,7 @@ from kg.literature.arxiv import Arxiv
 from kg.literature.biorxiv import Biorxiv
 from kg.literature.crossref import Crossref
 from kg.literature.europe_pmc import EuropePmc
-from kg.literature.expansion import expand, synonyms
+from kg.literature.expansion import expander, synonyms
 from kg.literature.local import LocalIndex, read_note
 from kg.literature.merge import merge
 from kg.literature.openalex import OpenAlex
@@ -313,7 +313,7 @@ def test_an_embedding_reorders_what_words_cannot_tell() -> None:
 
 def test_synonyms_widen_a_query_and_its_matches() -> None:
     assert "urothelial carcinoma" in synonyms("bladder cancer")
-    query = expand(Query(text="x", phrases=("bladder cancer", "FABP5")))
+    query = expander()(Query(text="x", phrases=("bladder cancer", "FABP5")))
     assert "urothelial carcinoma" in query.any_of[0]
     assert mentions(phrase_key("In urothelial carcinomas, ..."), synonyms("bladder cancer"))
     assert not mentions(phrase_key("OSTEOSARCOMA"), ("OS",))

@@ -35,6 +35,15 @@ def answer(done: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(done.stdout)
 
 
+def slow_job(place: Path, slides: int, workers: int) -> list[str]:
+    """Slides in `place`, and the words of a job over them that can be interrupted."""
+    (place / "slides").mkdir()
+    for at in range(slides):
+        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(place / "slides" / f"s{at:02d}.png")
+    job = ["run", "slow_preview", "--tools", TOOLS]
+    return [*job, "--slides", "slides", "--workers", str(workers)]
+
+
 @pytest.fixture
 def slides(tmp_path: Path) -> Path:
     folder = tmp_path / "slides"
@@ -125,11 +134,7 @@ def test_the_table_feeds_a_cohort(tmp_path: Path, slides: Path) -> None:
 
 
 def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
-    folder = tmp_path / "slides"
-    folder.mkdir()
-    for at in range(12):
-        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(folder / f"s{at:02d}.png")
-    words = ["run", "slow_preview", "--tools", TOOLS, "--slides", "slides", "--workers", "1"]
+    words = slow_job(tmp_path, slides=12, workers=1)
     command = [sys.executable, "-m", "sage", "tools", *words, "--out", "out", "--no-cache"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
@@ -177,11 +182,7 @@ def test_a_promoted_function_is_a_tool_like_any_other(tmp_path: Path) -> None:
 
 
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
-    folder = tmp_path / "slides"
-    folder.mkdir()
-    for at in range(8):
-        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(folder / f"s{at:02d}.png")
-    words = ["run", "slow_preview", "--tools", TOOLS, "--slides", "slides", "--workers", "1"]
+    words = slow_job(tmp_path, slides=8, workers=1)
     command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]
     first = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
     until_records(tmp_path / "sage-output" / "slow_preview", 1)
@@ -192,11 +193,7 @@ def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_path: Path) -> None:
-    folder = tmp_path / "slides"
-    folder.mkdir()
-    for at in range(8):
-        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(folder / f"s{at:02d}.png")
-    words = ["run", "slow_preview", "--tools", TOOLS, "--slides", "slides", "--workers", "2"]
+    words = slow_job(tmp_path, slides=8, workers=2)
     command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
     records = tmp_path / "sage-output" / "slow_preview"

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from sandbox.types import Job, SandboxResult
-from tests.sandbox.attacks import ATTACKS, PRELUDE, Attack
+from tests.sandbox.attack import PRELUDE, Attack
+from tests.sandbox.attacks import ATTACKS
 from tests.sandbox.boxes import BOTH, working
 
 MARKER = "86453"

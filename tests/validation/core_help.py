@@ -13,8 +13,13 @@ from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contract import draft, freeze
 from validation.hypothesis import Hypothesis
+from validation.ledger import Ledger
+from validation.results import Results
+from validation.runner import run
 
 ROOT = Path(__file__).resolve().parents[2]
+STRONG = 1.1
+"""A log hazard ratio that no test misses."""
 
 
 def shared(name: str) -> Path:
@@ -144,3 +149,10 @@ def frozen_for(cohort: Cohort, hypothesis: Hypothesis | None = None, **options: 
     plan = draft(hypothesis or claim(), cohort.dictionary(), seed=1, **options)
     controls = plan.controls.model_copy(update={"permutations": 400, "random_features": 200})
     return freeze(plan.model_copy(update={"controls": controls}), cohort)
+
+
+def run_once(tmp_path: Path, raw: pd.DataFrame, **options: object) -> Results:
+    """Write the table as a cohort, freeze a contract on it, and run it."""
+    cohort = load(tmp_path / "cohort", raw)
+    frozen = frozen_for(cohort, options.pop("hypothesis", None), **options)  # type: ignore[arg-type]
+    return run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))

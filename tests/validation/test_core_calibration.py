@@ -14,6 +14,7 @@ from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contract import SplitRule
 from validation.ledger import Ledger
+from validation.prediction import PredictionModel
 from validation.results import Results
 from validation.runner import run
 
@@ -32,6 +33,18 @@ def other_cohort(folder: Path, raw: pd.DataFrame) -> Cohort:
     text = (cohort_folder / "cohort.toml").read_text()
     (cohort_folder / "cohort.toml").write_text(text.replace('id = "toy"', 'id = "other"'))
     return cohorts.load(cohort_folder)
+
+
+def own_design(raw: pd.DataFrame, model: PredictionModel) -> np.ndarray:
+    """The model's columns, made from the raw rows without its code."""
+    stage = next(one for one in model.terms if one.key == "clinical:stage")
+    return np.column_stack(
+        [
+            raw["marker"] > raw["marker"].median(),
+            raw["sex"] == "female",
+            (raw["stage"] - stage.mean) / stage.sd,
+        ]
+    ).astype(float)
 
 
 def test_the_developed_model_is_reported_whole_and_is_the_adjusted_cox_model(
@@ -137,14 +150,7 @@ def test_the_external_slope_is_that_of_a_second_library(tmp_path: Path) -> None:
     found = go(tmp_path, first, other_cohort(tmp_path, raw))
     model = found.model
     assert model is not None
-    stage = next(one for one in model.terms if one.key == "clinical:stage")
-    X = np.column_stack(
-        [
-            raw["marker"] > raw["marker"].median(),
-            raw["sex"] == "female",
-            (raw["stage"] - stage.mean) / stage.sd,
-        ]
-    ).astype(float)
+    X = own_design(raw, model)
     until = np.minimum(raw["months"], model.horizon)
     dead = raw["dead"] * (raw["months"] <= model.horizon)
     fit = lifelines.CoxPHFitter().fit(
@@ -313,14 +319,7 @@ def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(tmp_path: P
     found = go(tmp_path, load(tmp_path / "cohort", raw))
     model = found.model
     assert model is not None
-    stage = next(one for one in model.terms if one.key == "clinical:stage")
-    X = np.column_stack(
-        [
-            raw["marker"] > raw["marker"].median(),
-            raw["sex"] == "female",
-            (raw["stage"] - stage.mean) / stage.sd,
-        ]
-    ).astype(float)
+    X = own_design(raw, model)
     y = Surv.from_arrays(raw["dead"] == 1, raw["months"])
     for months in (12, 36, 60):
         theirs, _ = cumulative_dynamic_auc(y, y, model.linear(X), [months])

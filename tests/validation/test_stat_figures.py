@@ -19,7 +19,7 @@ from validation.figures import (
     cumulative_incidence_figure,
     forest,
     kaplan_meier_figure,
-    specification_curve,
+    specification_curve_figure,
     volcano,
 )
 from validation.figures.curves import at_risk
@@ -75,7 +75,7 @@ def draw(kind, path, **options):
             cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "continuous": x},
             {"none": None, "adjusted": (["b"], s.X[:, 1:])},
         )  # fmt: skip
-        return specification_curve(curve, path, title="Specifications", **options)
+        return specification_curve_figure(curve, path, title="Specifications", **options)
     G = np.random.default_rng(0).normal(size=(150, 80))
     G[:, 0] = s.X[:, 0]
     result = screen(s.time, s.event, G, names=[f"GENE{i}" for i in range(80)])
@@ -164,7 +164,7 @@ def test_figures_refuse_what_they_cannot_draw(tmp_path):
         volcano(nothing, tmp_path / "a.svg", title="x")
     curve = curve_of(cox_model(s.time, s.event), {"flat": np.ones(60)})
     with pytest.raises(InputError, match="no specification"):
-        specification_curve(curve, tmp_path / "a.svg", title="x")
+        specification_curve_figure(curve, tmp_path / "a.svg", title="x")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ from validation.statistics.binary import logistic
 from validation.statistics.calibration import baseline_hazard, calibration
 from validation.statistics.competing import aalen_johansen, gray_test
 from validation.statistics.concordance import harrell, uno
-from validation.statistics.continuous import correlation, linear, rank_test
+from validation.statistics.continuous import linear, rank_test
 from validation.statistics.cox import cox, schoenfeld
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import StatisticsError
@@ -118,7 +118,6 @@ RUNS = {
     "firth logistic": lambda d: run_logistic(d, penalty="firth"),
     "linear": run_linear,
     "rank": lambda d: [rank_test(d["time"], d["group"]).test.p],
-    "correlation": lambda d: [correlation(d["time"], d["X"][:, 0]).p],
     "aalen_johansen": lambda d: [
         aalen_johansen(d["time"], d["event"] * (1 + d["group"])).incidence
     ],

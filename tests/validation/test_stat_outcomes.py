@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from validation.statistics.binary import area_under_curve, fisher, logistic
-from validation.statistics.continuous import correlation, linear, rank_test
+from validation.statistics.continuous import linear, rank_test
 from validation.statistics.errors import (
     BadEventsError,
     CollinearError,
@@ -142,14 +142,3 @@ def test_rank_tests_agree_with_scipy():
     three = rank_test(np.concatenate((a, b, c)), ["a"] * 40 + ["b"] * 35 + ["c"] * 30)
     assert three.test.p == pytest.approx(stats.kruskal(a, b, c).pvalue)
     assert three.test.df == 2
-
-
-def test_correlation_agrees_with_scipy():
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=60)
-    y = x + rng.normal(size=60)
-    assert correlation(x, y).p == pytest.approx(stats.spearmanr(x, y).pvalue, rel=1e-6)
-    ours, theirs = correlation(x, y, method="pearson"), stats.pearsonr(x, y)
-    assert (ours.value, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
-    limits = theirs.confidence_interval()
-    assert (ours.lower, ours.upper) == pytest.approx((limits.low, limits.high))

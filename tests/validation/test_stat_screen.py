@@ -9,10 +9,8 @@ from sksurv.util import Surv
 
 from validation.controls_numeric import (
     empirical_p,
-    matched_control,
     matched_features,
     permutations,
-    permuted_feature,
     permuted_outcome,
 )
 from validation.screen import screen
@@ -134,7 +132,7 @@ def test_permuted_outcome_finds_a_planted_effect_and_leaves_a_null_one():
     found = permuted_outcome(s.time, s.event, s.X[:, 0], s.X[:, 1], times=400, seed=1)
     assert found.p == pytest.approx(1 / 401)
     assert found.false_positive_rate == pytest.approx(0.05, abs=0.04)
-    low, high = found.null_interval
+    low, high = np.quantile(found.null, [0.025, 0.975])
     assert low < -1.5 and high > 1.5 and abs(found.observed) > 3
     null = survival_sample(200, [0.0, 0.5], seed=3)
     assert permuted_outcome(null.time, null.event, null.X[:, 0], null.X[:, 1], times=400).p > 0.02
@@ -182,36 +180,6 @@ def test_matched_features_have_like_level_and_spread_and_leave_out_the_excluded(
     assert not {42, 1, 2, 3, 7} & set(picked)
     assert np.abs(level[picked] - level[42]).max() < 2.5
     assert np.abs(spread[picked] - spread[42]).max() < 0.5
-
-
-def test_a_gene_that_is_like_all_others_does_not_beat_them():
-    # Every gene carries the same hidden risk factor: significant, but not for its own sake.
-    rng = np.random.default_rng(4)
-    s = survival_sample(250, [0.8], seed=4)
-    values = 0.5 * s.X + rng.normal(size=(250, 300))
-
-    def build(raw):
-        return (raw > np.median(raw, axis=0)).astype(float)
-
-    chosen = build(values[:, :1])[:, 0]
-    others = values[:, matched_features(values, 0, draws=200)]
-    found = matched_control(s.time, s.event, chosen, others, build)
-    assert found.false_positive_rate > 0.5
-    assert found.p > 0.05
-
-
-def test_permuting_a_feature_that_carries_a_joint_claim_destroys_it():
-    rng = np.random.default_rng(6)
-    tls, gene = rng.normal(size=300), rng.normal(size=300)
-    joint = (gene > 0) & (tls < 0)
-    time = rng.exponential(1 / np.where(joint, 3.0, 1.0))
-
-    def build(raw):
-        return ((raw < np.median(raw, axis=0)) & (gene > 0)[:, None]).astype(float)
-
-    found = permuted_feature(time, np.ones(300), joint.astype(float), tls, build, times=300)
-    assert found.kind == "permuted_feature"
-    assert found.p < 0.01
 
 
 def specifications(s, **changes):

@@ -15,8 +15,6 @@ from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.style import OKABE_ITO
 from validation.figures.volcano_plot import volcano
 
-specification_curve = specification_curve_figure
-
 __all__ = [
     "OKABE_ITO",
     "ForestRow",
@@ -25,7 +23,6 @@ __all__ = [
     "cumulative_incidence_figure",
     "forest",
     "kaplan_meier_figure",
-    "specification_curve",
     "specification_curve_figure",
     "volcano",
 ]

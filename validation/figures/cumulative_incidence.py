@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from validation.figures.curves import band, follow_up, steps, supported, told
+from validation.figures.curves import Frame, band, follow_up, steps, told
 from validation.figures.style import INK, OKABE_ITO, save, wrapped
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.competing import CumulativeIncidence
@@ -46,17 +46,12 @@ def cumulative_incidence_figure(
     curves: Mapping[str, Incidences],
     path: Path,
     *,
-    time_unit: str,
-    title: str,
-    subtitle: str = "",
     event: str = "Event of interest",
     competing: str = "Competing event",
     annotation: Sequence[str] = (),
-    simulated: bool = False,
-    ticks: Sequence[float] | None = None,
-    until: float | None = None,
     smallest: int = 1,
     description: str = "",
+    **frame: Unpack[Frame],
 ) -> Path:
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
     one marker per group, so that neither color nor dash is needed to tell the groups apart.
@@ -66,8 +61,8 @@ def cumulative_incidence_figure(
     curves : group label to its curves; all times in `time_unit`
     event, competing : what the solid and the dashed lines are called
     annotation : lines printed above the legend (Gray's p, subdistribution hazard ratio)
-    ticks, until : as for `kaplan_meier_figure`
     smallest : curves end where fewer are at risk, and smaller counts are not printed
+    frame : title, subtitle, simulated, time_unit, ticks, until: see `Frame`
 
     Returns
     -------
@@ -75,21 +70,10 @@ def cumulative_incidence_figure(
     """
     from matplotlib.lines import Line2D
 
-    end = until if until is not None else supported(curves)
     some = any(one.competing is not None for one in curves.values())
     # The legend stands above the curves, on height of its own.
     room = LINE * (len(curves) + len(annotation) + 1 + some) + 0.08
-    with follow_up(
-        curves,
-        title=title,
-        subtitle=subtitle,
-        simulated=simulated,
-        time_unit=time_unit,
-        end=end,
-        ticks=ticks,
-        extra=room,
-        smallest=smallest,
-    ) as (figure, axes, marks):
+    with follow_up(curves, extra=room, smallest=smallest, **frame) as (figure, axes, marks, end):
         handles, highest = [], 0.0
         for number, (name, both) in enumerate(curves.items()):
             color, marker = OKABE_ITO[number], MARKERS[number]
@@ -145,7 +129,8 @@ def cumulative_incidence_figure(
             title_fontsize=8,
             alignment="left",
         )
-        return save(figure, path, title=title, description=description or subtitle)
+        described = description or frame.get("subtitle", "")
+        return save(figure, path, title=frame["title"], description=described)
 
 
 def _followed_to(both: Incidences, smallest: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict
 
 import numpy as np
 
@@ -28,23 +28,40 @@ class Followed(Protocol):
     def n(self) -> int: ...
 
 
+class Frame(TypedDict, total=False):
+    """What stands around the curves: headings, the mark of simulated data, the time axis.
+
+    time_unit : the unit of all times
+    ticks : times at which numbers at risk are given (default: five to eight round ones)
+    until : end of the time axis (default: the last time with ten patients at risk, so that the
+        tail that nobody supports is not read as a result; the caption says so)
+    """
+
+    title: Required[str]
+    subtitle: str
+    simulated: bool
+    time_unit: Required[str]
+    ticks: Sequence[float] | None
+    until: float | None
+
+
 @contextmanager
 def follow_up(
     curves: Mapping[str, Followed],
     *,
     title: str,
-    subtitle: str,
-    simulated: bool,
+    subtitle: str = "",
+    simulated: bool = False,
     time_unit: str,
-    end: float,
-    ticks: Sequence[float] | None,
+    ticks: Sequence[float] | None = None,
+    until: float | None = None,
     extra: float = 0.0,
     smallest: int = 1,
-) -> Iterator[tuple[Figure, Axes, FloatArray]]:
-    """A canvas with axes over follow-up and a table of numbers at risk below them.
+) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
+    """A canvas with axes over follow-up and a table of numbers at risk below them; see `Frame`.
 
-    Yields figure, axes and the times of the table. `extra` inches are added to the axes' height;
-    counts under `smallest` are not told.
+    Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
+    added to the axes' height; counts under `smallest` are not told.
 
     Raises
     ------
@@ -55,6 +72,7 @@ def follow_up(
         raise InputError("figure: no curve given")
     if len(curves) > len(OKABE_ITO):
         raise InputError(f"figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
+    end = until if until is not None else supported(curves)
     marks = np.asarray(
         ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
     )
@@ -93,7 +111,7 @@ def follow_up(
                 x = left + (0.97 - left) * float(mark) / (end * 1.005)
                 text = told(int(count), smallest)
                 figure.text(x, y, text, fontsize=8, ha="center", va="center", color=INK)
-        yield figure, axes, marks
+        yield figure, axes, marks, end
 
 
 def band(
@@ -137,8 +155,6 @@ def extended(values: FloatArray) -> FloatArray:
 
 def supported(curves: Mapping[str, Followed]) -> float:
     """Last time at which ten patients are at risk in some group (at least half the follow-up)."""
-    if not curves:
-        raise InputError("figure: no curve given")
     longest = max(float(c.times[-1]) for c in curves.values())
     held = [float(c.times[c.at_risk >= 10][-1]) for c in curves.values() if c.n >= 10]
     return max([0.5 * longest, *held]) if held else longest

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
-from validation.figures.curves import band, follow_up, steps, supported
+from validation.figures.curves import Frame, band, follow_up, steps
 from validation.figures.style import DASHES, MUTED, OKABE_ITO, save
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
@@ -17,15 +18,10 @@ def kaplan_meier_figure(
     curves: Mapping[str, KaplanMeier],
     path: Path,
     *,
-    time_unit: str,
-    title: str,
-    subtitle: str = "",
     endpoint: str = "Survival",
     annotation: Sequence[str] = (),
-    simulated: bool = False,
-    ticks: Sequence[float] | None = None,
-    until: float | None = None,
     description: str = "",
+    **frame: Unpack[Frame],
 ) -> Path:
     """Draw one curve per group and write the figure.
 
@@ -33,24 +29,13 @@ def kaplan_meier_figure(
     ----------
     curves : group label to its curve; all times in `time_unit`
     annotation : lines printed inside the plot (hazard ratio with interval, then log-rank p)
-    ticks : times at which numbers at risk are given (default: five to eight round ones)
-    until : end of the time axis (default: the last time with ten patients at risk, so that the
-        tail that nobody supports is not read as a result; the caption says so)
+    frame : title, subtitle, simulated, time_unit, ticks, until: see `Frame`
 
     Returns
     -------
     The path written (.svg, or .png at 200 dpi).
     """
-    end = until if until is not None else supported(curves)
-    with follow_up(
-        curves,
-        title=title,
-        subtitle=subtitle,
-        simulated=simulated,
-        time_unit=time_unit,
-        end=end,
-        ticks=ticks,
-    ) as (figure, axes, _):
+    with follow_up(curves, **frame) as (figure, axes, _, end):
         for number, (name, curve) in enumerate(curves.items()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]
             band(axes, curve.times, curve.lower, curve.upper, end, color)
@@ -81,7 +66,8 @@ def kaplan_meier_figure(
                 fontsize=8,
                 va="bottom",
             )
-        return save(figure, path, title=title, description=description or subtitle)
+        described = description or frame.get("subtitle", "")
+        return save(figure, path, title=frame["title"], description=described)
 
 
 def _censored(curve: KaplanMeier) -> IntArray:

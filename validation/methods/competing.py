@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
-from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, row_of
-from validation.results import Book, Effect, TestOutcome
+from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, wald_outcome
+from validation.results import Book, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -25,41 +25,16 @@ if TYPE_CHECKING:
 NONE_COMPETE = "nobody had a competing event"
 
 
-def status_of(study: Study, endpoint: str, keep: Any) -> tuple[Floats, Codes]:
-    """Times and codes (0, 1, 2) of the kept patients.
-
-    Raises
-    ------
-    InputError
-        If the endpoint has no time.
-    """
-    time, event = study.outcome(endpoint)
-    if event is None:
-        raise InputError(f'endpoint "{endpoint}" has no follow-up time')
-    return time[keep], event[keep].astype(int)
-
-
 def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Cox model of the event's own hazard; whoever had a competing event is censored there."""
     keep, X, names, notes = matrix(study, plan)
-    time, codes = status_of(study, plan.endpoint, keep)
+    time, codes = study.status(plan.endpoint, keep)
     fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes)
-    effect = _effect(fit, 0, "hazard ratio")
-    book.effect(plan.id, effect, float(fit.p[0]))
+    outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     book.put(f"{plan.id}.n", len(codes), "patients")
     book.put(f"{plan.id}.events", int((codes == 1).sum()), "events")
     book.put(f"{plan.id}.competing", int((codes == 2).sum()), "events")
-    tables[plan.id] = _rows(fit, names, "hazard ratio")
-    return outcome_of(
-        plan,
-        n=len(codes),
-        events=int((codes == 1).sum()),
-        effect=effect,
-        p=float(fit.p[0]),
-        statistic=float(fit.coef[0] / fit.se[0]),
-        df=1,
-        notes=notes,
-    )
+    return outcome
 
 
 def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -67,7 +42,7 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     from validation.statistics.fine_gray import fine_gray
 
     keep, X, names, notes = matrix(study, plan)
-    time, codes = status_of(study, plan.endpoint, keep)
+    time, codes = study.status(plan.endpoint, keep)
     fit = fine_gray(time, codes, X, names)
     if fit.competing == 0:
         notes.append(
@@ -80,19 +55,7 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
             f"{fit.events} events for {X.shape[1]} terms, under {limit:g} for each, and no penalty "
             "in this model: read the interval with care"
         )
-    effect = _effect(fit, 0, "subdistribution hazard ratio")
-    book.effect(plan.id, effect, float(fit.p[0]))
-    tables[plan.id] = _rows(fit, names, "subdistribution hazard ratio")
-    return outcome_of(
-        plan,
-        n=fit.n,
-        events=fit.events,
-        effect=effect,
-        p=float(fit.p[0]),
-        statistic=float(fit.coef[0] / fit.se[0]),
-        df=1,
-        notes=notes,
-    )
+    return wald_outcome(plan, fit, names, "subdistribution hazard ratio", notes, book, tables)
 
 
 def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -103,7 +66,7 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     if not study.exposed.grouped:
         raise InputError("Gray's test compares groups; this exposure is a slope or an interaction")
     keep = study.complete(plan.endpoint)
-    time, codes = status_of(study, plan.endpoint, keep)
+    time, codes = study.status(plan.endpoint, keep)
     group = study.exposed.x[keep]
     found = gray_test(time, codes, group)
     book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
@@ -145,7 +108,7 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     keep = study.complete(plan.endpoint)
     rows = []
     for name, label, mine in sides_of(study, keep):
-        time, codes = status_of(study, plan.endpoint, mine)
+        time, codes = study.status(plan.endpoint, mine)
         event, other = (aalen_johansen(time, codes, cause, need_events=False) for cause in (1, 2))
         key = f"{plan.id}.{name}"
         book.put(f"{key}.events", event.n_events, "events")
@@ -164,7 +127,7 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
                 row[f"{column} by {months} months"] = text
         rows.append(row)
     tables[plan.id] = rows
-    codes = status_of(study, plan.endpoint, keep)[1]
+    codes = study.status(plan.endpoint, keep)[1]
     return outcome_of(plan, n=len(codes), events=int((codes == 1).sum()))
 
 
@@ -175,21 +138,3 @@ def _at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:
         return 0.0, "0%"
     value, low, high = (float(one[at]) for one in (curve.incidence, curve.lower, curve.upper))
     return value, f"{100 * value:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"
-
-
-def _effect(fit: Any, at: int, scale: str) -> Effect:
-    return Effect.model_validate(
-        {
-            "value": float(fit.hr[at]),
-            "lower": float(fit.lower[at]),
-            "upper": float(fit.upper[at]),
-            "scale": scale,
-        }
-    )
-
-
-def _rows(fit: Any, names: list[str], scale: str) -> list[dict[str, str]]:
-    return [
-        row_of(name, fit.hr[at], fit.lower[at], fit.upper[at], fit.p[at], scale)
-        for at, name in enumerate(names)
-    ]

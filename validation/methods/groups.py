@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan, VariableUse
 from validation.errors import InputError
 from validation.hypothesis import CutRule
-from validation.methods.shared import fit_cox, layers_of, outcome_of, row_of, slug
-from validation.results import Book, Effect, TestOutcome
+from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
+from validation.results import Book, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     keep = (codes >= 0) & ~np.isnan(time) & ~np.isnan(event)
     for key in plan.strata:
         keep &= study.rows[key].notna().to_numpy()
-    t, e, g = time[keep], (event[keep] == 1).astype(float), codes[keep]
+    t, e = study.follow_up(plan.endpoint, keep)
+    g = codes[keep]
     least = study.contract.rules.min_group
     for code, name in enumerate(names):
         if (g == code).sum() < least:
@@ -81,14 +82,8 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         row["median (months)"] = book.numbers[f"{key}.median"].text
         if code:
             at = code - 1
-            effect = Effect(
-                value=float(fit.hr[at]),
-                lower=float(fit.lower[at]),
-                upper=float(fit.upper[at]),
-                scale="hazard ratio",
-            )
-            book.effect(key, effect, float(fit.p[at]))
-            row |= row_of(name, fit.hr[at], fit.lower[at], fit.upper[at], fit.p[at], "hazard ratio")
+            book.effect(key, effect_of(fit, "hazard ratio", at), float(fit.p[at]))
+            row |= row_at(fit, name, "hazard ratio", at)
             row.pop("term")
         else:
             row |= {"hazard ratio": "1 (reference)", "95% CI": "", "p": ""}

@@ -35,9 +35,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     from validation.statistics.imputation import outcome_predictors
 
     keep = study.complete(plan.endpoint, plan.strata)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     notes: list[str] = []
     layers = layers_of(study, plan, keep, e, notes)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
-from validation.methods.shared import matrix, outcome_of, row_of
+from validation.methods.shared import effect_of, matrix, outcome_of, rows_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -32,12 +32,7 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         from validation.statistics.binary import logistic
 
         fit = logistic(y, g[:, None], [study.contract.exposed], penalty="firth")
-        effect = Effect(
-            value=float(fit.odds_ratio[0]),
-            lower=float(fit.lower[0]),
-            upper=float(fit.upper[0]),
-            scale="odds ratio",
-        )
+        effect = effect_of(fit, "odds ratio")
         notes.append("Firth's penalty: nobody in one cell of the table; p is Fisher's")
     book.effect(plan.id, effect, found.p)
     rows = []
@@ -75,17 +70,9 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         except (SeparationError, ConvergenceError) as error:
             notes.append(f"Firth's penalty: {error}")
             fit = logistic(y, X, names, penalty="firth")
-    effect = Effect(
-        value=float(fit.odds_ratio[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="odds ratio",
-    )
+    effect = effect_of(fit, "odds ratio")
     book.effect(plan.id, effect, float(fit.p[0]))
-    tables[plan.id] = [
-        row_of(name, fit.odds_ratio[at], fit.lower[at], fit.upper[at], fit.p[at], "odds ratio")
-        for at, name in enumerate(names)
-    ]
+    tables[plan.id] = rows_of(fit, names, "odds ratio")
     return outcome_of(
         plan,
         n=int(keep.sum()),
@@ -110,12 +97,7 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     if spread == 0:
         raise InputError(f"{plan.endpoint} is the same for all patients")
     fit = linear(y / spread, X, names, robust=True)
-    effect = Effect(
-        value=float(fit.coef[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="difference (SD)",
-    )
+    effect = effect_of(fit, "difference (SD)")
     p, statistic = float(fit.p[0]), None
     if plan.method == "rank":
         test = rank_test(y, X[:, 0]).test

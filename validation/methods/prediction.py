@@ -49,9 +49,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 
     bearable(study, plan)
     keep = study.complete(plan.endpoint, plan.covariates)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     columns = study.columns(plan.covariates, keep)
     parts = study.adjusters()
     blocks = [study.exposed.x[keep], *(part[keep] for _, part in parts)]
@@ -110,9 +108,7 @@ def _external(
     from validation.statistics.concordance import harrell
 
     keep, X = design_for(study, model)
-    time, event = study.outcome(model.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(model.endpoint, keep)
     asked, model = model.horizon, model.within(t)
     found = calibrate(t, e, model.survival(X), model.horizon)
     book.put(f"{plan.id}.horizon", model.horizon, "months")

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.methods.imputed import imputed_cox, imputes
-from validation.methods.shared import fit_cox, layers_of, matrix, outcome_of, row_of, slug
-from validation.results import Book, Effect, TestOutcome
+from validation.methods.shared import (
+    effect_of,
+    fit_cox,
+    layers_of,
+    matrix,
+    outcome_of,
+    slug,
+    wald_outcome,
+)
+from validation.results import Book, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -21,41 +29,14 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    flags = (event[keep] == 1).astype(float)
-    layers = layers_of(study, plan, keep, flags, notes)
-    fit = fit_cox(time[keep], flags, X, names, study, notes, layers)
-    effect = Effect(
-        value=float(fit.hr[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="hazard ratio",
-    )
-    book.effect(plan.id, effect, float(fit.p[0]))
-    tables[plan.id] = [
-        row_of(name, fit.hr[at], fit.lower[at], fit.upper[at], fit.p[at], "hazard ratio")
-        for at, name in enumerate(names)
-    ]
+    t, e = study.follow_up(plan.endpoint, keep)
+    layers = layers_of(study, plan, keep, e, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers)
+    outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
-        key = f"{plan.id}.terms.{slug(name)}"
-        term = Effect(
-            value=float(fit.hr[at]),
-            lower=float(fit.lower[at]),
-            upper=float(fit.upper[at]),
-            scale="hazard ratio",
-        )
-        book.effect(key, term, float(fit.p[at]))
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(flags.sum()),
-        effect=effect,
-        p=float(fit.p[0]),
-        statistic=float(fit.coef[0] / fit.se[0]),
-        df=1,
-        notes=notes,
-    )
+        term = effect_of(fit, "hazard ratio", at)
+        book.effect(f"{plan.id}.terms.{slug(name)}", term, float(fit.p[at]))
+    return outcome
 
 
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -65,9 +46,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     from validation.statistics.splines import rcs_basis
 
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
     linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers)
     basis = rcs_basis(X[:, 0], 4)
@@ -76,12 +55,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     statistic = 2 * (curved.loglik - curved.loglik_null)
     df = int(basis.shape[1])
     bend = 2 * (curved.loglik - linear.loglik)
-    effect = Effect(
-        value=float(linear.hr[0]),
-        lower=float(linear.lower[0]),
-        upper=float(linear.upper[0]),
-        scale="hazard ratio",
-    )
+    effect = effect_of(linear, "hazard ratio")
     p = chi2_p(statistic, df)
     book.effect(plan.id, effect, p)
     book.put(f"{plan.id}.nonlinearity.p", chi2_p(max(bend, 0.0), df - 1), "p-value")
@@ -106,19 +80,12 @@ def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     from validation.statistics.cutpoint import maximally_selected
 
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     fit = fit_cox(t, e, X[:, :1], names[:1], study, notes)
     contract = study.contract
     draws = contract.controls.permutations
     found = maximally_selected(t, e, X[:, 0], permutations=draws, seed=contract.seed)
-    effect = Effect(
-        value=float(fit.hr[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="hazard ratio",
-    )
+    effect = effect_of(fit, "hazard ratio")
     use, cut = contract.exposures[0], study.cuts[0]
     assert cut.mean is not None
     assert cut.sd is not None

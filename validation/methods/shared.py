@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
+from validation.contract import Scale, TestPlan
 from validation.errors import InputError
-from validation.results import TestOutcome
+from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -161,6 +161,58 @@ def fit_cox(
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
         return cox(time, event, X, names, strata=strata, penalty="firth")
+
+
+_COLUMN: dict[Scale, str] = {
+    "hazard ratio": "hr",
+    "subdistribution hazard ratio": "hr",
+    "odds ratio": "odds_ratio",
+    "difference (SD)": "coef",
+}
+
+
+def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
+    """A fitted model's effect of one term, the first unless told."""
+    value = getattr(fit, _COLUMN[scale])[at]
+    return Effect(
+        value=float(value), lower=float(fit.lower[at]), upper=float(fit.upper[at]), scale=scale
+    )
+
+
+def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
+    """A table's row on one term of a fitted model."""
+    value = getattr(fit, _COLUMN[scale])[at]
+    return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
+
+
+def rows_of(fit: Any, names: list[str], scale: Scale) -> list[dict[str, str]]:
+    """A table of all terms of a fitted model."""
+    return [row_at(fit, name, scale, at) for at, name in enumerate(names)]
+
+
+def wald_outcome(
+    plan: TestPlan,
+    fit: Any,
+    names: list[str],
+    scale: Scale,
+    notes: list[str],
+    book: Book,
+    tables: dict[str, Any],
+) -> TestOutcome:
+    """The outcome of a model that is tested by its first term; effect and table are kept."""
+    effect = effect_of(fit, scale)
+    book.effect(plan.id, effect, float(fit.p[0]))
+    tables[plan.id] = rows_of(fit, names, scale)
+    return outcome_of(
+        plan,
+        n=fit.n,
+        events=fit.events,
+        effect=effect,
+        p=float(fit.p[0]),
+        statistic=float(fit.coef[0] / fit.se[0]),
+        df=1,
+        notes=notes,
+    )
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:

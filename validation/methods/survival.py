@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
-from validation.methods.shared import HORIZONS, fit_cox, layers_of, matrix, outcome_of, row_of
-from validation.results import Book, Effect, TestOutcome
+from validation.methods.shared import (
+    HORIZONS,
+    effect_of,
+    fit_cox,
+    layers_of,
+    matrix,
+    outcome_of,
+    row_at,
+    rows_of,
+)
+from validation.results import Book, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -28,18 +37,12 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     from validation.statistics.survival import logrank
 
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e, g = time[keep], (event[keep] == 1).astype(float), X[:, 0]
+    t, e = study.follow_up(plan.endpoint, keep)
+    g = X[:, 0]
     layers = layers_of(study, plan, keep, e, notes)
     found = logrank(t, e, g, layers)
     fit = fit_cox(t, e, X, names, study, notes, layers)
-    effect = Effect(
-        value=float(fit.hr[0]),
-        lower=float(fit.lower[0]),
-        upper=float(fit.upper[0]),
-        scale="hazard ratio",
-    )
+    effect = effect_of(fit, "hazard ratio")
     book.effect(plan.id, effect, found.p)
     book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
     book.put(f"{plan.id}.n", int(keep.sum()), "patients")
@@ -47,9 +50,7 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     for name, side in (("exposed", 1.0), ("reference", 0.0)):
         book.put(f"{plan.id}.{name}.n", int((g == side).sum()), "patients")
         book.put(f"{plan.id}.{name}.events", int(e[g == side].sum()), "events")
-    tables[plan.id] = [
-        row_of(names[0], effect.value, effect.lower, effect.upper, fit.p[0], "hazard ratio")
-    ]
+    tables[plan.id] = rows_of(fit, names[:1], "hazard ratio")
     return outcome_of(
         plan,
         n=int(keep.sum()),
@@ -68,21 +69,20 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     from validation.statistics.survival import kaplan_meier
 
     keep = study.complete(plan.endpoint)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
     rows = []
     for name, label, side in (
         ("exposed", study.contract.exposed, 1.0),
         ("reference", study.contract.reference, 0.0),
     ):
         mine = keep & (study.exposed.x == side)
-        curve = kaplan_meier(time[mine], (event[mine] == 1).astype(float))
+        time, event = study.follow_up(plan.endpoint, mine)
+        curve = kaplan_meier(time, event)
         key = f"{plan.id}.{name}"
         book.put(f"{key}.median", curve.median, "months")
         row = {"group": label, "n": str(curve.n), "events": str(curve.n_events)}
         row["median (months)"] = book.numbers[f"{key}.median"].text
         for months in HORIZONS:
-            if months > float(time[mine].max()):
+            if months > float(time.max()):
                 continue
             at = int(np.searchsorted(curve.times, months, side="right")) - 1
             alive, low, high = (
@@ -94,7 +94,8 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             row[f"free of event at {months} months"] = text
         rows.append(row)
     tables[plan.id] = rows
-    return outcome_of(plan, n=int(keep.sum()), events=int((event[keep] == 1).sum()))
+    events = study.follow_up(plan.endpoint, keep)[1]
+    return outcome_of(plan, n=int(keep.sum()), events=int(events.sum()))
 
 
 def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -102,9 +103,7 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
     fit = fit_cox(t, e, X, names, study, notes, layers)
     found = schoenfeld(t, e, X, fit, strata=layers)
@@ -128,9 +127,8 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     from validation.statistics.survival import rmst_difference
 
     keep = study.complete(plan.endpoint)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e, g = time[keep], (event[keep] == 1).astype(float), study.exposed.x[keep]
+    t, e = study.follow_up(plan.endpoint, keep)
+    g = study.exposed.x[keep]
     tau = min(study.contract.rules.rmst_months, *(float(t[g == one].max()) for one in (0.0, 1.0)))
     found = rmst_difference(t, e, g, tau)
     book.put(f"{plan.id}.horizon", tau, "months")
@@ -155,9 +153,7 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     from validation.statistics.proportional import cox_by_period
 
     keep = study.complete(plan.endpoint)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     cut = float(np.median(t[e == 1]))
     found = cox_by_period(
         t, e, study.exposed.x[keep][:, None], [study.contract.exposed], [cut], penalty="firth"
@@ -165,19 +161,11 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     book.put(f"{plan.id}.cut", cut, "months")
     rows = []
     for name, period in zip(("early", "late"), found, strict=True):
-        effect = Effect(
-            value=float(period.fit.hr[0]),
-            lower=float(period.fit.lower[0]),
-            upper=float(period.fit.upper[0]),
-            scale="hazard ratio",
-        )
+        effect = effect_of(period.fit, "hazard ratio")
         book.effect(f"{plan.id}.{name}", effect, float(period.fit.p[0]))
         stop = "the end" if math.isinf(period.stop) else f"{period.stop:.1f}"
         rows.append(
-            {"months": f"{period.start:.1f} to {stop}"}
-            | row_of(
-                name, effect.value, effect.lower, effect.upper, period.fit.p[0], "hazard ratio"
-            )
+            {"months": f"{period.start:.1f} to {stop}"} | row_at(period.fit, name, "hazard ratio")
         )
     tables[plan.id] = rows
     return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()))
@@ -196,9 +184,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     from validation.statistics.concordance import harrell, uno
 
     keep, X, names, notes = matrix(study, plan)
-    time, event = study.outcome(plan.endpoint)
-    assert event is not None
-    t, e = time[keep], (event[keep] == 1).astype(float)
+    t, e = study.follow_up(plan.endpoint, keep)
     main = 1 + len(study.adjusters())
     if X.shape[1] == main:
         raise InputError("no covariate varies in the population: nothing to compare with")

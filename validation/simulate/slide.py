@@ -50,11 +50,6 @@ class SlideTruth:
     tumor_fraction: float
     simulated: bool = True
 
-    @property
-    def aggregates_per_mm2(self) -> float:
-        """Aggregates per square millimeter of tissue."""
-        return len(self.aggregates) / self.tissue_mm2 if self.tissue_mm2 else 0.0
-
     def write(self, path: Path) -> None:
         """Write the truth as JSON beside the slide."""
         record = asdict(self) | {

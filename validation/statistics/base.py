@@ -49,6 +49,24 @@ class Estimate:
     method: str = ""
 
 
+@dataclass(frozen=True)
+class HazardRatios:
+    """What every hazards model tells: arrays have one entry per covariate, in the order of `names`.
+
+    `lower` and `upper` are limits of the hazard ratio `hr`.
+    """
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    se: FloatArray
+    hr: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+    n: int
+    events: int
+
+
 def two_sided(z: float) -> float:
     """Two-sided p-value of a standard normal statistic."""
     return float(2.0 * ndtr(-abs(z)))

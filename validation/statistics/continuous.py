@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from validation.statistics.base import (
-    Estimate,
     FloatArray,
     TestResult,
     as_float,
     design,
     group_codes,
-    z_of,
 )
 from validation.statistics.errors import (
     CollinearError,
@@ -163,28 +160,3 @@ def rank_test(y: npt.ArrayLike, group: npt.ArrayLike) -> RankResult:
     chance = float(found.statistic) / (len(parts[0]) * len(parts[1]))
     shift = float(np.median(parts[1][:, None] - parts[0][None, :]))
     return RankResult(test, labels, medians, chance, shift)
-
-
-def correlation(
-    x: npt.ArrayLike,
-    y: npt.ArrayLike,
-    *,
-    method: Literal["pearson", "spearman"] = "spearman",
-    level: float = 0.95,
-) -> Estimate:
-    """Correlation with Fisher's z interval (Spearman: variance 1.06 / (n - 3), Fieller 1957)."""
-    from scipy.stats import rankdata
-
-    a, b = _outcome(x), _outcome(y)
-    if len(a) != len(b) or len(a) < 4:
-        raise ShapeError("a correlation needs two arrays of one length, at least 4 patients")
-    if method == "spearman":
-        a, b = (np.asarray(rankdata(v), dtype=np.float64) for v in (a, b))
-    r = float(np.corrcoef(a, b)[0, 1])
-    n = len(a)
-    bounded = float(np.clip(r, -1.0 + 1e-15, 1.0 - 1e-15))
-    t = bounded * np.sqrt((n - 2) / (1.0 - bounded**2))
-    se = float(np.sqrt((1.06 if method == "spearman" else 1.0) / (n - 3)))
-    z, half = np.arctanh(bounded), z_of(level) * se
-    p = float(2.0 * stdtr(n - 2, -abs(t)))
-    return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)), p, se, level, method)

@@ -18,6 +18,7 @@ from scipy.special import chdtri, ndtr
 from validation.statistics.base import (
     BoolArray,
     FloatArray,
+    HazardRatios,
     TestResult,
     as_float,
     chi2_p,
@@ -46,23 +47,14 @@ SEPARATED = 30.0
 
 
 @dataclass(frozen=True)
-class CoxFit:
-    """A fitted model. Arrays have one entry per covariate, in the order of `names`.
+class CoxFit(HazardRatios):
+    """A fitted model.
 
     `p` is Wald's, or the penalized likelihood ratio's with Firth's penalty; `interval` says which
     limits `lower` and `upper` are (of the hazard ratio). `converged` is False, with a `reason`,
     when the numbers must not be reported.
     """
 
-    names: tuple[str, ...]
-    coef: FloatArray
-    se: FloatArray
-    hr: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    p: FloatArray
-    n: int
-    events: int
     converged: bool
     loglik: float
     concordance: float

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from validation.statistics.base import FloatArray, IntArray, design, z_of
+from validation.statistics.base import FloatArray, HazardRatios, IntArray, design, z_of
 from validation.statistics.competing import causes
 from validation.statistics.concordance import censoring_weight
 from validation.statistics.errors import (
@@ -24,22 +24,13 @@ from validation.statistics.errors import (
 
 
 @dataclass(frozen=True)
-class FineGray:
+class FineGray(HazardRatios):
     """Subdistribution hazard ratios with Fine and Gray's standard errors.
 
     `competing` is 0 where nobody had another event: the model is then Cox's with Breslow's ties and
     a robust variance.
     """
 
-    names: tuple[str, ...]
-    coef: FloatArray
-    se: FloatArray
-    hr: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    p: FloatArray
-    n: int
-    events: int
     competing: int
     converged: bool
     level: float = 0.95

@@ -1,8 +1,7 @@
 """Error control over many tests: Benjamini-Hochberg, e-values and e-BH.
 
-References, in words: Benjamini and Hochberg 1995 (J R Stat Soc B); Benjamini and Yekutieli 2001
-(Annals of Statistics); Vovk and Wang 2021 (Annals of Statistics) for calibrators; Wang and Ramdas
-2022 (J R Stat Soc B) for e-BH.
+References, in words: Benjamini and Hochberg 1995 (J R Stat Soc B); Vovk and Wang 2021 (Annals of
+Statistics) for calibrators; Wang and Ramdas 2022 (J R Stat Soc B) for e-BH.
 """
 
 from __future__ import annotations
@@ -42,24 +41,6 @@ def bh(p: npt.ArrayLike) -> FloatArray:
     return result
 
 
-def by(p: npt.ArrayLike) -> FloatArray:
-    """Benjamini-Yekutieli adjusted p-values: valid under any dependence."""
-    values = _p_values(p)
-    harmonic = float((1.0 / np.arange(1, len(values) + 1)).sum()) if len(values) else 1.0
-    return np.minimum(bh(values) * harmonic, 1.0)
-
-
-def holm(p: npt.ArrayLike) -> FloatArray:
-    """Holm adjusted p-values: controls the chance of any false rejection."""
-    values = _p_values(p)
-    m = len(values)
-    order = np.argsort(values, kind="stable")
-    stepped = np.maximum.accumulate(values[order] * (m - np.arange(m)))
-    result = np.empty(m)
-    result[order] = np.minimum(stepped, 1.0)
-    return result
-
-
 def p_to_e(
     p: npt.ArrayLike, *, calibrator: Calibrator = "mixture", kappa: float = 0.5
 ) -> FloatArray:
@@ -84,14 +65,6 @@ def p_to_e(
     # Series at p = 1 - d: the exact form loses all digits there.
     series = 0.5 - log / 6.0
     return np.where(near_one, series, exact)
-
-
-def combine_e(e: npt.ArrayLike, *, disjoint: bool) -> float:
-    """Combine e-values for one hypothesis: product on disjoint patients, mean otherwise."""
-    values = as_float(e, "e").ravel()
-    if len(values) == 0 or (values < 0.0).any():
-        raise ShapeError("e-values must be non-negative, and at least one is needed")
-    return float(values.prod() if disjoint else values.mean())
 
 
 def e_bh(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:

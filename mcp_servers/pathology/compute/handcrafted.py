@@ -12,7 +12,6 @@ from mcp_servers.pathology.compute.stain import concentrations, fixed_matrix
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, AnyArray
 
-ENCODER = "handcrafted-2"
 _SCALES = (1.0, 2.0, 4.0, 8.0)
 _EDGES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.9)
 

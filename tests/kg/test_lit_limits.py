@@ -1,0 +1,164 @@
+"""Rates, concurrency and the breaker: what keeps the client from being a nuisance."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.services.client import Limit, Policy, Request, ServiceClient
+from kg.services.errors import OverBudget, Unavailable
+from kg.services.limits import Breaker, Throttle
+from kg.services.runner import Runner
+from tests.kg.lit_server import FAST, MANY, Answer, as_json, serving
+
+
+def test_concurrency_stays_within_the_limit() -> None:
+    running, most = [0], [0]
+
+    def slow(_: object) -> Answer:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+        return as_json({})
+
+    async def work(url: str) -> None:
+        client = ServiceClient(None, FAST)
+        limit = Limit(1000, 1.0, concurrency=2)
+        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(8)]
+        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+        await client.close()
+
+    with serving() as services:
+        services.routes["/x"] = slow
+        asyncio.run(work(services.url))
+    assert most[0] == 2
+
+
+def test_requests_never_exceed_the_published_rate() -> None:
+    async def work(url: str) -> None:
+        client = ServiceClient(None, FAST)
+        limit = Limit(3, 0.5, concurrency=9)
+        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(9)]
+        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+        await client.close()
+
+    with serving() as services:
+        services.routes["/x"] = as_json({})
+        asyncio.run(work(services.url))
+        times = sorted(one.at for one in services.seen)
+    # 20 ms of slack for the way from sending to arrival.
+    assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))
+
+
+def test_no_slot_within_patience_is_an_answer_not_a_wait() -> None:
+    async def work(url: str) -> float:
+        client = ServiceClient(None, FAST)
+        limit = Limit(1, 3.0, concurrency=1)
+        await client.fetch(Request("svc", limit, url + "/x"), json.loads, patience=0.5)
+        begun = time.monotonic()
+        with pytest.raises(OverBudget, match=r"1 per 3 s\) allows the next request in"):
+            await client.fetch(
+                Request("svc", limit, url + "/x", params={"n": 2}), json.loads, patience=0.5
+            )
+        await client.close()
+        return time.monotonic() - begun
+
+    with serving() as services:
+        services.routes["/x"] = as_json({})
+        assert asyncio.run(work(services.url)) < 0.3
+        assert len(services.seen) == 1
+
+
+def test_the_breaker_stops_asking_the_dead_and_probes_later() -> None:
+    async def work(url: str) -> list[str]:
+        policy = Policy(attempts=1, breaker_threshold=2, breaker_cool_off=0.3)
+        client = ServiceClient(None, policy)
+        reasons = []
+        for number in range(4):
+            try:
+                await client.fetch(
+                    Request("svc", MANY, url + "/x", params={"n": number}), json.loads
+                )
+                reasons.append("ok")
+            except Unavailable as problem:
+                reasons.append(problem.reason)
+            if number == 2:
+                await asyncio.sleep(0.35)
+        await client.close()
+        return reasons
+
+    with serving() as services:
+        services.routes["/x"] = [Answer(b"", 500), Answer(b"", 500), as_json({})]
+        reasons = asyncio.run(work(services.url))
+        assert len(services.seen) == 3
+    assert reasons[:2] == ["HTTP 500", "HTTP 500"]
+    assert "failed 2 times in a row" in reasons[2]
+    assert reasons[3] == "ok"
+
+
+def test_a_breaker_lets_one_probe_through() -> None:
+    now = [0.0]
+    breaker = Breaker(threshold=1, cool_off=10, clock=lambda: now[0])
+    breaker.failed()
+    assert breaker.refuses() == 10
+    now[0] = 11
+    assert breaker.refuses() is None
+    assert breaker.refuses() is not None
+    breaker.failed()
+    assert breaker.refuses() == 10
+
+
+@settings(deadline=None)
+@given(
+    requests=st.integers(1, 5),
+    per=st.floats(0.1, 5.0),
+    gaps=st.lists(st.floats(0.0, 3.0), min_size=1, max_size=40),
+)
+def test_no_window_ever_holds_more_than_the_limit(
+    requests: int, per: float, gaps: list[float]
+) -> None:
+    now = [0.0]
+    throttle = Throttle(Limit(requests, per), clock=lambda: now[0])
+    slots = []
+    for gap in gaps:
+        now[0] += gap
+        wait = throttle.book()
+        assert wait is not None
+        slots.append(now[0] + wait)
+    for first, later in zip(slots, slots[requests:], strict=False):
+        assert later - first >= per - 1e-9
+
+
+def test_a_request_that_left_late_pushes_the_next_one() -> None:
+    now = [0.0]
+    throttle = Throttle(Limit(1, 3.0), clock=lambda: now[0])
+    assert throttle.book() == 0
+    now[0] = 0.8  # connecting took this long
+    throttle.sent()
+    now[0] = 3.1
+    assert throttle.still_to_wait() == pytest.approx(0.7)
+    assert throttle.next_slot() == pytest.approx(3.8)
+    now[0] = 4.0
+    throttle.hold(10)
+    assert throttle.still_to_wait() == pytest.approx(10)
+
+
+def test_the_runner_works_from_inside_another_loop_and_across_calls() -> None:
+    runner = Runner()
+
+    async def inner() -> int:
+        return 3
+
+    async def outer() -> int:
+        return runner.run(inner())
+
+    assert asyncio.run(outer()) + runner.run(inner()) == 6
+    runner.close()
+    assert runner.run(inner()) == 3
+    runner.close()

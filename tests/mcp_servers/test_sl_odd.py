@@ -1,0 +1,151 @@
+"""Odd slides, wrong arguments, failures: a clear refusal, and nothing half written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcp_servers.context import ToolContext
+from mcp_servers.errors import Cancelled, InputError
+from mcp_servers.formats.geojson import read_polygons
+from mcp_servers.slides.slide import Slide
+from tests.mcp_servers.slide_tools import GLASS, blobs, context, png, pyramid, run
+
+
+def flat(color: tuple[int, int, int], side: int = 400) -> Any:
+    """An image of one color."""
+    return np.full((side, side, 3), color, np.uint8)
+
+
+@pytest.mark.parametrize("name", ["tissue_mask", "nuclei", "tls", "tumor", "til", "stroma"])
+def test_a_slide_without_tissue_gives_zero_and_says_so(tmp_path: Path, name: str) -> None:
+    png(tmp_path / "g.png", flat(GLASS, 2100))
+    got = run(context(tmp_path), name, slide="g.png", mpp=0.5)
+    assert any("no tissue" in note for note in got["warnings"])
+    for value in got.values():
+        assert not (isinstance(value, float) and np.isnan(value))
+
+
+def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
+    image = np.tile(blobs(700, 700)[250:450, 250:450], (5, 5, 1))
+    png(tmp_path / "a.png", image)
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=0.5)
+    assert got["tissue_fraction"] > 0.95
+    assert any("whole image" in note for note in got["warnings"])
+
+
+@pytest.mark.parametrize("pair", [((0, 0, 0), (255, 255, 255)), ((128,) * 3, (255,) * 3)])
+def test_two_tone_images_hold_no_tissue(tmp_path: Path, pair: Any) -> None:
+    image = flat(pair[1], 600)
+    image[:, :300] = pair[0]
+    png(tmp_path / "a.png", image)
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=4.0)
+    assert got["tissue_fraction"] < 0.02
+
+
+def test_three_thousand_specks_are_dropped_or_counted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    image = flat(GLASS, 1500)
+    for x, y in rng.integers(5, 1490, (3000, 2)):
+        image[y : y + 6, x : x + 6] = (200, 90, 150)
+    png(tmp_path / "a.png", image)
+    ctx = context(tmp_path)
+    assert run(ctx, "tissue_mask", slide="a.png", mpp=8.0)["pieces"] == 0
+    got = run(ctx, "tissue_mask", slide="a.png", mpp=8.0, min_area_um2=0, focus="off")
+    assert got["pieces"] > 500
+    assert any("separate pieces" in note for note in got["warnings"])
+
+
+@pytest.mark.parametrize("name", ["tissue_mask", "slide_thumbnail", "nuclei", "tls"])
+def test_one_pixel_does_no_harm(tmp_path: Path, name: str) -> None:
+    png(tmp_path / "a.png", flat((200, 100, 150), 1))
+    assert run(context(tmp_path), name, slide="a.png", mpp=0.5)["method"]
+
+
+def test_too_coarse_a_scan_is_refused_by_tools_that_see_cells(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    for name in ("nuclei", "tls", "ihc"):
+        with pytest.raises(InputError, match="µm per pixel"):
+            run(context(tmp_path), name, slide="a.png", mpp=4.0)
+
+
+def test_tiles_finer_than_the_scan_are_refused(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="finer than the scan"):
+        run(context(tmp_path), "tile_slide", slide="a.png", mpp=1.0, at_mpp=0.25)
+
+
+def test_missing_pixel_size_is_asked_for_and_its_override_recorded(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="mpp="):
+        run(context(tmp_path), "tissue_mask", slide="a.png")
+    got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=2.0)
+    assert (got["mpp"], got["mpp_source"]) == (2.0, "override")
+
+
+@pytest.mark.parametrize("path", ["../secret.png", "/etc/passwd", "link.png"])
+def test_nothing_outside_the_roots_is_read(tmp_path: Path, path: str) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    png(tmp_path / "secret.png", blobs(100, 100))
+    (inside / "link.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match="outside"):
+        run(context(inside), "tissue_mask", slide=path, mpp=2.0)
+
+
+def test_a_failure_leaves_nothing_half_written(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "a.svs", blobs(1500, 1500), levels=1)
+    with Slide.open(path, backend="direct") as slide:
+        one = slide.source._directories[0]  # type: ignore[attr-defined]
+        # not a tile that is compared with OpenSlide on opening
+        at, count = int(one.offsets[20]), int(one.counts[20])
+    data = bytearray(path.read_bytes())
+    data[at : at + count] = b"\x11" * count
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match=r"a\.svs"):
+        run(context(tmp_path), "nuclei", slide="a.svs")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_cancelling_stops_a_tool_and_leaves_nothing(tmp_path: Path) -> None:
+    pyramid(tmp_path / "a.svs", blobs(1500, 1500))
+    ctx = context(tmp_path, cancelled=lambda: True)
+    with pytest.raises(Cancelled):
+        run(ctx, "nuclei", slide="a.svs")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_two_writers_of_one_output_leave_one_whole_file(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(900, 900))
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            run(context(tmp_path), "tissue_mask", slide="a.png", mpp=2.0)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert errors == []
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == [f"a.tissue.{k}" for k in ("geojson", "mask.png", "overlay.png")]
+    assert read_polygons(tmp_path / "out" / "a.tissue.geojson")
+
+
+def test_wrong_arguments_are_named(tmp_path: Path) -> None:
+    ctx: ToolContext = context(tmp_path)
+    png(tmp_path / "a.png", blobs(300, 300))
+    with pytest.raises(InputError, match="min_tissue"):
+        run(ctx, "tile_slide", slide="a.png", min_tissue=3)
+    with pytest.raises(InputError, match="overlap_px"):
+        run(ctx, "tile_slide", slide="a.png", mpp=0.5, tile_px=64, overlap_px=64)
+    with pytest.raises(InputError, match="rise"):
+        run(ctx, "ihc", slide="a.png", mpp=0.5, weak=0.5, moderate=0.2)

@@ -1,0 +1,283 @@
+"""Hostile code that wants out: the network, secrets, privileges, other processes."""
+
+from __future__ import annotations
+
+from sandbox.types import Reason
+from tests.sandbox.attack import Attack
+
+
+def connect(name: str, family: str, address: str) -> Attack:
+    """Open a connection; the code ends with the error."""
+    code = f"s = socket.socket({family}); s.settimeout(3); s.connect({address}); escaped('in')"
+    return Attack(name, code, Reason.ERROR)
+
+
+NETWORK = [
+    connect("network_by_ip", "socket.AF_INET", "('1.1.1.1', 53)"),
+    connect("network_by_ipv6", "socket.AF_INET6", "('2606:4700:4700::1111', 53)"),
+    connect("cloud_metadata_address", "socket.AF_INET", "('169.254.169.254', 80)"),
+    connect("host_loopback_service", "socket.AF_INET", "('127.0.0.1', HOST['port'])"),
+    connect("host_bridge_address", "socket.AF_INET", "('172.17.0.1', HOST['port'])"),
+    connect("host_abstract_socket", "socket.AF_UNIX", "'\\0' + HOST['abstract']"),
+    Attack("dns", "socket.getaddrinfo('example.org', 443); escaped('resolved')", Reason.ERROR),
+    Attack(
+        "udp_datagram",
+        """
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b"patients", ("8.8.8.8", 53))
+escaped("sent")
+""",
+        Reason.ERROR,
+    ),
+    Attack(
+        "raw_socket",
+        "socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP); escaped('raw')",
+        Reason.ERROR,
+        says="Operation not permitted",
+    ),
+    Attack(
+        "packet_socket",
+        "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 768); escaped('packet')",
+        Reason.ERROR,
+        says="Operation not permitted",
+    ),
+    Attack(
+        "engine_socket",
+        """
+for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"):
+    must_fail(path, os.stat, path)
+    must_fail(path, socket.socket(socket.AF_UNIX).connect, path)
+""",
+    ),
+]
+
+SECRETS = [
+    Attack(
+        "host_files",
+        """
+for path in (HOST["secret"], "/etc/shadow", "/root/.ssh", "/root/.bashrc", "/var/lib/docker",
+             "/home/user", HOST["folder"]):
+    p = pathlib.Path(path)
+    must_fail(path, lambda: list(p.iterdir()) if p.is_dir() else p.read_text())
+""",
+    ),
+    Attack(
+        "host_files_through_proc",
+        """
+for pid in [p for p in os.listdir("/proc") if p.isdigit()]:
+    for door in ("root", "cwd"):
+        target = f"/proc/{pid}/{door}" + HOST["secret"]
+        must_fail(target, open, target)
+""",
+    ),
+    Attack(
+        "environment_of_every_process",
+        """
+for pid in [p for p in os.listdir("/proc") if p.isdigit()]:
+    for name in ("environ", "cmdline"):
+        try:
+            print(pid, name, open(f"/proc/{pid}/{name}", "rb").read())
+        except OSError as refused:
+            print(pid, name, refused)
+""",
+    ),
+    Attack("own_environment", "print(dict(os.environ))"),
+    Attack(
+        "kernel_memory_and_logs",
+        """
+for path in ("/dev/mem", "/dev/kmem", "/dev/kmsg", "/dev/port", "/proc/kmsg"):
+    must_fail(path, lambda: os.read(os.open(path, os.O_RDONLY), 16))
+try:
+    core = open("/proc/kcore", "rb").read(16)
+except OSError:
+    core = b""
+if core:
+    escaped("kcore")
+""",
+    ),
+    Attack(
+        "block_devices",
+        """
+for name in ("sda", "vda", "nvme0n1", "mapper/control", "loop-control", "fuse", "kvm"):
+    must_fail(name, os.open, "/dev/" + name, os.O_RDONLY)
+""",
+    ),
+    Attack(
+        "leaked_descriptors",
+        """
+for fd in os.listdir("/proc/self/fd"):
+    try:
+        link = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        continue
+    if not link.startswith(("pipe:", "/dev/null", "/proc/")):
+        escaped(link)
+""",
+    ),
+    Attack(
+        "host_process_memory",
+        """
+class Iov(ctypes.Structure):
+    _fields_ = [("b", ctypes.c_void_p), ("n", ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(8)
+here, there = Iov(ctypes.addressof(buffer), 8), Iov(0x400000, 8)
+must_fail("mem", open, f"/proc/{HOST['pid']}/mem", "rb")
+must_fail("vm_readv", syscall, 310, HOST["pid"], ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+""",
+    ),
+    Attack(
+        "file_handles_of_the_host",
+        r"""
+handle = ctypes.create_string_buffer(b"\x08\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0")
+must_fail("open_by_handle_at", syscall, 304, os.open("/", os.O_RDONLY), handle, 0)
+""",
+    ),
+]
+
+PRIVILEGE = [
+    Attack(
+        "becoming_root",
+        """
+for name in ("setuid", "setgid", "seteuid", "setegid"):
+    must_fail(name, getattr(os, name), 0)
+must_fail("groups", os.setgroups, [0])
+must_fail("resuid", os.setresuid, 0, 0, 0)
+if os.geteuid() == 0:
+    escaped("root")
+""",
+    ),
+    Attack(
+        "setuid_program",
+        """
+import shutil
+for target in ("/tmp/id", "/output/id"):
+    try:
+        shutil.copyfile("/usr/bin/id", target)
+        os.chmod(target, 0o6755)
+        said = subprocess.run([target, "-u"], capture_output=True, text=True).stdout.strip()
+        if said == "0":
+            escaped("setuid")
+    except OSError as refused:
+        print(refused)
+for tool in ("su", "sudo", "mount", "newuidmap", "passwd", "chsh"):
+    if path := shutil.which(tool):
+        said = subprocess.run([path, "-c", "id -u"], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+        if said.stdout.strip() == "0":
+            escaped(tool)
+""",
+        kept=("id",),
+    ),
+    Attack(
+        "capabilities",
+        r"""
+lines = open("/proc/self/status").read().splitlines()
+if held := [l for l in lines if l.startswith("Cap") and int(l.split()[1], 16)]:
+    escaped(held)
+if "NoNewPrivs:\t1" not in lines:
+    escaped("new privileges")
+if "Seccomp:\t2" not in lines:
+    escaped("no system call filter")
+""",
+    ),
+    Attack(
+        "mounting",
+        """
+os.mkdir("/tmp/m")
+must_fail("tmpfs", syscall, 165, b"tmpfs", b"/tmp/m", b"tmpfs", 0, 0)
+must_fail("proc", syscall, 165, b"proc", b"/tmp/m", b"proc", 0, 0)
+must_fail("bind", syscall, 165, b"/", b"/tmp/m", 0, 4096, 0)
+must_fail("remount", syscall, 165, 0, b"/inputs/cohort", 0, 32 | 4096, 0)
+must_fail("umount", syscall, 166, b"/inputs/cohort", 2)
+must_fail("pivot_root", syscall, 155, b"/tmp", b"/tmp/m")
+must_fail("fsopen", syscall, 430, b"tmpfs", 0)
+must_fail("chroot", os.chroot, "/tmp")
+""",
+    ),
+    Attack(
+        "new_namespaces",
+        """
+flags = dict(user=0x10000000, mount=0x20000, pid=0x20000000, net=0x40000000, uts=0x4000000,
+             ipc=0x8000000, cgroup=0x2000000)
+for name, flag in flags.items():
+    must_fail(name, syscall, 272, flag)
+must_fail("clone", syscall, 56, 0x10000000 | 17, 0, 0, 0, 0)
+args = (ctypes.c_uint64 * 8)(0x10000000, 0, 0, 0, 17, 0, 0, 0)
+must_fail("clone3", syscall, 435, ctypes.byref(args), 64)
+must_fail("setns", lambda: syscall(308, os.open("/proc/1/ns/net", os.O_RDONLY), 0))
+""",
+    ),
+    Attack(
+        "kernel_modules",
+        """
+must_fail("init", syscall, 175, b"x", 1, b"")
+must_fail("finit", syscall, 313, os.open("/work/analysis.py", os.O_RDONLY), b"", 0)
+must_fail("delete", syscall, 176, b"ext4", 0)
+must_fail("kexec", syscall, 246, 0, 0, 0, 0)
+""",
+    ),
+    Attack(
+        "kernel_interfaces",
+        """
+must_fail("bpf", syscall, 321, 0, ctypes.create_string_buffer(64), 64)
+must_fail("perf", syscall, 298, ctypes.create_string_buffer(128), 0, -1, -1, 0)
+must_fail("userfaultfd", syscall, 323, 0)
+must_fail("keyctl", syscall, 250, 0, -3, 0, 0, 0)
+must_fail("add_key", syscall, 248, b"user", b"k", b"v", 1, -3)
+must_fail("iopl", syscall, 172, 3)
+must_fail("reboot", syscall, 169, 0xFEE1DEAD, 672274793, 0)
+must_fail("swapon", syscall, 167, b"/tmp/x", 0)
+must_fail("acct", syscall, 163, b"/tmp/x")
+""",
+    ),
+    Attack(
+        "name_and_clock",
+        """
+must_fail("hostname", socket.sethostname, "evil")
+must_fail("clock", time.clock_settime, time.CLOCK_REALTIME, 0)
+""",
+    ),
+    Attack(
+        "device_nodes",
+        """
+for folder in ("/tmp", "/output", "/dev/shm"):
+    must_fail(folder, os.mknod, folder + "/disk", 0o60666, os.makedev(254, 0))
+    must_fail(folder, os.mknod, folder + "/mem", 0o20666, os.makedev(1, 1))
+""",
+    ),
+    Attack(
+        "ptrace_of_a_host_process",
+        """
+must_fail("attach", syscall, 101, 16, HOST["pid"], 0, 0)
+must_fail("seize", syscall, 101, 0x4206, HOST["pid"], 0, 0)
+""",
+    ),
+    Attack(
+        "typing_into_the_terminal",
+        """
+import fcntl
+for fd in (0, 1, 2):
+    must_fail(fd, fcntl.ioctl, fd, 0x5412, b"x")
+must_fail("tty", os.open, "/dev/tty", os.O_RDWR)
+""",
+    ),
+]
+
+SIGNALS = [
+    Attack(
+        "signal_to_a_host_process",
+        """
+must_fail("term", os.kill, HOST["pid"], 15)
+must_fail("kill", os.kill, HOST["pid"], 9)
+must_fail("group", os.killpg, HOST["pid"], 9)
+""",
+    ),
+    Attack(
+        "signal_to_everybody",
+        "if os.fork() == 0:\n    os.kill(-1, 9)\ntime.sleep(10)",
+        Reason.KILLED,
+    ),
+    Attack("signal_to_the_first_process", "os.kill(1, 9)\nos.kill(1, 15)\ntime.sleep(0.2)"),
+    Attack("killing_itself", "os.kill(os.getpid(), 9)", Reason.KILLED, message="SIGKILL"),
+    Attack("crashing", "ctypes.string_at(0)", Reason.KILLED, message="SIGSEGV"),
+]

@@ -1,0 +1,310 @@
+"""Hostile code that wastes or spoils: resources, inputs, outputs."""
+
+from __future__ import annotations
+
+from sandbox.types import Reason
+from tests.sandbox.attack import SHORT, Attack
+
+EXHAUSTION = [
+    Attack(
+        "fork_bomb",
+        "while True:\n    os.fork()",
+        Reason.PROCESSES,
+        message="more than 32 processes",
+    ),
+    Attack(
+        "thread_bomb",
+        """
+for _ in range(500):
+    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
+""",
+        Reason.PROCESSES,
+    ),
+    Attack(
+        "fork_bomb_that_swallows_errors",
+        """
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+        Reason.TIMEOUT,
+        SHORT,
+        message="more than 32 processes or threads were refused",
+    ),
+    Attack(
+        "memory_bomb",
+        "held = []\nwhile True:\n    held.append(bytearray(b'x' * (16 << 20)))",
+        Reason.MEMORY,
+        message="more than 256 MiB",
+    ),
+    Attack(
+        "memory_bomb_in_children",
+        """
+for _ in range(6):
+    if os.fork() == 0:
+        held = bytearray(b"x" * (110 << 20))
+        time.sleep(3)
+        os._exit(0)
+ends = [os.wait()[1] for _ in range(6)]
+sys.exit(1 if any(ends) else 0)
+""",
+        Reason.MEMORY,
+    ),
+    Attack(
+        "disk_filler",
+        """
+with open("/output/big", "wb") as f:
+    while True:
+        f.write(b"x" * (1 << 20))
+""",
+        Reason.OUTPUT_LIMIT,
+        message="more than 8 MiB",
+    ),
+    Attack(
+        "disk_filler_in_many_files",
+        """
+for i in range(10_000):
+    open(f"/output/f{i}", "wb").write(b"x" * (1 << 16))
+""",
+        Reason.OUTPUT_LIMIT,
+    ),
+    Attack(
+        "temporary_space_filler",
+        """
+for i in range(10_000):
+    open(f"/tmp/f{i}", "wb").write(b"x" * (4 << 20))
+""",
+        Reason.OUTPUT_LIMIT,
+    ),
+    Attack(
+        "shared_memory_filler",
+        """
+for i in range(10_000):
+    open(f"/dev/shm/f{i}", "wb").write(b"x" * (4 << 20))
+""",
+        Reason.OUTPUT_LIMIT,
+    ),
+    Attack(
+        "sparse_file_of_a_terabyte",
+        "f = open('/output/sparse', 'wb'); f.truncate(1 << 40); escaped('terabyte')",
+        Reason.OUTPUT_LIMIT,
+    ),
+    Attack(
+        "sparse_files_that_add_up",
+        """
+for i in range(40):
+    open(f"/output/s{i}", "wb").truncate(7 << 20)
+""",
+        Reason.OUTPUT_LIMIT,
+    ),
+    Attack(
+        "file_flood",
+        """
+for i in range(5000):
+    open(f"/output/f{i:05}", "w").close()
+""",
+        dropped=1,
+    ),
+    Attack(
+        "endless_output",
+        "while True:\n    sys.stdout.write('x' * 65536)",
+        Reason.OUTPUT_LIMIT,
+        message="printed more than 64 KiB",
+    ),
+    Attack(
+        "endless_errors",
+        "while True:\n    sys.stderr.write('x' * 65536)",
+        Reason.OUTPUT_LIMIT,
+        message="printed more than 64 KiB",
+    ),
+    Attack(
+        "endless_loop", "while True:\n    pass", Reason.TIMEOUT, SHORT, message="longer than 2 s"
+    ),
+    Attack(
+        "endless_loop_deaf_to_signals",
+        """
+import signal
+for n in range(1, 32):
+    if n not in (9, 19):
+        signal.signal(n, signal.SIG_IGN)
+while True:
+    time.sleep(1)
+""",
+        Reason.TIMEOUT,
+        SHORT,
+    ),
+    Attack(
+        "descriptor_exhaustion",
+        "held = [open('/dev/null') for _ in range(100_000)]; escaped('descriptors')",
+        Reason.ERROR,
+        says="Too many open files",
+    ),
+    Attack(
+        "daemon_that_outlives_the_run",
+        """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", HOST["marker"]])
+    os._exit(0)
+time.sleep(0.3)
+""",
+    ),
+]
+
+WRITING = [
+    Attack(
+        "writing_inputs",
+        """
+path = "/inputs/cohort/clinical.csv"
+must_fail("write", open, path, "w")
+must_fail("append", open, path, "a")
+must_fail("chmod", os.chmod, path, 0o777)
+must_fail("unlink", os.unlink, path)
+must_fail("rename", os.rename, path, path + ".old")
+must_fail("truncate", os.truncate, path, 0)
+must_fail("create", open, "/inputs/cohort/new", "w")
+must_fail("symlink", os.symlink, "/etc", "/inputs/cohort/link")
+must_fail("utime", os.utime, path)
+must_fail("xattr", os.setxattr, path, "user.a", b"x")
+""",
+    ),
+    Attack(
+        "writing_inputs_through_proc_self_fd",
+        """
+fd = os.open("/inputs/cohort/clinical.csv", os.O_RDONLY)
+must_fail("reopen", os.open, f"/proc/self/fd/{fd}", os.O_RDWR)
+""",
+    ),
+    Attack(
+        "writing_the_root_and_the_code",
+        """
+import numpy, validation
+for path in ("/x", "/usr/bin/x", "/etc/passwd", "/work/analysis.py", "/work/x", "/inputs/x",
+             numpy.__file__, validation.__file__, sys.executable, "/opt/sage/x"):
+    must_fail(path, open, path, "a")
+""",
+    ),
+    Attack(
+        "kernel_settings",
+        """
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger",
+             "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max",
+             "/sys/kernel/uevent_helper", "/proc/irq/default_smp_affinity"):
+    must_fail(path, lambda: os.write(os.open(path, os.O_WRONLY), b"1"))
+""",
+    ),
+    Attack(
+        "control_group_escape",
+        """
+for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"):
+    must_fail(root, os.mkdir, root + "/escape")
+    for name in ("release_agent", "memory.max", "memory.limit_in_bytes", "pids.max",
+                 "cgroup.procs", "notify_on_release"):
+        must_fail(name, lambda: os.write(os.open(f"{root}/{name}", os.O_WRONLY), b"1"))
+""",
+    ),
+    Attack(
+        "raising_own_limits",
+        """
+import resource
+must_fail("fsize", resource.setrlimit, resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))
+must_fail("nofile", resource.setrlimit, resource.RLIMIT_NOFILE, (1 << 20, 1 << 20))
+must_fail("nice", os.nice, -10)
+""",
+    ),
+]
+
+OUTPUTS = [
+    Attack(
+        "symbolic_links_out_of_the_output",
+        """
+os.symlink(HOST["secret"], "/output/leak.txt")
+os.symlink("/etc", "/output/etc")
+os.symlink("../../../../..", "/output/up")
+os.symlink("self", "/output/self")
+os.mkdir("/output/d")
+os.symlink("/inputs/cohort/clinical.csv", "/output/d/rows.csv")
+""",
+        dropped=5,
+    ),
+    Attack(
+        "hard_links_into_the_output",
+        """
+must_fail("input", os.link, "/inputs/cohort/clinical.csv", "/output/rows.csv")
+must_fail("passwd", os.link, "/etc/passwd", "/output/passwd")
+open("/output/a", "w").write("x")
+os.link("/output/a", "/output/b")
+""",
+        dropped=1,
+    ),
+    Attack(
+        "pipes_and_sockets_in_the_output",
+        """
+os.mkfifo("/output/results.json")
+socket.socket(socket.AF_UNIX).bind("/output/socket")
+""",
+        dropped=1,
+    ),
+    Attack(
+        "odd_names",
+        r"""
+for name in (b"x" * 255, b"a\nb", b"\xff\xfe", b"-rf", b".hidden", b"a\x1b[31m", b"con:",
+             b"a;rm", b" lead", b"trail. "):
+    open(b"/output/" + name, "w").close()
+""",
+        dropped=10,
+    ),
+    Attack(
+        "deep_folders",
+        """
+path = "/output"
+for _ in range(60):
+    path += "/d"
+    os.mkdir(path)
+open(path + "/f", "w").close()
+""",
+        dropped=1,
+    ),
+    Attack(
+        "archive_bombs",
+        r"""
+import tarfile, zipfile
+with zipfile.ZipFile("/output/bomb.zip", "w", zipfile.ZIP_DEFLATED) as z:
+    z.writestr("zeros", b"\0" * (100 << 20))
+    z.writestr("../../evil", "x")
+with tarfile.open("/output/bomb.tar", "w") as t:
+    t.addfile(tarfile.TarInfo("/etc/evil"))
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/"
+    t.addfile(link)
+""",
+        kept=("bomb.tar", "bomb.zip"),
+    ),
+    Attack(
+        "output_folder_swapped_for_a_link",
+        """
+must_fail("rename", os.rename, "/output", "/tmp/output")
+must_fail("rmdir", os.rmdir, "/output")
+must_fail("over", os.symlink, "/etc", "/output")
+""",
+    ),
+    Attack(
+        "closed_folders_and_files",
+        """
+os.mkdir("/output/shut")
+open("/output/shut/f", "w").close()
+open("/output/unreadable", "w").close()
+os.chmod("/output/unreadable", 0)
+os.chmod("/output/shut", 0)
+os.chmod("/output", 0)
+""",
+    ),
+    Attack(
+        "terminal_escapes_in_the_log",
+        r"print('\x1b]0;owned\x07\x1b[2J\x00\x9b31m done')",
+        says="done",
+    ),
+]

@@ -1,0 +1,292 @@
+"""Splits, replication, imputation, and the ledger that counts every attempt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, run_once
+from validation.amending import amend
+from validation.analysis import Analysis
+from validation.compile import confirmation_key, prepare
+from validation.contract import Contract, FrozenContract, SplitRule, freeze
+from validation.errors import InputError
+from validation.ledger import Entry, Ledger
+from validation.runner import collect, finalize, record_crash, run
+
+
+def split_contract(tmp_path: Path, raw: pd.DataFrame) -> tuple[object, FrozenContract]:
+    cohort = load(tmp_path / "cohort", raw)
+    rule = SplitRule(policy="discovery_confirmation")
+    return cohort, frozen_for(cohort, split=rule)
+
+
+def test_confirmation_patients_are_never_prepared_before_the_unlock(tmp_path: Path) -> None:
+    cohort, frozen = split_contract(tmp_path, patients(500, log_hr=STRONG))
+    ledger = Ledger(tmp_path / "l.jsonl")
+    prepare(frozen, cohort, tmp_path / "d", part="discovery")  # type: ignore[arg-type]
+    rows = set(pd.read_parquet(tmp_path / "d" / "table.parquet").index)
+    for part in ("confirmation", "all"):
+        with pytest.raises(InputError, match=r"locked|are read as"):
+            prepare(frozen, cohort, tmp_path / "c", part=part, ledger=ledger)  # type: ignore[arg-type]
+    ledger.unlock(confirmation_key(frozen), frozen)
+    prepare(frozen, cohort, tmp_path / "c", part="confirmation", ledger=ledger)  # type: ignore[arg-type]
+    confirmation = set(pd.read_parquet(tmp_path / "c" / "table.parquet").index)
+    assert not rows & confirmation
+    assert len(rows) + len(confirmation) == 500
+
+
+def test_a_discovery_is_confirmed_on_the_held_back_patients(tmp_path: Path) -> None:
+    cohort, frozen = split_contract(tmp_path, patients(700, log_hr=STRONG))
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
+    assert found.verdict.verdict == "supported"
+    assert found.tests[0].part == "confirmation"
+    assert "discovery.primary.p" in found.numbers
+    discovery = json.loads((tmp_path / "out/inputs/discovery/provenance.json").read_text())
+    confirmation = json.loads((tmp_path / "out/inputs/confirmation/provenance.json").read_text())
+    assert discovery["cuts"] == confirmation["cuts"]
+
+
+def test_a_failed_discovery_leaves_the_confirmation_locked(tmp_path: Path) -> None:
+    cohort, frozen = split_contract(tmp_path, patients(300, log_hr=-1.0))
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
+    assert found.verdict.verdict == "not_supported"
+    assert not (tmp_path / "out" / "inputs" / "confirmation").exists()
+
+
+def test_a_discovery_without_power_is_inconclusive_and_stays_locked(tmp_path: Path) -> None:
+    cohort, frozen = split_contract(tmp_path, patients(160, seed=21))
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "power")
+    assert "stay locked" in found.verdict.reasons[-1].text
+
+
+def test_an_amended_contract_cannot_open_the_confirmation_again(tmp_path: Path) -> None:
+    cohort, frozen = split_contract(tmp_path, patients(700, log_hr=STRONG))
+    ledger = Ledger(tmp_path / "l")
+    run(frozen, cohort, tmp_path / "out", ledger=ledger)  # type: ignore[arg-type]
+    second = amend(frozen, cohort, reason="try again", changes={"rules.relevant_ratio": 1.4})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="already opened"):
+        run(second, cohort, tmp_path / "out2", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
+
+
+def test_a_second_cohort_that_agrees_is_named_and_one_that_contradicts_prevents(
+    tmp_path: Path,
+) -> None:
+    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
+    frozen = frozen_for(cohort)
+    same = load(tmp_path / "two", patients(400, log_hr=STRONG, seed=9))
+    other = load(tmp_path / "three", patients(400, log_hr=-STRONG, seed=10))
+    agree = run(frozen, cohort, tmp_path / "a", ledger=Ledger(tmp_path / "la"), replicate=same)
+    against = run(frozen, cohort, tmp_path / "b", ledger=Ledger(tmp_path / "lb"), replicate=other)
+    assert agree.verdict.verdict == "supported"
+    assert any(one.rule == "replication" for one in agree.verdict.reasons)
+    assert "replicate.primary.effect" in agree.numbers
+    assert (against.verdict.verdict, against.verdict.because) == ("inconclusive", "replication")
+
+
+def test_the_same_data_are_no_replication(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
+    with pytest.raises(InputError, match="needs another cohort"):
+        run(frozen_for(cohort), cohort, tmp_path / "a", ledger=Ledger(tmp_path / "l"),
+            replicate=cohort)  # fmt: skip
+
+
+def test_imputation_keeps_patients_that_complete_cases_lose(tmp_path: Path) -> None:
+    from validation.contract import MissingRule
+
+    raw = patients(300, log_hr=STRONG)
+    raw["stage"] = raw["stage"].where(raw.index % 4 != 0)
+    cohort = load(tmp_path / "cohort", raw)
+    missing = MissingRule(policy="multiple_imputation", imputations=5)
+    complete = run(frozen_for(cohort), cohort, tmp_path / "a", ledger=Ledger(tmp_path / "l"))
+    imputed = run(
+        frozen_for(cohort, missing=missing), cohort, tmp_path / "b", ledger=Ledger(tmp_path / "l")
+    )
+    one, two = complete.test("adjusted"), imputed.test("adjusted")
+    assert one is not None
+    assert two is not None
+    assert (one.n, two.n) == (225, 300)
+    assert any("Rubin" in note for note in two.notes)
+
+
+def entry(name: str, p: float | None, **changes: object) -> Entry:
+    values = {"contract": name, "hypothesis": name, "cohort": "c", "test": "primary",
+              "role": "primary", "part": "all", "claim": True, "status": "ok", "p": p}  # fmt: skip
+    return Entry.model_validate(values | changes)
+
+
+def test_q_values_are_benjamini_hochberg_over_all_claims_crashed_ones_too(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.jsonl")
+    for name, p in (("a", 0.01), ("b", 0.02), ("c", 0.9)):
+        ledger.record(entry(name, p))
+    ledger.record(entry("d", None, status="crashed"))
+    found = {one.hypothesis: one for one in Ledger(tmp_path / "l.jsonl").adjust()}
+    assert found["a"].q == pytest.approx(0.04)
+    assert found["b"].q == pytest.approx(0.04)
+    assert found["d"].q == 1.0
+    assert found["d"].e == 0.0
+    assert found["a"].family == 4
+
+
+def test_the_same_attempt_counts_once_and_another_version_counts_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.jsonl")
+    ledger.record(entry("a", 0.01))
+    ledger.record(entry("a", 0.01))
+    ledger.record(entry("a2", 0.01, hypothesis="a"))
+    assert len(ledger.claims()) == 2
+    assert len((tmp_path / "l.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_edited_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl").write_text('{"p": 0.04}\n')
+    with pytest.raises(InputError, match="line 1 is not a ledger entry"):
+        Ledger(tmp_path / "l.jsonl")
+
+
+def test_every_attempt_of_a_run_is_in_the_ledger(tmp_path: Path) -> None:
+    found = run_once(tmp_path, patients(log_hr=STRONG))
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    assert {one.test for one in ledger.entries} == {one.id for one in found.tests}
+    assert sum(one.claim for one in ledger.entries) == 1
+
+
+def test_an_analysis_that_died_still_counts(tmp_path: Path) -> None:
+    frozen = frozen_for(load(tmp_path / "c", patients()))
+    ledger = Ledger(tmp_path / "l.jsonl")
+    record_crash(frozen, ledger, "killed")
+    assert ledger.adjust()[0].p == 1.0
+    assert ledger.counts()["crashed"] == len(frozen.contract.tests)
+
+
+def test_a_verdict_is_judged_again_when_more_hypotheses_join_the_ledger(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(400, log_hr=0.5, seed=4))
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    first = frozen_for(cohort)
+    alone = run(first, cohort, tmp_path / "one", ledger=ledger)
+    p = alone.numbers["primary.p"].value
+    assert p is not None
+    assert p < 0.05
+    for at in range(30):
+        ledger.record(entry(f"other{at}", 0.9))
+    again = finalize([(first, tmp_path / "one")], ledger)[0]
+    assert again.numbers["primary.q"].value == pytest.approx(min(0.9, 31 * p), rel=1e-6)
+    assert again.verdict.because == "multiplicity"
+
+
+def test_a_crash_inside_a_test_leaves_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import methods
+
+    def explode(*_: object) -> object:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setitem(methods.METHODS, "rmst", explode)
+    found = run_once(tmp_path, patients(log_hr=STRONG))
+    outcome = found.test("rmst")
+    assert outcome is not None
+    assert outcome.status == "crashed"
+    lines = [json.loads(one) for one in (tmp_path / "out/attempts.jsonl").read_text().splitlines()]
+    assert {"test": "rmst", "state": "started", "part": "all"} in lines
+
+
+def test_null_cohorts_are_rarely_claimed(tmp_path: Path) -> None:
+    """Two-sided level 5% in one direction: 2.5% expected; 5 or more of 40 has p < 0.01."""
+    claimed = 0
+    for seed in range(40):
+        raw = patients(160, seed=1000 + seed)
+        cohort = load(tmp_path / f"c{seed}", raw)
+        plan = frozen_for(cohort).contract
+        quick = plan.model_copy(
+            update={"controls": plan.controls.model_copy(
+                update={"permutations": 0, "random_features": 0})}
+        )  # fmt: skip
+        frozen = freeze(Contract.model_validate(quick.model_dump()), cohort)
+        inputs = tmp_path / f"i{seed}"
+        prepare(frozen, cohort, inputs)
+        analysis = Analysis.open(inputs)
+        analysis.run(["primary"])
+        out = tmp_path / f"o{seed}"
+        found = collect(frozen, analysis.result(), out, ledger=Ledger(tmp_path / f"l{seed}"))
+        claimed += found.verdict.verdict == "supported"
+    assert claimed < 5
+
+
+def test_e_values_multiply_over_disjoint_patients_only(tmp_path: Path) -> None:
+    from validation.statistics.multiplicity import p_to_e
+
+    ledger = Ledger(tmp_path / "l.jsonl")
+    ledger.record(entry("a", 0.01, part="confirmation"))
+    ledger.record(entry("a", 0.02, part="discovery", claim=False))
+    ledger.record(entry("a", 0.03, test="adjusted", role="adjusted", claim=False))
+    found = ledger.adjust()[0]
+    assert found.e == pytest.approx(float(np.prod(p_to_e([0.01, 0.02]))))
+    assert found.q == pytest.approx(0.01)
+
+
+def test_subgroups_are_reported_and_carry_no_claim(tmp_path: Path) -> None:
+    raw = patients(400, log_hr=STRONG)
+    women = {"variable": "clinical:sex", "op": "eq", "value": "female"}
+    found = run_once(tmp_path, raw, hypothesis=claim(subgroups=[women]))
+    subgroup = found.test("subgroup.1")
+    assert subgroup is not None
+    assert subgroup.n == int((raw["sex"] == "female").sum())
+    assert not subgroup.claim
+    assert found.numbers["ledger.claims"].value == 1
+
+
+def test_a_negative_control_that_fires_prevents_the_claim(tmp_path: Path) -> None:
+    raw = patients(400, log_hr=STRONG)
+    more = OTHER_SURVIVAL
+    hypothesis = claim(negative_endpoint="NEG")
+    quiet = raw.assign(neg_months=raw["months"].sample(frac=1, random_state=5).to_numpy(),
+                       neg=raw["dead"].sample(frac=1, random_state=5).to_numpy())  # fmt: skip
+    loud = raw.assign(neg_months=raw["months"], neg=raw["dead"])
+    verdicts = []
+    for name, table in (("quiet", quiet), ("loud", loud)):
+        cohort = load(tmp_path / name, table, more=more)
+        out = tmp_path / f"{name}-out"
+        found = run(frozen_for(cohort, hypothesis), cohort, out, ledger=Ledger(out / "l"))
+        verdicts.append((found.verdict.verdict, found.verdict.because))
+    assert verdicts == [("supported", "evidence"), ("inconclusive", "control")]
+
+
+OTHER_SURVIVAL = """
+[endpoints.NEG]
+kind = "survival"
+table = "clinical"
+time = "neg_months"
+time_unit = "months"
+event = "neg"
+event_values = [1]
+censored_values = [0]
+"""
+
+
+def test_a_searched_cut_point_pays_for_the_search(tmp_path: Path) -> None:
+    exposure = {"variable": "clinical:marker", "label": "marker", "cut": "optimal"}
+    found = run_once(tmp_path, patients(300), hypothesis=claim(exposures=[exposure]))
+    primary = found.test("primary")
+    assert primary is not None
+    assert primary.method == "maximally_selected"
+    assert primary.p is not None
+    uncorrected = found.numbers["primary.p_uncorrected"].value
+    assert uncorrected is not None
+    assert primary.p > uncorrected
+
+
+def test_concordance_auc_and_the_interval_of_the_gain_are_reported(tmp_path: Path) -> None:
+    found = run_once(tmp_path, patients(400, log_hr=STRONG))
+    numbers = {key: one.value for key, one in found.numbers.items()}
+    assert numbers["concordance.with.harrell"] > numbers["concordance.without.harrell"]
+    assert numbers["concordance.gain"] == pytest.approx(
+        numbers["concordance.with.harrell"] - numbers["concordance.without.harrell"], abs=1e-6
+    )
+    assert numbers["concordance.gain_lower"] < numbers["concordance.gain"]
+    assert numbers["concordance.gain"] < numbers["concordance.gain_upper"]
+    assert 0.5 < numbers["concordance.with.auc"] < 1
