@@ -132,6 +132,8 @@ def _changed(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
             )
         if not field:
             wanted[part] = value
+        elif not isinstance(wanted[part], dict):
+            raise InputError(f'"{part}" was replaced by {wanted[part]!r}, which has no fields')
         elif field not in PARTS[part].model_fields:
             has = ", ".join(PARTS[part].model_fields)
             raise InputError(f'"{name}": {part} has no field "{field}"; it has: {has}')

@@ -123,11 +123,9 @@ def prepare(
         endpoints.append(negative)
     keys = contract.keys()
     if part == "replication":
-        primary = contract.primary_test
-        needed = [one.key for one in contract.exposures] + [f.variable for f in contract.filters]
         extra = [key for key in (*contract.covariates, *contract.strata) if _has(cohort, key)]
-        keys = list(dict.fromkeys([*needed, *extra]))
-        endpoints = [primary.endpoint]
+        keys = list(dict.fromkeys([*_asked(contract), *extra]))
+        endpoints = [contract.primary_test.endpoint]
     table = cohort.table(keys, endpoints)
     total = len(table)
     if part in ("discovery", "confirmation"):
@@ -174,6 +172,24 @@ def prepare(
     text = json.dumps(provenance, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_text(folder / "provenance.json", text)
     return provenance
+
+
+def _asked(contract: Contract) -> list[str]:
+    """The variables that a second cohort must have."""
+    return [one.key for one in contract.exposures] + [one.variable for one in contract.filters]
+
+
+def require_variables(frozen: FrozenContract, second: Cohort) -> None:
+    """Check that a second cohort has what the primary test reads, before the first is analyzed.
+
+    Raises
+    ------
+    InputError
+        If it lacks a variable or the endpoint; the message names it.
+    """
+    second.table(
+        list(dict.fromkeys(_asked(frozen.contract))), [frozen.contract.primary_test.endpoint]
+    )
 
 
 def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:

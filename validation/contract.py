@@ -157,7 +157,7 @@ class SpecificationPlan(Strict):
 class Rules(Strict):
     """Thresholds that tests and verdict use. All are fixed when the contract is frozen."""
 
-    alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    alpha: float = Field(default=0.05, gt=0, le=0.2)
     relevant_ratio: float = Field(default=1.5, gt=1)
     relevant_difference: float = Field(default=0.3, gt=0)
     min_group: int = Field(default=10, ge=2)
@@ -211,6 +211,8 @@ class Contract(Strict):
             raise ValueError(f'the primary test "{self.primary}" is not among the tests')
         if [test.id for test in self.tests if test.role == "primary"] != [self.primary]:
             raise ValueError("a contract has exactly one primary test, the one it names")
+        if not self.primary_test.claim:
+            raise ValueError("the primary test carries the claim: set its `claim`")
         known = {endpoint.key for endpoint in self.endpoints}
         for test in self.tests:
             if test.endpoint not in known:
@@ -236,6 +238,20 @@ class Contract(Strict):
             other = sorted({key for one in sets for key in one} - set(has))
             if other:
                 raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
+        own = self.specification
+        for name, kept in (
+            ("cuts", bool(own.cuts)),
+            ("covariate_sets", () in own.covariate_sets),
+            ("follow_up_months", None in own.follow_up_months),
+            ("exclude_first_months", 0.0 in own.exclude_first_months),
+            ("strata_sets", self.strata in own.strata_sets),
+        ):
+            if not kept:
+                raise ValueError(
+                    f"specification.{name} leaves out the claim's own choice (cuts: at least one; "
+                    "covariate_sets: []; follow_up_months: null; exclude_first_months: 0; "
+                    "strata_sets: the contract's strata)"
+                )
         return self
 
     @property
@@ -325,7 +341,7 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
 def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     """Bind a contract to a cohort's data, after group sizes and power were made exact.
 
-    Reads variables and who has the outcome, never an outcome's value.
+    Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
 
     Raises
     ------

@@ -2,7 +2,8 @@
 
 Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
 one claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
-counts as an attempt with p = 1.
+counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the ledger
+tells which claims were written after results were seen.
 """
 
 from __future__ import annotations
@@ -47,6 +48,21 @@ class Entry(Strict):
         return (self.contract, self.test, self.part)
 
 
+class Registration(Strict):
+    """A contract that was frozen when the ledger held what stands above it."""
+
+    registered: str
+    hypothesis: str
+    cohort: str
+    endpoint: str
+    exposures: tuple[str, ...]
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What is asked of which patients: contracts that differ otherwise ask it again."""
+        return (self.cohort, self.endpoint, *self.exposures)
+
+
 class Unlock(Strict):
     """The confirmation patients of a cohort were opened for one contract."""
 
@@ -77,12 +93,16 @@ class Ledger:
         self.path = path
         self.entries: list[Entry] = []
         self.unlocks: list[Unlock] = []
+        self._registered: dict[str, Registration] = {}
+        self._before: dict[str, int] = {}
         if not path.is_file():
             return
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 value = json.loads(line)
-                if "unlock" in value:
+                if "registered" in value:
+                    self._keep(Registration.model_validate(value))
+                elif "unlock" in value:
                     self.unlocks.append(Unlock.model_validate(value))
                 else:
                     self.entries.append(Entry.model_validate(value))
@@ -99,18 +119,47 @@ class Ledger:
         self.entries.append(entry)
         self._append(entry.model_dump(mode="json"))
 
+    def register(self, frozen: FrozenContract) -> None:
+        """Note that a contract is frozen now, before any result that follows; once."""
+        contract = frozen.contract
+        if frozen.sha256 in self._registered:
+            return
+        mine = Registration(
+            registered=frozen.sha256,
+            hypothesis=contract.hypothesis.id,
+            cohort=contract.cohort,
+            endpoint=contract.primary_test.endpoint,
+            exposures=tuple(sorted({one.key for one in contract.exposures})),
+        )
+        self._keep(mine)
+        self._append(mine.model_dump(mode="json"))
+
+    def _keep(self, one: Registration) -> None:
+        self._registered.setdefault(one.registered, one)
+        self._before.setdefault(one.registered, len(self.entries))
+
+    def _question(self, one: Entry | Unlock) -> tuple[str, ...]:
+        found = self._registered.get(one.contract)
+        return found.question if found is not None else (one.cohort, one.hypothesis)
+
+    def _asks_the_same(self, one: Entry | Unlock, frozen: FrozenContract) -> bool:
+        """Another contract on the same claim: of that name, or of that exposure and endpoint."""
+        if one.contract == frozen.sha256 or one.cohort not in ("", frozen.contract.cohort):
+            return False
+        mine = self._registered.get(frozen.sha256)
+        named = one.hypothesis == frozen.contract.hypothesis.id
+        return named or (mine is not None and self._question(one) == mine.question)
+
     def require_unopened(self, key: str, frozen: FrozenContract) -> None:
-        """Check that no other contract of this hypothesis has opened the confirmation patients.
+        """Check that no other contract on this claim has opened the confirmation patients.
 
         Raises
         ------
         InputError
-            If another one did: another version, seed or share of the same hypothesis.
+            If another one did: another version, seed or share, or the claim under another name.
         """
         for one in self.unlocks:
-            same = one.unlock == key or one.cohort == frozen.contract.cohort
-            mine = one.hypothesis == frozen.contract.hypothesis.id
-            if same and mine and one.contract != frozen.sha256:
+            if self._asks_the_same(one, frozen) and (one.unlock == key or one.cohort):
                 raise InputError(
                     f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
                     f'already opened for hypothesis "{one.hypothesis}" under contract '
@@ -144,25 +193,24 @@ class Ledger:
         return any(one.unlock == key and one.contract == contract for one in self.unlocks)
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
-        """Another contract of the same hypothesis and cohort whose results came before this one's.
+        """Another contract on the same claim whose results came before this one was registered.
 
         Results of a discovery part do not count where this contract holds back the same patients:
         those were not seen.
 
         Returns
         -------
-        Its hash, or None where this contract was run first, or no other gave a result.
+        Its hash, or None where no other gave a result before.
         """
         draw = draw_of(frozen)
-        for one in self.entries:
-            if one.contract == frozen.sha256:
-                return None
-            same = (one.hypothesis, one.cohort) == (
-                frozen.contract.hypothesis.id,
-                frozen.contract.cohort,
-            )
+        own = (at for at, one in enumerate(self.entries) if one.contract == frozen.sha256)
+        until = min(
+            next(own, len(self.entries)), self._before.get(frozen.sha256, len(self.entries))
+        )
+        for one in self.entries[:until]:
             unseen = one.part == "discovery" and draw != "" and one.draw == draw
-            if same and not unseen and one.status == "ok" and one.p is not None:
+            known = one.status == "ok" and one.p is not None
+            if known and not unseen and self._asks_the_same(one, frozen):
                 return one.contract
         return None
 
@@ -184,8 +232,10 @@ class Ledger:
     def adjust(self, role: str = "primary", alpha: float = 0.05) -> list[Adjusted]:
         """Benjamini-Hochberg q-values and e-BH over all claims of a role.
 
-        A hypothesis that was tested on disjoint patients (discovery, confirmation, replication)
-        brings the product of its e-values; q-values use each claim's own p.
+        The family holds each question once. Contracts that ask it again (another version, seed or
+        cut) pay by Bonferroni among themselves, so that repeating a strong claim gains no other one
+        a smaller q. A hypothesis that was tested on disjoint patients (discovery, confirmation,
+        replication) brings the product of its e-values; q-values use each claim's own p.
         """
         from validation.statistics.multiplicity import bh, e_bh, p_to_e
 
@@ -193,26 +243,40 @@ class Ledger:
         if not claims:
             return []
         disjoint = self._disjoint()
-        p = [1.0 if one.p is None or one.status != "ok" else max(one.p, 1e-300) for one in claims]
-        q = bh(p)
-        e = [
-            0.0
-            if one.status != "ok"
-            else float(p_to_e([p[at]])[0]) * disjoint.get(one.key[:2], 1.0)
-            for at, one in enumerate(claims)
-        ]
-        kept = e_bh(e, alpha)
+        questions = [self._question(one) for one in claims]
+        family = {one: at for at, one in enumerate(dict.fromkeys(questions))}
+        asked: list[set[str]] = [set() for _ in family]
+        for one, question in zip(claims, questions, strict=True):
+            asked[family[question]].add(one.contract)
+        p, e = [], []
+        for one, question in zip(claims, questions, strict=True):
+            known = one.p is not None and one.status == "ok"
+            raw = max(one.p, 1e-300) if one.p is not None and known else 1.0
+            p.append(min(1.0, raw * len(asked[family[question]])))
+            factor = disjoint.get(one.key[:2], 1.0)
+            e.append(float(p_to_e([raw])[0]) * factor if known else 0.0)
+        best, mean_e = [1.0] * len(family), [0.0] * len(family)
+        for at, question in enumerate(questions):
+            place = family[question]
+            best[place] = min(best[place], p[at])
+            mean_e[place] += e[at] / questions.count(question)
+        kept = e_bh(mean_e, alpha)
+
+        def q_of(at: int) -> float:
+            place = family[questions[at]]
+            return float(bh([*best[:place], p[at], *best[place + 1 :]])[place])
+
         return [
             Adjusted(
                 contract=one.contract,
                 hypothesis=one.hypothesis,
                 test=one.test,
                 part=one.part,
-                p=p[at],
-                q=float(q[at]),
+                p=1.0 if one.p is None or one.status != "ok" else max(one.p, 1e-300),
+                q=q_of(at),
                 e=e[at],
-                e_bh=bool(kept[at]),
-                family=len(claims),
+                e_bh=bool(kept[family[questions[at]]]),
+                family=len({one.contract for one in claims}),
             )
             for at, one in enumerate(claims)
         ]
@@ -248,7 +312,7 @@ def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
         part=outcome.part,
         claim=outcome.claim,
         status=outcome.status,
-        p=outcome.p,
+        p=None if outcome.p is None else float(f"{outcome.p:.12g}"),
         n=outcome.n,
         code=outcome.code,
         reason=outcome.reason,

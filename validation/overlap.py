@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validation.cohort.ids import BARCODE
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.types import sha256_file
@@ -17,8 +18,8 @@ DESCRIPTION = "cohort.toml"
 DISTINCT = 0.9
 """Share of patients of the first cohort whose record no other shares, for records to tell."""
 ALIKE = 0.5
-"""Share of the second cohort's patients whose record stands in the first, from which on it is a
-copy. Strangers share a time and an event by chance, hardly the exposures and covariates as well."""
+"""Share of one cohort's patients whose record stands in the other, from which on it is a copy.
+Strangers share a sex and a stage by chance, hardly a measured exposure as well."""
 
 
 def require_other_patients(
@@ -28,8 +29,9 @@ def require_other_patients(
 
     A file that both read counts by its content, whatever it is called; its name, the cohort's id
     and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
-    then their patients are compared, where the first cohort is given. An edited copy is known by
-    its records: outcome, exposures and covariates of most patients are those of the first.
+    then their patients are compared, where the first cohort is given. TCGA barcodes are compared
+    whatever the files. An edited or pooled copy is known by its records: exposures and covariates
+    of most patients of one cohort are those of patients of the other.
 
     Raises
     ------
@@ -38,15 +40,14 @@ def require_other_patients(
     """
     known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
     shared = [name for name, one in second.hashes().items() if name != DESCRIPTION and one in known]
-    if not shared:
-        if first is not None:
-            _refuse_copy(frozen, second, first)
-        return
     base = second.spec.patient.table
     whole = not second.spec.tables[base].where
-    again = whole and sha256_file(second.tables[base].path) in known
+    again = bool(shared) and whole and sha256_file(second.tables[base].path) in known
     if first is not None:
-        again = again or bool(set(first.patients) & set(second.patients))
+        both = set(first.patients) & set(second.patients)
+        again = again or bool(shared and both)
+        if not again:
+            _refuse_copy(frozen, second, first, both)
     if again:
         raise InputError(
             f'a replication needs another cohort: "{second.id}" reads the same patients as '
@@ -55,22 +56,28 @@ def require_other_patients(
         )
 
 
-def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
+def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort, both: set[str]) -> None:
+    barcodes = [one for one in both if BARCODE.match(one)]
+    if barcodes:
+        raise InputError(
+            f'a replication needs another cohort: {len(barcodes)} patients of "{second.id}" are in '
+            f'"{frozen.contract.cohort}" too (such as {min(barcodes)}). Leave them out of one'
+        )
     share = copied(frozen, second, first)
     if share > ALIKE:
         raise InputError(
-            f'a replication needs another cohort: {share:.0%} of the patients of "{second.id}" '
-            "have the very outcome, exposures and covariates of a patient of "
-            f'"{frozen.contract.cohort}". Give the data of other patients'
+            f'a replication needs another cohort: {share:.0%} of the patients of "{second.id}", or '
+            f'of "{frozen.contract.cohort}", have the very exposures and covariates of a patient '
+            "of the other. Give the data of other patients"
         )
 
 
 def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
-    """Share of the second cohort's patients whose record stands in the first.
+    """Share of one cohort's patients whose record stands in the other, the larger of both ways.
 
-    A record is the primary outcome with those exposures and covariates that both cohorts have.
-    Zero where the first cohort's records hardly differ from one another, so that equal ones are
-    no sign of a copy.
+    A record is those exposures and covariates that both cohorts have, without the outcome (a newer
+    export may hold a longer follow-up) or with it, whichever tells. Zero where the first cohort's
+    records hardly differ from one another, so that equal ones are no sign of a copy.
     """
     contract = frozen.contract
     endpoint = contract.primary_test.endpoint
@@ -78,18 +85,20 @@ def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
     has = {*second.keys(), *(key for key in wanted if key.startswith("expression:"))}
     keys = [key for key in dict.fromkeys(wanted) if key in has]
     try:
-        ours, theirs = (_records(one, keys, endpoint) for one in (first, second))
+        tables = [one.table(keys, [endpoint]) for one in (first, second)]
     except InputError:
         return 0.0  # What the second cohort lacks is said where its patients are prepared.
-    if not len(ours) or not len(theirs) or ours.nunique() < DISTINCT * len(ours):
-        return 0.0
-    return float(theirs.isin(set(ours)).mean())
+    found = 0.0
+    for columns in (keys, [one for one in tables[0].columns if one in tables[1].columns]):
+        ours, theirs = (_records(one, columns) for one in tables)
+        if len(theirs) and len(ours) and ours.nunique() >= DISTINCT * len(ours):
+            there, here = theirs.isin(set(ours)).mean(), ours.isin(set(theirs)).mean()
+            found = max(found, float(there), float(here))
+    return found
 
 
-def _records(cohort: Cohort, keys: list[str], endpoint: str) -> pd.Series:
-    """One text per patient with the outcome; numbers to six digits, as an export may round them."""
-    table = cohort.table(keys, [endpoint])
-    known = table[[one for one in table.columns if one.startswith(f"{endpoint}.")]].notna()
-    table = table[known.all(axis=1)]
+def _records(table: pd.DataFrame, columns: list[str]) -> pd.Series:
+    """One text per patient who has them all; numbers to six digits, as an export may round them."""
+    table = table[columns].dropna()
     texts = table.map(lambda one: f"{one:.6g}" if isinstance(one, float | int) else str(one))
     return texts.agg("|".join, axis=1) if len(table) else table.index.to_series()

@@ -1,4 +1,4 @@
-"""What a contract's primary test can see, from counts alone; no outcome value is read."""
+"""What a contract's primary test can see, from counts alone; no outcome is read by exposure."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def _kept_by(dictionary: DataDictionary, one: Filter) -> float:
     if not total:
         return 1 - found.missing
     values = one.value if isinstance(one.value, tuple) else (one.value,)
-    texts = {_text(value) for value in values}
-    matched = sum(count for level, count in found.levels.items() if level in texts)
+    texts = {_text(value).casefold() for value in values}
+    matched = sum(count for level, count in found.levels.items() if level.casefold() in texts)
     if one.op in ("eq", "in"):
         if not matched:
             raise InputError(

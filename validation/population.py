@@ -259,6 +259,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     from validation.planned_power import power_of
 
     primary = contract.primary_test.endpoint
+    _refuse_outcome_columns(contract, cohort)
     table = cohort.table(contract.keys(), [primary])
     blind = outcome_known(table, primary)
     events = [one for one in table.columns if one in (f"{primary}.event", f"{primary}.value")]
@@ -285,6 +286,29 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
     return power_of(n, expected, share, kind, contract.rules, "cohort", spread=spread)
+
+
+def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
+    """An exposure or covariate that reads the very column of an outcome."""
+    read: dict[tuple[str, str], str] = {}
+    named = {one.key for one in contract.endpoints}
+    for name, spec in cohort.spec.endpoints.items():
+        if spec.kind in ("survival", "competing") or name in named:
+            columns = ("time", "time_censored", "event", "competing", "column")
+            for column in (getattr(spec, one, None) for one in columns):
+                if column is not None:
+                    read[spec.table, column] = name
+    for use in contract.variables:
+        variable = cohort.spec.variables.get(use.key.partition(":")[2])
+        if variable is None or use.role not in ("exposure", "covariate", "stratum"):
+            continue
+        endpoint = read.get((variable.table, variable.column))
+        if endpoint is not None:
+            raise InputError(
+                f'{use.role} "{use.label}" ({use.key}) reads column "{variable.column}" of table '
+                f"{variable.table}, from which endpoint {endpoint} is made: the outcome cannot "
+                "predict itself"
+            )
 
 
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:

@@ -88,14 +88,21 @@ class PredictionModel(Strict):
     def within(self, time: Floats) -> PredictionModel:
         """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
 
-        Itself where none does: a cohort followed for so little judges no risk.
+        Raises
+        ------
+        InputError
+            If too few reach any: a cohort followed for so little judges no risk.
         """
         import numpy as np
 
         for months, hazard in ((self.horizon, self.baseline), *reversed(self.earlier)):
             if np.count_nonzero(time > months) >= FOLLOWED:
                 return self.model_copy(update={"horizon": months, "baseline": hazard})
-        return self
+        shortest = min((months for months, _ in self.earlier), default=self.horizon)
+        raise InputError(
+            f"fewer than {FOLLOWED} of {len(time)} patients are followed beyond {shortest:g} "
+            "months: no predicted risk can be judged"
+        )
 
 
 def terms_of(

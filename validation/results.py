@@ -104,7 +104,7 @@ class Verdict(Strict):
         "control",
         "replication",
         "multiplicity",
-        "amendment",
+        "registration",
     ]
     reasons: tuple[Reason, ...]
     limits: tuple[str, ...] = ()

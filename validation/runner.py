@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import Part, confirmation_key, prepare
+from validation.compile import Part, confirmation_key, prepare, require_variables
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
@@ -40,7 +40,9 @@ def run(
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
 
-    Whatever an earlier run left in `out` is replaced, its parts included.
+    What an earlier run of the same contract left in `out` is replaced, its parts included; results
+    of another contract are kept beside it, under its hash. Each part's tests are in the ledger
+    before the next part is read.
 
     Parameters
     ----------
@@ -59,11 +61,14 @@ def run(
     from validation.analysis import execute
 
     say = progress or _silent
+    ledger.register(frozen)
     split = frozen.contract.split.policy != "none"
     if split:
         ledger.require_unopened(confirmation_key(frozen), frozen)
     if replicate is not None:
         require_other_patients(frozen, replicate, cohort)
+        require_variables(frozen, replicate)
+    set_aside(out, frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
     frozen.write(out / "contract.json")
@@ -75,7 +80,9 @@ def run(
         inputs = out / "inputs" / part
         prepare(frozen, who, inputs, part=part, ledger=ledger, **more)  # type: ignore[arg-type]
         folder = out / "analysis" / part
-        return execute(inputs, folder, trace=trace, progress=say)
+        found = execute(inputs, folder, trace=trace, progress=say)
+        record_tests(frozen, found, ledger)
+        return found
 
     discovery: AnalysisResult | None = None
     locked = False
@@ -106,6 +113,18 @@ def run(
 
 def _silent(_: str) -> None:
     return None
+
+
+def set_aside(out: Path, frozen: FrozenContract) -> None:
+    """Move results of another contract from `out` to a folder of their own beside it."""
+    try:
+        earlier = FrozenContract.read(out / "contract.json").sha256
+    except InputError:
+        return
+    if earlier != frozen.sha256:
+        kept = out.with_name(f"{out.name}.{earlier[:12]}")
+        shutil.rmtree(kept, ignore_errors=True)
+        out.rename(kept)
 
 
 def clear(out: Path) -> None:
@@ -149,8 +168,16 @@ def read_analysis(folder: Path) -> AnalysisResult:
         raise InputError(f"{folder}: analysis.json is not a result: {error}") from None
 
 
-def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str) -> None:
+def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
+    """Take the tests of a part into the ledger; one that stands there already adds nothing."""
+    for outcome in analysis.tests:
+        role = "replication" if outcome.part == "replication" else outcome.role
+        ledger.record(entry_of(frozen, outcome.model_copy(update={"role": role})))
+
+
+def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part = "all") -> None:
     """Note that an analysis died before it wrote anything: its claims count as attempts."""
+    again = part == "replication"
     for plan in frozen.contract.tests:
         ledger.record(
             Entry(
@@ -158,9 +185,9 @@ def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str) -> None:
                 hypothesis=frozen.contract.hypothesis.id,
                 cohort=frozen.contract.cohort,
                 test=plan.id,
-                role=plan.role,
-                part="all",
-                claim=plan.claim,
+                role="replication" if again else plan.role,
+                part=part,
+                claim=plan.claim and not again,
                 status="crashed",
                 code="analysis",
                 reason=reason,
@@ -197,11 +224,10 @@ def collect(
             _verify(frozen, one)
     seen = ledger.seen_before(frozen)
     for one in (discovery, main, second):
-        for outcome in one.tests if one is not None else ():
-            role = "replication" if outcome.part == "replication" else outcome.role
-            ledger.record(entry_of(frozen, outcome.model_copy(update={"role": role})))
+        if one is not None:
+            record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
-    adjusted = _mine(frozen, ledger.adjust("primary", alpha))
+    adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
     verdict = judge(
         Evidence(
             contract=frozen.contract,
@@ -270,11 +296,9 @@ def _verify(frozen: FrozenContract, one: AnalysisResult) -> None:
             raise InputError(f'test "{outcome.id}" was not run as the contract registers it')
 
 
-def _mine(frozen: FrozenContract, adjusted: list[Adjusted]) -> Adjusted | None:
-    for one in adjusted:
-        if one.contract == frozen.sha256 and one.test == frozen.contract.primary:
-            return one
-    return None
+def _mine(frozen: FrozenContract, part: str, adjusted: list[Adjusted]) -> Adjusted | None:
+    wanted = (frozen.sha256, frozen.contract.primary, part)
+    return next((one for one in adjusted if (one.contract, one.test, one.part) == wanted), None)
 
 
 def _results(

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 FEWEST_OF_A_LEVEL = 5
 FEWEST_PARTED = 10
 """Patients with and without the event from which on a perfect separation is no chance."""
+MOST_LEVELS = 10
+"""Values up to which an exposure is a code, each of which may stand for one outcome."""
+SAME_ORDER = 0.98
+"""Rank correlation with the follow-up time that no marker reaches."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +222,9 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 
 
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
-    """An exposure whose values part the patients with the event from the others, all of them."""
+    """An exposure that tells the event of every patient, or follows the time to it."""
     import numpy as np
+    from scipy.stats import spearmanr
 
     endpoint = study.contract.primary_test.endpoint
     if study.contract.endpoint(endpoint).kind == "continuous":
@@ -230,9 +235,21 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -
     had, had_not = values[known & (flag == 1)], values[known & (flag != 1)]
     if min(len(had), len(had_not)) < FEWEST_PARTED:
         return
-    if had.min() > had_not.max() or had.max() < had_not.min():
+    levels = np.unique(values[known])
+    apart = had.min() > had_not.max() or had.max() < had_not.min()
+    if len(levels) <= MOST_LEVELS:
+        apart = apart or not np.intersect1d(had, had_not).size
+    if apart:
         raise InputError(
             f'exposure "{use.label}" ({use.key}) parts the {len(had)} patients with {endpoint} '
             f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
             "recorded after it. Use what was known before"
         )
+    if event is not None and len(levels) > MOST_LEVELS:
+        same = abs(float(spearmanr(values[known], outcome[known]).statistic))
+        if same > SAME_ORDER:
+            raise InputError(
+                f'exposure "{use.label}" ({use.key}) orders the patients as the time of {endpoint} '
+                f"does (rank correlation {same:.3f}): it holds the outcome itself. Use what was "
+                "known before"
+            )

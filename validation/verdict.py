@@ -7,7 +7,8 @@
 3. Negative control. The exposure moves an endpoint that it should not: inconclusive (control).
 4. Evidence for. The primary test is significant after control over the ledger (q below alpha), in
    the expected direction. Then it is
-   - inconclusive (control) if the permutation p is not below alpha;
+   - inconclusive (control) if the permutation p is not below alpha, or the contract switched the
+     permutations off;
    - inconclusive (control) if features of the same kind do as well (below the contract's
      percentile for an exposure);
    - inconclusive (assumption) if the sign is not stable over the specification curve, or the curve
@@ -16,8 +17,8 @@
      difference does not agree;
    - inconclusive (assumption) if the adjusted effect points the other way;
    - inconclusive (replication) if a second cohort contradicts it;
-   - inconclusive (amendment) if the contract was amended after results of another version of it
-     were seen in these patients;
+   - inconclusive (registration) if the contract was written after another one on the same
+     exposures and endpoint (an earlier version, seed, cut, or name) gave results in these patients;
    - supported otherwise.
 5. Evidence against. Significant in the other direction, or the interval excludes the smallest
    relevant effect in the expected direction, or not significant (nor before control over the
@@ -125,6 +126,9 @@ def _if_significant(
             doubts.append(("control", _prevents("permuted outcome", text)))
         else:
             reasons.append(_for("permuted outcome", f"permutation {p_is(permuted.p)}"))
+    elif not contract.controls.permutations:
+        text = "the contract switches the permutations off: without them nothing is supported"
+        doubts.append(("control", _prevents("permuted outcome", text)))
     for at, use in enumerate(contract.exposures, start=1):
         share = analysis.numbers.get(f"control.random.{at}.percentile")
         if share is None or share.value is None:
@@ -184,17 +188,18 @@ def _if_significant(
             doubts.append(("replication", again))
         else:
             reasons.append(again)
-            if again.outcome == "limits":
+            if not _was_tested(evidence.replicate, contract):
+                limits.append("no external validation: the second cohort could not be tested")
+            elif again.outcome == "limits":
                 limits.append("the second cohort points the same way without reaching alpha")
     elif evidence.replicate is None:
         limits.append("one cohort only; no external validation")
-    if contract.version > 1 and evidence.seen is not None:
+    if evidence.seen is not None:
         text = (
-            f"version {contract.version} was written after results of contract "
-            f"{evidence.seen[:12]} were seen in these patients: exploratory until it is tested in "
-            "others, under a contract of their own"
+            f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
+            "patients: exploratory until it is tested in others, under a contract of their own"
         )
-        doubts.append(("amendment", _prevents("amendment", text)))
+        doubts.append(("registration", _prevents("registration", text)))
     if doubts:
         return _verdict(
             "inconclusive", doubts[0][0], [*reasons, *(one for _, one in doubts)], limits
@@ -218,7 +223,7 @@ def _if_not(
             f"({relevant_text(contract, effect)})"
         )
         return _verdict("not_supported", "evidence", [_against("relevant effect", text)], limits)
-    if expected and (primary.p or 1) < rules.alpha:
+    if expected and (primary.p or 1) < rules.alpha and not evidence.locked:
         text = (
             f"{numbers}: below {rules.alpha:g} alone, but not among the "
             f"{_count(evidence.family, 'claim')} of the ledger"
@@ -296,6 +301,11 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     )
 
 
+def _was_tested(second: AnalysisResult | None, contract: Contract) -> bool:
+    found = second.test(contract.primary) if second is not None else None
+    return found is not None and found.effect is not None
+
+
 def _replication(evidence: Evidence) -> Reason | None:
     if evidence.replicate is None:
         return None
@@ -326,14 +336,11 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append("SIMULATED data: nothing follows for patients")
     limits += [f"not tested: {one}" for one in contract.untested]
     if contract.version > 1:
-        when = (
-            f"after results of contract {evidence.seen[:12]} were seen"
-            if evidence.seen is not None
-            else "no results of another version in this ledger"
-        )
-        limits.append(
-            f"contract amended, version {contract.version} ({when}): {contract.amendment}"
-        )
+        limits.append(f"contract amended, version {contract.version}: {contract.amendment}")
+    if evidence.seen is not None:
+        limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
+    elif contract.version > 1:
+        limits.append("no results of another version in this ledger")
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:

@@ -114,10 +114,13 @@ class Carrying:
 
     def _first_part(self, part: Part) -> Attempt | None:
         """Rounds of program and feedback until one is accepted; None when none was."""
+        from validation.compile import require_variables
         from validation.overlap import require_other_patients
 
+        self.ledger.register(self.frozen)
         if self.replicate is not None:
             require_other_patients(self.frozen, self.replicate, self.cohort)
+            require_variables(self.frozen, self.replicate)
         inputs, cohort = self._prepare(part, self.cohort), self.cohort
         for one in self.attempts:
             if one.part == part and one.accepted:
@@ -155,14 +158,15 @@ class Carrying:
 
     def _later_parts(self, accepted: Attempt, first: Part) -> CodingOutcome:
         """The same program, unchanged, on patients it has not seen."""
-        from validation.runner import collect, read_analysis, unlocks
+        from validation.runner import collect, read_analysis, record_tests, unlocks
 
         code = self.store.program(accepted.number).read_text(encoding="utf-8")
         by, folder = accepted.by, self.store.folder
         main = self.store.accept(accepted.number, first)
         discovery, locked = None, False
+        found = read_analysis(main)
+        record_tests(self.frozen, found, self.ledger)
         if first == "discovery":
-            found = read_analysis(main)
             if unlocks(self.frozen, found):
                 from validation.compile import confirmation_key
 
@@ -172,6 +176,7 @@ class Carrying:
                 if not ended.accepted:
                     return self._escalate("confirmation")
                 main, discovery = self.store.accept(ended.number, "confirmation"), found
+                record_tests(self.frozen, read_analysis(main), self.ledger)
             else:
                 locked = True
         second = None
@@ -301,7 +306,7 @@ class Carrying:
         from validation.runner import record_crash
 
         last = self.attempts[-1]
-        record_crash(self.frozen, self.ledger, f"{part}: {last.result.reason.value}")
+        record_crash(self.frozen, self.ledger, f"{part}: {last.result.reason.value}", part)
         outcome = self._outcome(
             "escalated",
             message=f"{len(self.attempts)} programs failed on part {part}. Mend "

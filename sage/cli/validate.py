@@ -19,8 +19,8 @@ class RunByDefault(TyperGroup):
     """`sage validate FILE …` means `sage validate run FILE …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `run` first when the first word is no command and no option."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        """Put `run` first when no command is named and no help is asked for."""
+        if args and args[0] != "--help" and not set(args) & set(self.commands):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -114,6 +114,8 @@ def run(
             require_same_data(claim, data)
             frozen.append((claim, out / name))
         ledger = Ledger(out / "ledger.jsonl")
+        for contract, _ in frozen:  # All of them before the first result.
+            ledger.register(contract)
         for contract, folder in frozen:
             run_contract(
                 contract,
@@ -234,7 +236,10 @@ def amend(
     from validation.amending import amend as next_version
     from validation.contract import FrozenContract, read_hypothesis
 
-    wanted: dict[str, Any] = dict(_setting(one) for one in changes or ())
+    pairs = [_setting(one) for one in changes or ()]
+    wanted: dict[str, Any] = dict(pairs)
+    if len(wanted) != len(pairs):
+        raise InputError("--set names one thing twice: keep one")
     if hypothesis is not None:
         if any(name.startswith("hypothesis") for name in wanted):
             raise InputError("give --hypothesis, or --set for its fields, not both")
@@ -265,6 +270,11 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     from sage.console import out, print_json
 
     if save is not None:
+        if save.is_dir():
+            raise InputError(
+                f"--out {save} is a folder: name a file in it, {save / 'contract.json'}"
+            )
+        save.parent.mkdir(parents=True, exist_ok=True)
         frozen.write(save)
     if as_json:
         print_json(frozen)

@@ -56,7 +56,7 @@ def test_what_may_not_be_changed_is_refused(tmp_path: Path) -> None:
         ({"cohort": "other"}, "not open to amendment"),
         ({"tests": []}, "not open to amendment"),
         ({"rules.alfa": 0.1}, 'rules has no field "alfa"; it has: alpha'),
-        ({"rules.alpha": 0.9}, "rules: alpha: Input should be less than 0.5"),
+        ({"rules.alpha": 0.9}, "rules: alpha: Input should be less than or equal to 0.2"),
         ({"seed": "one"}, "not a whole number"),
         ({"hypothesis.endpoint": "nowhere"}, 'no endpoint "nowhere"'),
         ({"controls.negative_endpoint": "node"}, "set hypothesis.negative_endpoint"),
@@ -92,7 +92,7 @@ def test_a_claim_that_the_data_no_longer_bear_can_be_amended(tmp_path: Path) -> 
     assert "version 2 reads changed data: cohort.toml" in second.contract.notes
 
 
-def test_a_claim_changed_after_its_results_is_exploratory_and_both_count(tmp_path: Path) -> None:
+def test_a_claim_changed_after_its_results_is_exploratory_and_pays_twice(tmp_path: Path) -> None:
     cohort = load(tmp_path / "cohort", patients(400, log_hr=STRONG))
     first = frozen_for(cohort)
     second = amend(first, cohort, reason="look again", changes={"rules.relevant_ratio": 1.4})
@@ -102,8 +102,9 @@ def test_a_claim_changed_after_its_results_is_exploratory_and_both_count(tmp_pat
     assert any("no results of another version" in one for one in before.verdict.limits)
     assert run(first, cohort, tmp_path / "one", ledger=ledger).verdict.verdict == "supported"
     after = run(second, cohort, tmp_path / "two", ledger=ledger)
-    assert (after.verdict.verdict, after.verdict.because) == ("inconclusive", "amendment")
-    assert after.numbers["ledger.claims"].value == 2
+    assert (after.verdict.verdict, after.verdict.because) == ("inconclusive", "registration")
+    q, p = (after.numbers[f"primary.{name}"].value for name in ("q", "p"))
+    assert (after.numbers["ledger.claims"].value, q) == (2, pytest.approx(2 * p))
     assert any("look again" in one for one in after.verdict.limits)
 
 
@@ -123,7 +124,7 @@ def test_a_version_may_be_confirmed_in_patients_that_none_has_seen(tmp_path: Pat
     ledger = Ledger(tmp_path / "second.jsonl")
     run(wrong, cohort, tmp_path / "one", ledger=ledger)
     found = run(redrawn, cohort, tmp_path / "three", ledger=ledger)
-    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "amendment")
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "registration")
 
 
 def test_freeze_amend_and_run_from_the_command_line(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_freeze_amend_and_run_from_the_command_line(tmp_path: Path) -> None:
     found = json.loads(first.stdout)[0]
     assert found["contract_sha256"] == FrozenContract.read(one).sha256
     second = runner.invoke(app, ["run", str(two), *data, "--out", str(out)])
-    assert "inconclusive (amendment)" in second.stdout
+    assert "inconclusive (registration)" in second.stdout
     assert (out / "marker-os" / "results.json").is_file()
     assert (out / "marker-os.v2" / "results.json").is_file()
 

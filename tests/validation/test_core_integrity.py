@@ -134,7 +134,7 @@ def test_an_edited_copy_is_known_by_its_records(tmp_path: Path) -> None:
     copy = write(tmp_path / "copy", edited)
     text = (copy / "cohort.toml").read_text(encoding="utf-8")
     (copy / "cohort.toml").write_text(text.replace('id = "toy"', 'id = "elsewhere"'))
-    with pytest.raises(InputError, match=r'83% of the patients of "elsewhere" have the very'):
+    with pytest.raises(InputError, match="very exposures and covariates"):
         validate(tmp_path, folder, "--replicate", str(copy))
     others = load(tmp_path / "others", patients(200, seed=9))
     require_other_patients(frozen_for(cohorts.load(folder)), others, cohorts.load(folder))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_MISSING = 0.5
 FEWEST_VALUES = 20
+FEWEST_OTHERS = 3
+MOSTLY_ZERO = 0.3
 FAR = 100.0
 """Widths of the middle 90% beyond which a value is taken for a slip rather than a patient."""
 SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
@@ -114,24 +116,28 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
     import numpy as np
     import pandas as pd
 
-    if not pd.api.types.is_numeric_dtype(known) or known.nunique() < FEWEST_VALUES:
+    if not pd.api.types.is_numeric_dtype(known):
         return []
     values = known.to_numpy(dtype=float)
-    low, high = np.quantile(values, [0.05, 0.95])
-    width = high - low
-    if width <= 0:
-        return []
-    for code in SENTINELS:
-        others = values[values != code]
-        count = len(values) - len(others)
-        if not count or not len(others):
-            continue
+    found: list[Finding] = []
+    others = values[~np.isin(values, SENTINELS)]
+    if len(np.unique(others)) >= FEWEST_OTHERS:
         span = float(np.subtract(*np.quantile(others, [0.95, 0.05])))
-        if max(others.min() - code, code - others.max()) > APART * span > 0:
-            text = f"{count} patients have {code:g}, far from every other value"
-            remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
-            return [finding("warning", "missing_code", where, text, remedy)]
-    far = values[(values < low - FAR * width) | (values > high + FAR * width)]
+        for code in SENTINELS:
+            count = int((values == code).sum())
+            apart = max(others.min() - code, code - others.max())
+            if count and apart > APART * span > 0:
+                text = f"{count} patients have {code:g}, far from every other value"
+                remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
+                found.append(finding("warning", "missing_code", where, text, remedy))
+    if found:
+        return found
+    # Where most have none of it (no aggregate, no metastasis), the others give the scale.
+    usual = values[values != 0] if (values == 0).mean() > MOSTLY_ZERO else values
+    if len(np.unique(usual)) < FEWEST_VALUES:
+        return []
+    low, high = np.quantile(usual, [0.05, 0.95])
+    far = usual[(usual < low - FAR * (high - low)) | (usual > high + FAR * (high - low))]
     if not len(far):
         return []
     worst = float(far[np.argmax(np.abs(far))])
@@ -139,5 +145,5 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
         f"{len(far)} values out of all proportion (up to {worst:.3g}; 90% lie between {low:.3g} "
         f"and {high:.3g})"
     )
-    remedy = "correct them: a mean, a slope and a z-score follow the largest value"
+    remedy = "check them: a mean, a slope and a z-score follow the largest value"
     return [finding("warning", "outlier", where, text, remedy)]

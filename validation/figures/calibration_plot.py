@@ -40,7 +40,7 @@ def calibration_figure(
     if not len(risk):
         raise InputError("calibration_figure: no prediction given")
     width, height = 4.6, 5.2
-    high = float(max(found.upper.max(), found.predicted.max(), risk.max()))
+    high = float(max(np.nanmax(found.upper, initial=0.0), found.predicted.max(), risk.max()))
     end = min(1.0, np.ceil(high * 10 + 0.5) / 10)
     with canvas(width, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import Scale, TestPlan
-from validation.methods.shared import layers_of, outcome_of, row_of
+from validation.methods.shared import bearable, layers_of, outcome_of, row_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -95,6 +95,7 @@ def _pooled(
 
     from validation.statistics.imputation import impute, pool
 
+    bearable(study, plan)
     rule = study.contract.missing
     Z, names = study.design(plan.covariates, keep, missing=True)
     main = [(name, part[keep]) for name, part in study.adjusters()]

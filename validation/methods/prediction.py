@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
@@ -107,8 +108,15 @@ def _external(
     from validation.statistics.calibration import calibration as calibrate
     from validation.statistics.concordance import harrell
 
+    bearable(study, plan)
     keep, X = design_for(study, model)
     t, e = study.follow_up(model.endpoint, keep)
+    least = study.contract.rules.min_events
+    if e.sum() < least:
+        raise InputError(
+            f"{int(e.sum())} events among {len(t)} patients who have every term of the model; the "
+            f"contract asks for {least}"
+        )
     asked, model = model.horizon, model.within(t)
     found = calibrate(t, e, model.survival(X), model.horizon)
     book.put(f"{plan.id}.horizon", model.horizon, "months")
@@ -125,6 +133,9 @@ def _external(
         f"external: coefficients, scales and baseline hazard of the model of {model.n} patients "
         f"({model.events} events) of {model.cohort}; nothing is fitted here"
     ]
+    lost = int(study.complete(model.endpoint).sum()) - len(t)
+    if lost:
+        notes.append(f"{lost} patients left out: they lack a term of the model")
     if model.horizon < asked:
         notes.append(
             f"risks by {model.horizon:g} months, since fewer than {FOLLOWED} patients are followed "
@@ -149,7 +160,9 @@ def _rows(found: Any) -> list[dict[str, str]]:
             "n": str(int(found.n[at])),
             "predicted risk": f"{100 * found.predicted[at]:.0f}%",
             "observed risk (95% CI)": f"{100 * found.observed[at]:.0f}% "
-            f"({100 * found.lower[at]:.0f} to {100 * found.upper[at]:.0f}%)",
+            f"({100 * found.lower[at]:.0f} to {100 * found.upper[at]:.0f}%)"
+            if math.isfinite(found.observed[at])
+            else "not known: nobody is followed that long",
         }
         for place, at in enumerate(order, start=1)
     ]

@@ -6,6 +6,7 @@ Brier score under censoring.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,10 +110,18 @@ def calibration(
         here = which == one
         curve = kaplan_meier(t[here], e[here])
         step = int(np.searchsorted(curve.times, when, side="right")) - 1
+        survival_, low, high = (
+            float(one[step]) for one in (curve.survival, curve.lower, curve.upper)
+        )
+        reached = int((t[here] >= when).sum())
+        if survival_ == 1.0:  # No event: the rule of three bounds what was not seen.
+            low = 0.025 ** (1.0 / reached) if reached else math.nan
+        if not reached and survival_ > 0.0:
+            survival_ = low = high = math.nan
         predicted.append(1.0 - float(s[here].mean()))
-        observed.append(1.0 - float(curve.survival[step]))
-        lower.append(1.0 - float(curve.upper[step]))
-        upper.append(1.0 - float(curve.lower[step]))
+        observed.append(1.0 - survival_)
+        lower.append(1.0 - high)
+        upper.append(1.0 - low)
         n.append(int(here.sum()))
     overall = float(1.0 - kaplan_meier(t, e).at([when])[0])
     clipped = np.clip(s, 1e-9, 1.0 - 1e-9)

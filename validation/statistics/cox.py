@@ -40,6 +40,7 @@ from validation.statistics.partial_likelihood import Likelihood, RiskSets, likel
 from validation.statistics.proportional import NonProportionality, schoenfeld
 
 _MOST_STEPS = 50
+_FULL_STEPS = 20
 _TOLERANCE = 1e-10
 # A log hazard ratio this large between the extreme patients (e^30) is supported by no data set: the
 # likelihood has no maximum, the fit was on its way to infinity.
@@ -106,7 +107,8 @@ def _maximize(
             return _Maximum(beta, at, False, iteration)
         most = 5.0 if spans is None else np.minimum(5.0, 10.0 / spans[free])
         step = np.clip(step, -most, most)
-        size = 1.0
+        # Firth's penalty has no part in the information: near the maximum full steps may swing.
+        size = 1.0 if iteration <= _FULL_STEPS else 0.5
         while True:
             candidate = beta.copy()
             candidate[free] += size * step

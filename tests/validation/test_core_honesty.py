@@ -1,0 +1,286 @@
+"""Ways to a better verdict that must not work: asking again, padding, leaking, copying."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sage.cli.validate import app
+from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, write
+from validation.contract import FrozenContract
+from validation.errors import InputError
+from validation.ledger import Entry, Ledger
+from validation.overlap import require_other_patients
+from validation.runner import record_crash, run
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def go(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
+    """One call of `sage validate run` in one --out."""
+    path = tmp_path / "h.json"
+    path.write_text(claim(**changes).model_dump_json())
+    given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
+    done = runner.invoke(app, ["run", *given, *options])
+    if done.exception is not None:
+        raise done.exception
+    found: dict[str, Any] = json.loads(done.stdout)[0]
+    return found
+
+
+# -- asking again -----
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"direction": "higher_risk"},
+        {"direction": "higher_risk", "id": "another-name"},
+        {"direction": "higher_risk", "comparison": "per_sd"},
+    ],
+)
+def test_a_claim_turned_round_after_its_result_is_exploratory(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
+    first = go(tmp_path, cohort, direction="lower_risk")
+    assert first["verdict"]["verdict"] == "not_supported"
+    exposure = {"variable": "clinical:marker", "label": "marker"}
+    if "comparison" in changes:
+        exposure["cut"] = "continuous"
+    again = go(tmp_path, cohort, exposures=[exposure], **changes)
+    assert (again["verdict"]["verdict"], again["verdict"]["because"]) == (
+        "inconclusive",
+        "registration",
+    )
+    assert any("registered after contract" in one for one in again["verdict"]["limits"])
+
+
+def test_another_seed_is_another_attempt_and_the_same_call_is_not(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
+    assert go(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+    assert go(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+    assert go(tmp_path, cohort, "--seed", "9")["verdict"]["because"] == "registration"
+
+
+def test_patients_who_were_all_seen_confirm_nothing(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(700, log_hr=STRONG))
+    go(tmp_path, cohort)
+    assert go(tmp_path, cohort, "--split", "0.5")["verdict"]["because"] == "registration"
+
+
+def test_a_renamed_claim_cannot_open_the_confirmation_again(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(700, log_hr=STRONG))
+    go(tmp_path, cohort, "--split", "0.5")
+    with pytest.raises(InputError, match="already opened"):
+        go(tmp_path, cohort, "--split", "0.4", id="another-name")
+
+
+def test_results_of_another_contract_are_kept_beside_the_new_ones(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(240))
+    first, second = go(tmp_path, cohort), go(tmp_path, cohort, "--seed", "9")
+    kept = tmp_path / "out" / f"marker-os.{first['contract_sha256'][:12]}"
+    for folder, found in ((kept, first), (tmp_path / "out" / "marker-os", second)):
+        assert FrozenContract.read(folder / "contract.json").sha256 == found["contract_sha256"]
+        assert (folder / "results.json").is_file()
+
+
+# -- looking without being counted -----
+
+
+def test_a_second_cohort_that_lacks_the_marker_is_refused_before_any_result(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(240))
+    other = write(tmp_path / "other", patients(240, seed=9))
+    text = (other / "cohort.toml").read_text(encoding="utf-8")
+    (other / "cohort.toml").write_text(text.replace("[variables.marker]", "[variables.thing]"))
+    with pytest.raises(InputError, match='no variable "clinical:marker"'):
+        go(tmp_path, cohort, "--replicate", str(other))
+    assert not (tmp_path / "out" / "marker-os").exists()
+
+
+def test_the_tests_of_a_part_are_on_record_before_the_next_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import validation.runner as module
+
+    cohort = load(tmp_path / "one", patients(300, log_hr=STRONG))
+    other = load(tmp_path / "two", patients(300, log_hr=STRONG, seed=9))
+    prepare = module.prepare
+
+    def interrupted(*given: Any, **options: Any) -> Any:
+        if options["part"] == "replication":
+            raise KeyboardInterrupt
+        return prepare(*given, **options)
+
+    monkeypatch.setattr(module, "prepare", interrupted)
+    frozen, path = frozen_for(cohort), tmp_path / "ledger.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(frozen, cohort, tmp_path / "out", ledger=Ledger(path), replicate=other)
+    kept = [one for one in Ledger(path).entries if one.test == "primary"]
+    assert [(one.part, one.status) for one in kept] == [("all", "ok")]
+    monkeypatch.undo()
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(path), replicate=other)
+    assert found.verdict.verdict == "supported"
+    keys = [one.key for one in Ledger(path).entries]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_verdict_does_not_say_that_an_untested_cohort_agrees(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
+    tiny = load(tmp_path / "two", patients(16, log_hr=STRONG, seed=9))
+    found = run(frozen_for(cohort), cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"),
+                replicate=tiny)  # fmt: skip
+    assert any("could not be tested" in one for one in found.verdict.limits)
+    assert not any("points the same way" in one for one in found.verdict.limits)
+
+
+# -- padding the ledger -----
+
+
+def entry(contract: str, hypothesis: str, p: float | None, **changes: object) -> Entry:
+    values = {"contract": contract, "hypothesis": hypothesis, "cohort": "c", "test": "primary",
+              "role": "primary", "part": "all", "claim": True, "status": "ok", "p": p}  # fmt: skip
+    return Entry.model_validate(values | changes)
+
+
+def test_repeating_a_strong_claim_helps_no_other(tmp_path: Path) -> None:
+    weak = {"b": 0.04, "c": 0.3, "d": 0.5, "e": 0.7, "f": 0.9}
+    alone, padded = Ledger(tmp_path / "alone"), Ledger(tmp_path / "padded")
+    for name, p in weak.items():
+        for one in (alone, padded):
+            one.record(entry(name, name, p))
+    alone.record(entry("a", "a", 1e-6))
+    for seed in range(21):
+        padded.record(entry(f"a{seed}", "a", 1e-6))
+    q = [{one.contract: one.q for one in book.adjust()} for book in (alone, padded)]
+    assert q[0]["b"] == q[1]["b"] == pytest.approx(0.12)
+    assert q[0]["a"] == pytest.approx(6e-6)
+    assert q[1]["a0"] == pytest.approx(21 * 6e-6)
+
+
+def test_a_mended_program_is_judged_by_its_own_p(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
+    frozen, ledger = frozen_for(cohort), Ledger(tmp_path / "l")
+    record_crash(frozen, ledger, "confirmation: exit code", "confirmation")
+    found = run(frozen, cohort, tmp_path / "o", ledger=ledger)
+    q, p = (found.numbers[f"primary.{name}"].value for name in ("q", "p"))
+    assert q == pytest.approx(p)
+
+
+# -- the outcome among its predictors -----
+
+
+@pytest.mark.parametrize(("column", "role"), [("months", "exposure"), ("dead", "covariate")])
+def test_a_column_of_the_outcome_predicts_nothing(tmp_path: Path, column: str, role: str) -> None:
+    more = f"""
+[variables.same]
+table = "clinical"
+column = "{column}"
+kind = "continuous"
+"""
+    cohort = write(tmp_path / "cohort", patients(240), more=more)
+    used = (
+        {"exposures": [{"variable": "clinical:same", "label": "same"}]}
+        if role == "exposure"
+        else {"covariates": ["clinical:same"]}
+    )
+    with pytest.raises(
+        InputError, match=f"{role} .*clinical:same.* the outcome cannot predict itself"
+    ):
+        go(tmp_path, cohort, **used)
+
+
+def test_a_copy_of_the_follow_up_is_refused_by_its_order(tmp_path: Path) -> None:
+    raw = patients(240)
+    raw["marker"] = -(raw["months"] ** 0.5) + np.linspace(0, 0.01, len(raw))
+    found = go(tmp_path, write(tmp_path / "cohort", raw))
+    assert found["verdict"]["because"] == "data"
+    assert "orders the patients as the time of OS does" in found["verdict"]["reasons"][0]["text"]
+
+
+def test_a_code_of_the_outcome_is_refused_whatever_its_order(tmp_path: Path) -> None:
+    raw = patients(240)
+    raw["marker"] = np.where(raw["dead"] == 1, 1, np.where(raw.index % 2 == 0, 0, 2))
+    exposure = {"variable": "clinical:marker", "label": "m", "cut": "fixed", "threshold": 0.5}
+    found = go(tmp_path, write(tmp_path / "cohort", raw), exposures=[exposure])
+    assert "it holds the outcome itself" in found["verdict"]["reasons"][0]["text"]
+
+
+# -- the same patients -----
+
+
+def test_a_pooled_cohort_that_holds_the_first_is_no_other(tmp_path: Path) -> None:
+    raw = patients(240)
+    first = load(tmp_path / "one", raw)
+    more = pd.concat([raw, patients(320, seed=9)], ignore_index=True)
+    pooled = load(tmp_path / "two", more.assign(patient=[f"X{at}" for at in range(len(more))]))
+    with pytest.raises(InputError, match="100% of the patients"):
+        require_other_patients(frozen_for(first), pooled, first)
+
+
+def test_barcodes_and_a_newer_follow_up_are_recognized(tmp_path: Path) -> None:
+    raw = patients(240)
+    raw["patient"] = [f"TCGA-AB-{at:04d}" for at in range(len(raw))]
+    newer = raw.iloc[::8].assign(months=raw["months"] * 1.1 + 1, marker=np.arange(30) * 1.7)
+    first, second = load(tmp_path / "one", raw), load(tmp_path / "two", newer)
+    with pytest.raises(InputError, match=r"30 patients .* \(such as TCGA-AB-0000\)"):
+        require_other_patients(frozen_for(first), second, first)
+    later = raw.assign(patient=[f"Y{at}" for at in range(len(raw))], months=raw["months"] * 1.1 + 1)
+    with pytest.raises(InputError, match="very exposures and covariates"):
+        require_other_patients(frozen_for(first), load(tmp_path / "three", later), first)
+
+
+# -- what a contract may not leave out -----
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("specification.cuts=[]", "specification.cuts leaves out"),
+        ("specification.follow_up_months=[60]", "follow_up_months leaves out"),
+        ("rules.alpha=0.49", "alpha"),
+        ("rules=5", "rules"),
+    ],
+)
+def test_an_amendment_cannot_drop_what_a_verdict_needs(
+    tmp_path: Path, setting: str, message: str
+) -> None:
+    path = frozen_for(load(tmp_path / "one", patients())).write(tmp_path / "c.json")
+    given = ["amend", str(path), "--cohort", str(tmp_path / "one"), "--reason", "x"]
+    done = runner.invoke(app, [*given, "--set", setting])
+    assert message in str(done.exception)
+    done = runner.invoke(app, [*given, "--set", "seed=3", "--set", "seed=4"])
+    assert "twice" in str(done.exception)
+
+
+def test_without_permutations_nothing_is_supported(tmp_path: Path) -> None:
+    from validation.amending import amend
+
+    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
+    off = amend(frozen_for(cohort), cohort, reason="quick", changes={"controls.permutations": 0})
+    found = run(off, cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"))
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "control")
+
+
+def test_options_may_come_before_the_file_and_a_folder_is_no_file(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients())
+    path = tmp_path / "h.json"
+    path.write_text(claim().model_dump_json())
+    out = ["--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json", str(path)]
+    done = runner.invoke(app, out)
+    assert json.loads(done.stdout)[0]["hypothesis"] == "marker-os"
+    done = runner.invoke(
+        app, ["contract", str(path), "--cohort", str(cohort), "--out", str(cohort)]
+    )
+    assert "is a folder: name a file in it" in str(done.exception)
