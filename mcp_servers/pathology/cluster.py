@@ -83,10 +83,14 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
         raise InputError(f"{len(features)} tiles are too few for {given.clusters} clusters")
     if (coords < 0).any() or (coords >= [slide.width, slide.height]).any():
         raise InputError(f"{given.features}: coordinates lie outside this slide")
-    spread = features.std(axis=0)
-    scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
-    pca = PCA(min(given.components, *scaled.shape), random_state=given.seed)
-    reduced = pca.fit_transform(scaled)
+    # features of a large slide are hundreds of MiB, so nothing of their size is copied
+    for start in range(0, features.shape[1], 64):
+        part = features[:, start : start + 64]
+        spread = part.std(axis=0)
+        part -= part.mean(axis=0)
+        part /= np.where(spread > 1e-9, spread, 1.0)
+    pca = PCA(min(given.components, *features.shape), random_state=given.seed, copy=False)
+    reduced = pca.fit_transform(features)
     if given.how == "ward":
         if len(reduced) > MOST_WARD:
             raise InputError(

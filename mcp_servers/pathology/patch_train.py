@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, Device, Given, Method
-from mcp_servers.pathology.encoders import EncoderName
+from mcp_servers.pathology.encoders import EncoderName, encoder_memory
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -93,7 +93,14 @@ class PatchTrainResult(BaseModel):
     SUITE,
     "1.0.0",
     "Train a patch classifier (linear head on any encoder) from QuPath outlines or image folders.",
-    resources=Resources(cpu=2, memory_mb=3072, gpu="optional", seconds_per_item=60.0),
+    resources=Resources(
+        cpu=2,
+        memory_mb=3072,
+        memory_note="more with the encoders that take more, see encode_tiles",
+        gpu="optional",
+        seconds_per_item=60.0,
+    ),
+    memory_mb=lambda given: max(3072, encoder_memory(given)),
     validity=Validity(
         stain="as the training slides",
         mpp=(0.2, 4.0),
