@@ -163,7 +163,7 @@ def encoder_for(
     if folder is not None:
         from mcp_servers.pathology.networks import check_weights
 
-        check_weights(folder, context.roots)
+        check_weights(folder, context)
     where = "cpu" if spec.loader == "handcrafted" else choose_device(device, context.device)
     key = ("encoder", spec.name, str(folder), where, round(mpp, 4))
     return context.shared(key, lambda: load_encoder(spec, folder, where, mpp)), where
