@@ -160,12 +160,15 @@ def encoder_for(
     Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
     """
     folder = context.input(weights) if weights is not None else None
+    if spec.loader == "handcrafted":  # the only one that depends on the pixel size; made in no time
+        return load_encoder(spec, None, "cpu", mpp), "cpu"
+    where = choose_device(device, context.device)
+    stamp = None
     if folder is not None:
         from mcp_servers.pathology.networks import check_weights
 
-        check_weights(folder, context)
-    where = "cpu" if spec.loader == "handcrafted" else choose_device(device, context.device)
-    key = ("encoder", spec.name, str(folder), where, round(mpp, 4))
+        stamp = check_weights(folder, context)
+    key = ("encoder", spec.name, str(folder), stamp, where)
     return context.shared(key, lambda: load_encoder(spec, folder, where, mpp)), where
 
 

@@ -269,15 +269,20 @@ def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
-def check_weights(weights: Path, context: ToolContext) -> None:
-    """Raise `InputError` when a file of the folder is a link to outside the roots.
+def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, int], ...]:
+    """Name, time stamp and size of each file of the weights: what a loaded network is kept by.
 
-    What a link leads to is recorded as an input of its own: a folder's hash holds no links.
+    What a link leads to is recorded as an input of its own: a folder's hash holds no links. Raises
+    `InputError` when that is outside the roots.
     """
-    if weights.is_dir():
-        for file in sorted(weights.rglob("*")):
-            if file.is_symlink():
-                context.input(file)
+    files = sorted(weights.rglob("*")) if weights.is_dir() else [weights]
+    found = []
+    for file in files:
+        if file.is_symlink():
+            context.input(file)
+        stat = file.stat()
+        found.append((str(file), stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
 
 
 def weights_file(weights: Path) -> Path:

@@ -17,9 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mcp_servers.errors import InputError
+from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.pathology import networks
 from mcp_servers.registry import load
-from tests.mcp_servers.slide_tools import blobs, context, pyramid
+from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 from tests.mcp_servers.test_sl_encoders import encode, phikon
 
 
@@ -226,3 +227,49 @@ def test_what_a_link_within_the_roots_leads_to_is_in_the_provenance(folder: Path
     for name in ("config.json", "model.safetensors"):
         file = folder / "blobs" / name
         assert read[str(file)] == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_an_encoder_is_loaded_once_for_all_pixel_sizes_and_again_when_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+    original = networks.load_network
+
+    def counted(spec: Any, weights: Path) -> Any:
+        loads.append(spec.name)
+        return original(spec, weights)
+
+    monkeypatch.setattr(networks, "load_network", counted)
+    phikon(folder / "kept")
+    ctx = context(folder)
+
+    def features(mpp: float) -> Any:
+        got = run(ctx, "encode_tiles", slide="s.svs", mpp=mpp, at_mpp=0.6, tile_px=128,
+                  encoder="phikon", weights="kept", device="cpu")  # fmt: skip
+        return read_features(folder / "out" / got["features"])[0]
+
+    before = features(0.494)
+    features(0.506)
+    features(0.55)
+    assert loads == ["phikon"]
+    file = folder / "kept" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({k: v + 0.5 for k, v in tensors.items()}, file, {"format": "pt"})
+    after = features(0.494)
+    assert loads == ["phikon", "phikon"]
+    assert abs(after - before).max() > 0.01
+
+
+def test_a_link_that_leads_to_other_weights_changes_the_hash(tmp_path: Path) -> None:
+    from mcp_servers.results_cache import hash_input
+
+    place = tmp_path / "snapshot"
+    place.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    link = place / "model.safetensors"
+    link.symlink_to("../one")
+    first = hash_input(place)
+    link.unlink()
+    link.symlink_to("../two")
+    assert hash_input(place) != first
