@@ -31,16 +31,33 @@ class Patches:
     corners: I64
 
 
-def gather(given: PatchTrainInput, context: ToolContext) -> Patches:
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A slide and its classified outlines, or an image and the class of all of it."""
+
+    path: Path
+    source: list[Polygon] | str
+
+    @property
+    def labels(self) -> set[str]:
+        """The classes in it."""
+        return {self.source} if isinstance(self.source, str) else {p.label for p in self.source}
+
+
+def labelled(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+    """The files to train on; raises `InputError` when there are none, or they do not pair."""
+    return _outlined(given, context) if given.regions is not None else _sorted(given, context)
+
+
+def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
     """Labelled tiles of all files, encoded; raises `InputError` when there are none."""
     from mcp_servers.pathology.patch_model import encode_corners
     from mcp_servers.slides.slide import Slide
 
-    jobs: list[tuple[Path, list[Polygon] | str]] = []
-    jobs += _outlined(given, context) if given.regions is not None else _sorted(given, context)
     features, labels, names, corners = [], [], [], []
     rng = np.random.default_rng(given.seed)
-    for number, (path, source) in enumerate(jobs):
+    for number, job in enumerate(jobs):
+        path, source = job.path, job.source
         context.check_cancelled()
         with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
             at, own, grid = _tiles(slide, source, given)
@@ -66,7 +83,7 @@ def gather(given: PatchTrainInput, context: ToolContext) -> Patches:
     return Patches(np.concatenate(features), labels, names, np.concatenate(corners))
 
 
-def _outlined(given: PatchTrainInput, context: ToolContext) -> list[tuple[Path, list[Polygon]]]:
+def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """Slides with the classified outlines of the GeoJSON file of the same name."""
     from mcp_servers.formats.geojson import read_polygons
 
@@ -90,17 +107,17 @@ def _outlined(given: PatchTrainInput, context: ToolContext) -> list[tuple[Path, 
             raise InputError(f"{file}: no slide of this name in {given.slides}")
         polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
         if polygons:
-            out.append((context.input(found, "file"), polygons))
+            out.append(Labelled(context.input(found, "file"), polygons))
     if not out:
         raise InputError(f"{given.regions}: no outline has a class; set one in QuPath")
     return out
 
 
-def _sorted(given: PatchTrainInput, context: ToolContext) -> list[tuple[Path, str]]:
+def _sorted(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """Images with the name of their folder."""
     folder = context.input(given.slides, "folder")
     out = [
-        (context.input(file, "file"), sub.name)
+        Labelled(context.input(file, "file"), sub.name)
         for sub in sorted(folder.iterdir())
         if sub.is_dir() and not sub.name.startswith(".")
         for file in sorted(sub.iterdir())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcp_servers.errors import InputError
+from mcp_servers.pathology.words import TUMOR, means_tumor
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ def load_model(path: Path) -> PatchModel:
     fits = head.weights.shape == shape and head.bias.shape == shape[1:] and len(head.sd) == shape[0]
     if not fits or not all(np.isfinite(v).all() for v in (head.weights, head.bias, head.mean)):
         raise InputError(f"{path}: its numbers do not fit its card ({shape[1]} classes)")
+    tumor = card["tumor_classes"]
+    if len(tumor) == shape[1]:
+        raise InputError(f"{path}: all its classes ({', '.join(tumor)}) mean tumor; train it again")
+    guessed = [] if card.get("tumor_named") else [t for t in tumor if not means_tumor(t)]
+    if guessed:
+        raise InputError(
+            f'{path}: its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
+            "again with tumor_classes"
+        )
     return PatchModel(head, card)
 
 
@@ -197,19 +207,26 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The classes that mean tumor: those asked for, else those called like tumor or carcinoma."""
-    if asked:
-        foreign = sorted(set(asked) - set(classes))
-        if foreign:
-            raise InputError(
-                f"tumor_classes: {', '.join(foreign)} are not among the labels "
-                f"({', '.join(classes)})"
-            )
-        return list(asked)
-    words = ("tumor", "tumour", "carcinoma", "cancer", "neoplas", "malignan")
-    negative = ("non-", "non ", "no ", "not ", "peri")
-    return [
-        name
-        for name in classes
-        if any(w in name.lower() for w in words) and not name.lower().startswith(negative)
-    ]
+    """The classes that mean tumor: those asked for, else those called so (see `means_tumor`).
+
+    Raises
+    ------
+    InputError
+        When one asked for is no class, none is called so, or no class is left for the rest.
+    """
+    named = ", ".join(classes)
+    foreign = sorted(set(asked) - set(classes))
+    if foreign:
+        raise InputError(f"tumor_classes: {', '.join(foreign)} are not among the labels ({named})")
+    found = [name for name in classes if (name in asked if asked else means_tumor(name))]
+    if not found:
+        raise InputError(
+            f"none of the classes ({named}) is called {', '.join(sorted(TUMOR))}; say which of "
+            "them mean tumor as tumor_classes"
+        )
+    if len(found) == len(classes):
+        raise InputError(
+            f"all classes ({named}) mean tumor, so that everything would be tumor; label what is "
+            "none too, or name fewer as tumor_classes"
+        )
+    return found

@@ -14,6 +14,8 @@ from mcp_servers.pathology.encoders import EncoderName, encoder_memory
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from mcp_servers.pathology.patch_gather import Patches
     from mcp_servers.slides.arrays import F32, AnyArray
 
@@ -49,7 +51,8 @@ class PatchTrainInput(Given):
     )
     tumor_classes: list[str] = Field(
         default_factory=list,
-        description="Classes that mean tumor; those named tumor, carcinoma ... when empty",
+        description="Classes that mean tumor; when empty those called exactly tumor, tumour, "
+        "carcinoma, cancer, neoplasm or malignant, in any case",
     )
     name: str = Field(default="patch", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
     folds: int = Field(default=5, ge=2, le=20, description="Folds, patients kept apart")
@@ -126,17 +129,23 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     import numpy as np
 
-    from mcp_servers.pathology.patch_gather import gather
+    from mcp_servers.pathology.patch_gather import gather, labelled
     from mcp_servers.pathology.patch_model import FORMAT, PatchModel, fit_head, tumor_classes
 
-    data = gather(given, context)
-    classes = sorted(set(data.labels))
-    if len(classes) < 2:
-        raise InputError(
-            f"{given.regions or given.slides}: all tiles have the label {classes[0]}; two or more "
-            "classes are needed"
-        )
-    tumor = tumor_classes(classes, given.tumor_classes)
+    def known(labels: Iterable[str], asked: Sequence[str]) -> tuple[list[str], list[str]]:
+        found = sorted(set(labels))
+        if len(found) < 2:
+            raise InputError(
+                f"{given.regions or given.slides}: all tiles have the label {found[0]}; two or "
+                "more classes are needed"
+            )
+        return found, tumor_classes(found, asked)
+
+    jobs = labelled(given, context)
+    _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
+    data = gather(jobs, given, context)
+    # a class too small for a tile is gone
+    classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
     patients, warnings = _patients(given, data, context)
     out, folds = _cross_validated(given, data.features, y, patients, len(classes))
@@ -148,10 +157,6 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     count = len(set(patients.tolist()))
     if folds > 0 and count < 10:
         warnings.append(f"only {count} patients: the held-out figures are unsure")
-    if not tumor:
-        warnings.append(
-            "no class is called tumor: name it as tumor_classes, or the tool tumor refuses it"
-        )
     context.progress(0.95, "training")
     head = fit_head(data.features, y, len(classes), given.penalty, given.seed)
     scores = [_score(i, name, y, out, folds, data.slides) for i, name in enumerate(classes)]
@@ -165,6 +170,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
         "name": given.name,
         "classes": classes,
         "tumor_classes": tumor,
+        "tumor_named": bool(given.tumor_classes),
         "encoder": given.encoder,
         "dimension": int(data.features.shape[1]),
         "tile_px": given.tile_px,

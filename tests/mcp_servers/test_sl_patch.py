@@ -196,3 +196,75 @@ def test_a_head_gives_probabilities_and_stores_no_code(
     model.save(tmp_path / "again.safetensors")
     again = load_model(tmp_path / "again.safetensors")
     assert np.array_equal(again.head.probabilities(given), out) and again.card == model.card
+
+
+def folders(place: Path, *names: str, count: int = 2) -> None:
+    """A folder of images per class, each image of its own color and noise."""
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(names):
+        (place / "images" / name).mkdir(parents=True)
+        for k in range(count):
+            image = rng.normal((200 - 40 * number, 120, 170), 12, (160, 160, 3))
+            png(place / "images" / name / f"{k}.png", np.clip(image, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "words"),
+    [
+        (("non_tumor", "tumor_stroma"), {}, "none of the classes.*tumor_classes"),
+        (("nontumor", "tumor-free"), {}, "none of the classes"),
+        (("immune", "intratumoral stroma"), {}, "none of the classes"),
+        (("tumor", "carcinoma"), {}, "all classes .* mean tumor"),
+        (("tumor", "stroma"), {"tumor_classes": ["tumor", "stroma"]}, "all classes"),
+    ],
+)
+def test_what_only_sounds_like_tumor_is_not_taken_for_it(
+    tmp_path: Path, labels: tuple[str, ...], options: dict[str, Any], words: str
+) -> None:
+    folders(tmp_path, *labels)
+    with pytest.raises(InputError, match=words):
+        run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=64, **options)
+
+
+def test_only_the_class_called_tumor_is_tumor(tmp_path: Path) -> None:
+    names = ("Tumor", "non_tumor", "tumor necrosis", "tumor_stroma")
+    folders(tmp_path, *names)
+    options = {"slides": "images", "mpp": 0.5, "tile_px": 64}
+    got = run(context(tmp_path), "patch_train", **options)
+    assert got["tumor_classes"] == ["Tumor"]
+    asked = ["Tumor", "tumor necrosis"]
+    got = run(context(tmp_path), "patch_train", **options, tumor_classes=asked)
+    assert got["tumor_classes"] == asked
+
+
+def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **card: Any) -> Path:
+    """A model with other numbers or another card; a value of ... takes the key out."""
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+
+    with safe_open(file, framework="numpy") as opened:
+        old = json.loads(opened.metadata()["card"])
+    plain = {k: v for k, v in (old | card).items() if v is not ...}
+    save_file(load_file(file) | (tensors or {}), new, metadata={"card": json.dumps(plain)})
+    return new
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ({"classes": ["Immune", "non_tumor", "Tumor"], "tumor_classes": ["non_tumor", "Tumor"],
+          "tumor_named": ...}, '"non_tumor" was taken for tumor'),
+        ({"classes": ["a", "b", "c"], "tumor_classes": ["a", "b", "c"], "tumor_named": True},
+         "all its classes"),
+    ],
+)  # fmt: skip
+def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    card: dict[str, Any],
+    words: str,
+) -> None:
+    folder, _ = labelled
+    rewritten(folder / "out" / trained["model"], folder / "old.safetensors", **card)
+    with pytest.raises(InputError, match=words):
+        run(context(folder), "tumor", slide="p304.tif", model="old.safetensors")
