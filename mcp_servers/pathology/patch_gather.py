@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcp_servers.errors import InputError
-from mcp_servers.slides.arrays import F32, I64
+from mcp_servers.slides.arrays import F32, F64, I64
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
@@ -134,26 +134,46 @@ def _tiles(
     slide: Slide, source: list[Polygon] | str, given: PatchTrainInput
 ) -> tuple[I64, list[str], Any]:
     """Corners, label of each, and the grid: tiles within outlines, or all of an image."""
-    from mcp_servers.pathology.tiles import TilesInput, tile_grid
-    from mcp_servers.slides.geometry import covered, rasterize
+    from mcp_servers.pathology.tiles import TilesInput, every_tile
 
     tiles = TilesInput(slide=str(slide.path), tile_px=given.tile_px, at_mpp=given.at_mpp)
-    scale = max(1.0, 2.0 / slide.need_mpp())
-    shape = (int(slide.height / scale) + 1, int(slide.width / scale) + 1)
+    corners, grid = every_tile(slide, tiles)
     if isinstance(source, str):
-        everything = np.ones(shape, dtype=bool)
-        corners, _, grid = tile_grid(slide, everything, scale, tiles)
         return corners, [source] * len(corners), grid
+    scale = max(1.0, 2.0 / slide.need_mpp())
     classes = sorted({p.label for p in source})
-    masks = [rasterize([p for p in source if p.label == name], scale, shape) for name in classes]
-    anywhere = np.logical_or.reduce(masks)
-    corners, _, grid = tile_grid(
-        slide, anywhere, scale, tiles.model_copy(update={"min_tissue": given.min_in_region})
-    )
-    cover = np.stack([covered(m, corners, grid.patch_size_level0, scale) for m in masks])
-    keep = (cover >= given.min_in_region).sum(axis=0) == 1  # two classes drawn over another: none
+    cover = np.zeros((len(classes), len(corners)))
+    for own, name in zip(cover, classes, strict=True):  # one mask at a time is held
+        outlines = [p for p in source if p.label == name]
+        own[:] = _share(outlines, corners, grid.patch_size_level0, scale, slide)
+    # two classes drawn over another: none
+    keep = (cover >= given.min_in_region).sum(axis=0) == 1
     which = cover.argmax(axis=0)
     return corners[keep], [classes[i] for i in which[keep]], grid
+
+
+def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide: Slide) -> F64:
+    """(n,) share of each square in the polygons, by a mask of their bounding box only.
+
+    The mask's cells are those of a mask of the whole slide: its corner lies at an even cell of it,
+    so that what is rounded to cells is rounded alike.
+    """
+    from mcp_servers.slides.geometry import Polygon, covered, rasterize
+
+    points = np.concatenate([p.exterior for p in polygons])
+    end = np.array([slide.width, slide.height])
+    low = np.clip(points.min(axis=0), 0, end)
+    high = np.clip(points.max(axis=0), 0, end)
+    first = np.maximum(np.floor(low / scale / 2).astype(np.int64) * 2 - 2, 0)
+    last = np.minimum(np.ceil(high / scale) + 2, (end / scale).astype(np.int64) + 1)
+    origin = first * scale
+    columns, rows = (int(v) for v in last - first)
+    moved = [Polygon(p.exterior - origin, tuple(h - origin for h in p.holes)) for p in polygons]
+    mask = rasterize(moved, scale, (rows, columns))
+    out = np.zeros(len(corners))
+    near = ((corners < high + scale) & (corners + size > low - scale)).all(axis=1)
+    out[near] = covered(mask, corners[near] - origin, size, scale)
+    return out
 
 
 def _drawn(labels: list[str], most: int, rng: Any) -> list[int]:

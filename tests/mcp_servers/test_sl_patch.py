@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from benchmarks.slide_accuracy import outlines
 from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import write_geojson
+from mcp_servers.slides.geometry import Polygon, covered, grid, rasterize
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
@@ -268,3 +271,67 @@ def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
     rewritten(folder / "out" / trained["model"], folder / "old.safetensors", **card)
     with pytest.raises(InputError, match=words):
         run(context(folder), "tumor", slide="p304.tif", model="old.safetensors")
+
+
+class Plain:
+    """As much of a slide as cutting tiles asks for."""
+
+    path, name = Path("x.svs"), "x"
+
+    def __init__(self, width: int, height: int, mpp: float) -> None:
+        self.width, self.height, self.mpp = width, height, mpp
+
+    def need_mpp(self) -> float:
+        return self.mpp
+
+    def view(self, mpp: float) -> Any:
+        return SimpleNamespace(scale=max(1.0, mpp / self.mpp))
+
+
+def cut(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
+    from mcp_servers.pathology.patch_gather import _tiles
+    from mcp_servers.pathology.patch_train import PatchTrainInput
+
+    corners, names, _ = _tiles(slide, polygons, PatchTrainInput(slides="x", regions="y", **options))
+    return corners, names
+
+
+@pytest.mark.parametrize("mpp", [0.25, 0.2527, 0.5, 2.0])
+def test_tiles_cut_within_boxes_are_those_of_a_mask_of_the_whole(mpp: float) -> None:
+    slide = Plain(9000, 7001, mpp)
+    rng = np.random.default_rng(3)
+    options = {"tile_px": 64, "at_mpp": max(0.5, mpp), "min_in_region": 0.6}
+    polygons = []
+    for number in range(16):
+        turn = np.sort(rng.uniform(0, 2 * np.pi, 9))
+        rays = rng.uniform(600, 2500, 9)[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+        center = rng.uniform(-500, 9500, 2)
+        holes = (center + rays * 0.4,) if number % 3 == 0 else ()
+        polygons.append(Polygon(center + rays, holes, "ABC"[number % 3]))
+    polygons.append(Polygon(np.array([[9e4, 9e4], [9.1e4, 9e4], [9e4, 9.1e4]]), (), "D"))
+    corners, names = cut(slide, polygons, **options)
+    scale = max(1.0, 2.0 / mpp)
+    shape = (int(slide.height / scale) + 1, int(slide.width / scale) + 1)
+    side = round(64 * max(0.5, mpp) / mpp)
+    whole = grid(slide.width, slide.height, side, 64 * max(0.5, mpp) / mpp)
+    cover = np.stack(
+        [covered(rasterize([p for p in polygons if p.label == name], scale, shape), whole, side,
+                 scale) for name in "ABCD"]
+    )  # fmt: skip
+    keep = (cover >= 0.6).sum(axis=0) == 1
+    assert 50 < keep.sum() < len(whole) - 50
+    assert np.array_equal(corners, whole[keep])
+    assert names == ["ABCD"[i] for i in cover.argmax(axis=0)[keep]]
+
+
+def test_outlines_on_a_large_slide_take_memory_for_their_boxes_only() -> None:
+    def box(x: int, label: str) -> Polygon:
+        corners = [[x, x], [x + 3000, x], [x + 3000, x + 3000], [x, x + 3000]]
+        return Polygon(np.array(corners, dtype=float), (), label)
+
+    tracemalloc.start()
+    corners, names = cut(Plain(100_000, 80_000, 0.25), [box(1000, "Tumor"), box(70_000, "Stroma")])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(corners) > 100 and set(names) == {"Tumor", "Stroma"}
+    assert peak < 40 * 2**20
