@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mcp_servers.errors import InputError
+from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
+from mcp_servers.registry import explain
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray
 
 if TYPE_CHECKING:
@@ -84,6 +87,47 @@ class PatchModel:
         save_file(plain, path, metadata={"card": json.dumps(self.card)})
 
 
+class HeldOut(BaseModel):
+    """Figures on patients that the fold's model did not see."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    balanced_accuracy: float | None = Field(default=None, ge=0, le=1)
+
+
+class ModelCard(BaseModel):
+    """What a model's card must hold to be used; what else it holds is kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    format: Literal["sage-patch-1"]
+    name: str = Field(min_length=1, max_length=60)
+    classes: list[str] = Field(min_length=2)
+    tumor_classes: list[str]
+    tumor_named: bool = False
+    encoder: EncoderName
+    tile_px: int = Field(ge=32, le=1024)
+    at_mpp: float = Field(ge=0.2, le=4)
+    training_slides: list[str] = Field(default_factory=list)
+    held_out: HeldOut = Field(default_factory=HeldOut)
+
+    @model_validator(mode="after")
+    def _tumor_is_a_part(self) -> Self:
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("a class stands twice")
+        if not set(self.tumor_classes) <= set(self.classes):
+            raise ValueError("tumor_classes are not among the classes")
+        if set(self.tumor_classes) == set(self.classes):
+            raise ValueError(f"all its classes ({', '.join(self.classes)}) mean tumor")
+        guessed = [] if self.tumor_named else [t for t in self.tumor_classes if not means_tumor(t)]
+        if guessed:
+            raise ValueError(
+                f'its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
+                "again with tumor_classes"
+            )
+        return self
+
+
 def load_model(path: Path) -> PatchModel:
     """A model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
     from safetensors import SafetensorError, safe_open
@@ -93,28 +137,20 @@ def load_model(path: Path) -> PatchModel:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
             if not isinstance(card, dict) or card.get("format") != FORMAT:
                 raise InputError(f"{path}: not a model of patch_train")
-            head = Head(*(file.get_tensor(k) for k in ("mean", "sd", "weights", "bias")))
-    except (SafetensorError, OSError, ValueError) as error:
+            parts = [np.asarray(file.get_tensor(k)) for k in ("mean", "sd", "weights", "bias")]
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a model of patch_train: {error}") from error
-    missing = [
-        k for k in ("classes", "encoder", "tile_px", "at_mpp", "tumor_classes") if k not in card
-    ]
-    if missing:
-        raise InputError(f"{path}: its card lacks {', '.join(missing)}")
-    shape = (len(head.mean), len(card["classes"]))
-    fits = head.weights.shape == shape and head.bias.shape == shape[1:] and len(head.sd) == shape[0]
-    if not fits or not all(np.isfinite(v).all() for v in (head.weights, head.bias, head.mean)):
-        raise InputError(f"{path}: its numbers do not fit its card ({shape[1]} classes)")
-    tumor = card["tumor_classes"]
-    if len(tumor) == shape[1]:
-        raise InputError(f"{path}: all its classes ({', '.join(tumor)}) mean tumor; train it again")
-    guessed = [] if card.get("tumor_named") else [t for t in tumor if not means_tumor(t)]
-    if guessed:
-        raise InputError(
-            f'{path}: its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
-            "again with tumor_classes"
-        )
-    return PatchModel(head, card)
+    try:
+        known = ModelCard.model_validate(card)
+    except ValidationError as error:
+        raise InputError(f"{path}: its card cannot be used: {explain(error)}") from error
+    wide, classes = parts[0].size, len(known.classes)
+    shapes = [(wide,), (wide,), (wide, classes), (classes,)]
+    if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
+        raise InputError(f"{path}: its numbers do not fit its card ({classes} classes)")
+    if not all(np.isfinite(v).all() for v in parts) or not (parts[1] > 0).all():
+        raise InputError(f"{path}: its numbers are damaged: not finite, or a spread of 0")
+    return PatchModel(Head(*parts), known.model_dump())
 
 
 def encode_corners(
@@ -181,7 +217,10 @@ def tumor_probability(
             f"{card['name']}: trained on {len(model.head.mean)} features of {card['encoder']}, "
             f"these weights give {features.shape[1]}"
         )
-    probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # judged below
+        probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    if not np.isfinite(probability).all():
+        raise InputError(f"{card['name']}: gives no finite probability here; its file is damaged")
     size = grid.patch_size_level0
     at = np.round(corners / size).astype(int)
     rows, columns = at.max(axis=0)[::-1] + 1

@@ -335,3 +335,64 @@ def test_outlines_on_a_large_slide_take_memory_for_their_boxes_only() -> None:
     tracemalloc.stop()
     assert len(corners) > 100 and set(names) == {"Tumor", "Stroma"}
     assert peak < 40 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ({"tile_px": 5}, "tile_px"),
+        ({"tile_px": "128"}, "tile_px"),
+        ({"at_mpp": "x"}, "at_mpp"),
+        ({"classes": 5}, "classes"),
+        ({"classes": "abc"}, "classes"),
+        ({"classes": ["Tumor", "Tumor", "Stroma"]}, "twice"),
+        ({"classes": ["Tumor", "Stroma"]}, "do not fit its card"),
+        ({"tumor_classes": None}, "tumor_classes"),
+        ({"tumor_classes": ["Krebs"]}, "not among the classes"),
+        ({"name": ...}, "name"),
+        ({"encoder": "nosuch"}, "encoder"),
+        ({"held_out": None}, "held_out"),
+        ({"held_out": {"balanced_accuracy": "good"}}, "balanced_accuracy"),
+        ({"training_slides": 3}, "training_slides"),
+    ],
+)
+def test_a_card_that_cannot_be_used_is_named(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    card: dict[str, Any],
+    words: str,
+) -> None:
+    folder, _ = labelled
+    rewritten(folder / "out" / trained["model"], folder / "card.safetensors", **card)
+    with pytest.raises(InputError, match=rf"card\.safetensors: .*{words}"):
+        run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("sd", lambda v: v * 0, "damaged"),
+        ("sd", lambda v: np.full_like(v, np.nan), "damaged"),
+        ("sd", lambda v: -v, "damaged"),
+        ("mean", lambda v: np.full_like(v, np.inf), "damaged"),
+        ("weights", lambda v: v.astype(np.uint8), "do not fit"),
+        ("weights", lambda v: v[:, :1].copy(), "do not fit"),
+        ("mean", lambda v: np.array(v[0]), "do not fit"),
+        ("sd", lambda v: v * 0 + np.float32(1e-45), "damaged"),
+    ],
+)
+def test_numbers_that_cannot_be_used_are_refused(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    name: str,
+    change: Any,
+    words: str,
+) -> None:
+    from safetensors.numpy import load_file
+
+    folder, _ = labelled
+    model = folder / "out" / trained["model"]
+    tensors = {name: change(load_file(model)[name])}
+    rewritten(model, folder / "numbers.safetensors", tensors)
+    with pytest.raises(InputError, match=words):
+        run(context(folder), "tumor", slide="p304.tif", model="numbers.safetensors")
