@@ -23,12 +23,13 @@ IMAGES = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".
 
 @dataclass
 class Patches:
-    """Tiles with features, label, slide and corner."""
+    """Tiles with features, label, slide and corner; and which files gave none."""
 
     features: F32
     labels: list[str]
     slides: list[str]
     corners: I64
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     from mcp_servers.slides.slide import Slide
 
     features, labels, names, corners = [], [], [], []
+    empty: list[str] = []
     rng = np.random.default_rng(given.seed)
     for number, job in enumerate(jobs):
         path, source = job.path, job.source
@@ -63,7 +65,9 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
             at, own, grid = _tiles(slide, source, given)
             keep = _drawn(own, given.max_patches, rng)
             at, own = at[keep], [own[i] for i in keep]
+            name = slide.name if given.regions is not None else f"{source}/{path.name}"
             if not len(at):
+                empty.append(name)
                 continue
             span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
             features.append(
@@ -71,7 +75,6 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
                     slide, at, grid, given.encoder, given.weights, given.device, context, span
                 )
             )
-            name = slide.name if given.regions is not None else f"{source}/{path.name}"
             labels += own
             names += [name] * len(at)
             corners.append(at)
@@ -80,7 +83,14 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
             f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
             "µm lies in a classified outline or image; draw larger ones or take smaller tiles"
         )
-    return Patches(np.concatenate(features), labels, names, np.concatenate(corners))
+    warnings = []
+    if empty:
+        place = "its classified outlines" if given.regions is not None else "it"
+        warnings.append(
+            f"{len(empty)} of {len(jobs)} files were not trained on, {empty[0]} the first: no tile "
+            f"of {given.tile_px} px at {given.at_mpp:g} µm fits into {place}"
+        )
+    return Patches(np.concatenate(features), labels, names, np.concatenate(corners), warnings)
 
 
 def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:

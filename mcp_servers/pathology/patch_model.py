@@ -197,6 +197,11 @@ def tumor_probability(
 
     Tiles as the model was trained on lie side by side; between their centers the probability is
     interpolated.
+
+    Raises
+    ------
+    InputError
+        If no such tile fits on the tissue, or the encoder's weights do not fit the model.
     """
     import cv2
 
@@ -208,7 +213,13 @@ def tumor_probability(
     )
     corners, _, grid = tile_grid(slide, tissue, tissue_scale, given)
     if not len(corners):
-        return np.zeros(shape, dtype=np.float32)
+        if not tissue.any():
+            return np.zeros(shape, dtype=np.float32)
+        raise InputError(
+            f"{slide.path}: no tile of {card['tile_px']} px at {card['at_mpp']:g} µm per pixel, as "
+            f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
+            "train one with smaller tiles, or find tumor without a model"
+        )
     features = encode_corners(
         slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
     )

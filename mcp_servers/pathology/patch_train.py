@@ -148,6 +148,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
     patients, warnings = _patients(given, data, context)
+    warnings += data.warnings
     out, folds = _cross_validated(given, data.features, y, patients, len(classes))
     if folds == 0:
         warnings.append(

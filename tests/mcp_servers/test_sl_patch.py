@@ -17,6 +17,7 @@ from benchmarks.slide_accuracy import outlines
 from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import write_geojson
 from mcp_servers.slides.geometry import Polygon, covered, grid, rasterize
+from mcp_servers.slides.slide import Slide
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
@@ -396,3 +397,23 @@ def test_numbers_that_cannot_be_used_are_refused(
     rewritten(model, folder / "numbers.safetensors", tensors)
     with pytest.raises(InputError, match=words):
         run(context(folder), "tumor", slide="p304.tif", model="numbers.safetensors")
+
+
+def test_files_that_give_no_tile_are_counted_and_named(tmp_path: Path) -> None:
+    folders(tmp_path, "tumor", "stroma")
+    for name in ("stroma/tiny.png", "tumor/tiny.png"):
+        png(tmp_path / "images" / name, np.full((40, 40, 3), 128, np.uint8))
+    got = run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=64)
+    note = next(n for n in got["warnings"] if "not trained on" in n)
+    assert note.startswith("2 of 6 files were not trained on, stroma/tiny.png the first")
+
+
+def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    folder, _ = labelled
+    with Slide.open(folder / "p304.tif") as slide:
+        image = slide.read(600, 600, 110, 110)
+    png(folder / "small.png", image)
+    with pytest.raises(InputError, match=r"no tile of 128 px at 0\.5 µm.*model patch"):
+        run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained["model"])
