@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import SUITE, Seed, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
 
 # the first eight are those of Okabe and Ito, told apart with any kind of color vision
@@ -31,7 +31,7 @@ class ClusterInput(SlideInput):
         description=f"ward: hierarchical, for up to {MOST_WARD} tiles; finds small groups better",
     )
     components: int = Field(default=20, ge=2, le=256, description="Principal components kept")
-    seed: int = 0
+    seed: Seed = 0
 
 
 class Cluster(BaseModel):

@@ -201,13 +201,21 @@ def tumor_probability(
     Raises
     ------
     InputError
-        If no such tile fits on the tissue, or the encoder's weights do not fit the model.
+        If the scan is coarser than the model's tiles, no such tile fits on the tissue, or the
+        encoder's weights do not fit the model.
     """
     import cv2
 
     from mcp_servers.pathology.tiles import TilesInput, tile_grid
 
     card = model.card
+    base = slide.need_mpp()
+    if card["at_mpp"] < 0.95 * base:
+        raise InputError(
+            f"{slide.path}: the model {card['name']} was trained at {card['at_mpp']:g} µm per "
+            f"pixel, and this scan has {base:g}; use a finer scan, or a model that patch_train "
+            f"trained with at_mpp {base:g} or more"
+        )
     given = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
     )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, Device, Given, Method
+from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
 from mcp_servers.pathology.encoders import EncoderName, encoder_memory
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -57,7 +57,7 @@ class PatchTrainInput(Given):
     name: str = Field(default="patch", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
     folds: int = Field(default=5, ge=2, le=20, description="Folds, patients kept apart")
     penalty: float = Field(default=1.0, gt=0, description="Strength of the L2 penalty")
-    seed: int = 0
+    seed: Seed = 0
     device: Device = "auto"
 
 

@@ -417,3 +417,24 @@ def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
     png(folder / "small.png", image)
     with pytest.raises(InputError, match=r"no tile of 128 px at 0\.5 µm.*model patch"):
         run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained["model"])
+
+
+def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"model patch was trained at 0\.5 µm.*this scan has 1;"):
+        run(context(labelled[0]), "tumor", slide="p304.tif", mpp=1.0, model=trained["model"])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**40])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("patch_train", {"slides": "slides", "regions": "regions"}),
+     ("mil_train", {"features": "slides", "labels": "slides"}),
+     ("cluster_tiles", {"slide": "p304.tif", "features": "p304.tif"})],
+)  # fmt: skip
+def test_a_seed_that_no_generator_takes_is_named(
+    labelled: tuple[Path, list[SlideTruth]], name: str, given: dict[str, Any], seed: int
+) -> None:
+    with pytest.raises(InputError, match='"seed"'):
+        run(context(labelled[0]), name, **given, seed=seed)
