@@ -16,6 +16,7 @@ from mcp_servers.registry import InputPath, OutputName, Resources, Validity, too
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from mcp_servers.pathology.patch_folds import Splits
     from mcp_servers.pathology.patch_gather import Patches
     from mcp_servers.slides.arrays import F32, AnyArray
 
@@ -129,6 +130,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     import numpy as np
 
+    from mcp_servers.pathology.patch_folds import splits_by_patient, why_none
     from mcp_servers.pathology.patch_gather import gather, labelled
     from mcp_servers.pathology.patch_model import FORMAT, PatchModel, fit_head, tumor_classes
 
@@ -149,12 +151,11 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     y = np.array([classes.index(label) for label in data.labels])
     patients, warnings = _patients(given, data, context)
     warnings += data.warnings
-    out, folds = _cross_validated(given, data.features, y, patients, len(classes))
-    if folds == 0:
-        warnings.append(
-            "nothing could be held out: each class needs tiles of two or more patients; the "
-            "model's accuracy is unknown"
-        )
+    splits = splits_by_patient(y, patients, given.folds, given.seed)
+    folds = len(splits)
+    out = _cross_validated(given, data.features, y, splits, len(classes))
+    if not folds:
+        warnings.append(why_none(y, patients, classes))
     count = len(set(patients.tolist()))
     if folds > 0 and count < 10:
         warnings.append(f"only {count} patients: the held-out figures are unsure")
@@ -237,27 +238,18 @@ def _patients(
 
 
 def _cross_validated(
-    given: PatchTrainInput, features: F32, y: AnyArray, patients: AnyArray, classes: int
-) -> tuple[AnyArray, int]:
-    """Held-out probabilities (n, k) and the folds used; 0 folds where nothing can be held out."""
+    given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
+) -> AnyArray:
+    """Held-out probabilities (n, k), each from a model that did not see the tile's patient."""
     import numpy as np
-    from sklearn.model_selection import StratifiedGroupKFold
 
     from mcp_servers.pathology.patch_model import fit_head
 
     out = np.zeros((len(y), classes), dtype=np.float32)
-    least = min(len(set(patients[y == c].tolist())) for c in range(classes))
-    folds = min(given.folds, least)
-    if folds < 2:
-        return out, 0
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=given.seed)
-    for train, test in splitter.split(features, y, patients):
-        seen = np.unique(y[train])
-        if len(seen) < classes:
-            return np.zeros_like(out), 0
+    for train, test in splits:
         head = fit_head(features[train], y[train], classes, given.penalty, given.seed)
         out[test] = head.probabilities(features[test])
-    return out, folds
+    return out
 
 
 def _score(

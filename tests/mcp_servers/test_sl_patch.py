@@ -438,3 +438,56 @@ def test_a_seed_that_no_generator_takes_is_named(
 ) -> None:
     with pytest.raises(InputError, match='"seed"'):
         run(context(labelled[0]), name, **given, seed=seed)
+
+
+def test_an_unlucky_draw_is_drawn_again_before_nothing_is_held_out(tmp_path: Path) -> None:
+    """Each pair of classes shares a patient: two folds never work, three always do."""
+    folders(tmp_path, "tumor", "immune", "stroma")
+    pairs = {"tumor": "ab", "immune": "bc", "stroma": "ca"}
+    rows = [f"{label}/{k}.png,{p}" for label, both in pairs.items() for k, p in enumerate(both)]
+    (tmp_path / "p.csv").write_text("slide,patient\n" + "\n".join(rows) + "\n")
+    options = {"slides": "images", "mpp": 0.5, "tile_px": 64, "patients": "p.csv"}
+    ctx = context(tmp_path)
+    got = run(ctx, "patch_train", **options)
+    assert (got["patients"], got["folds"]) == (3, 3)
+    assert got["accuracy"] is not None
+    table = pd.read_csv(tmp_path / "out" / got["predictions"])
+    chances = table[["p_tumor", "p_immune", "p_stroma"]].sum(axis=1)
+    assert chances.to_numpy() == pytest.approx(1.0, abs=1e-5)  # none was left without a fold
+    none = run(ctx, "patch_train", **options, folds=2)
+    assert none["folds"] == 0
+    assert any("no division of the 3 patients" in note for note in none["warnings"])
+
+
+def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Path) -> None:
+    folders(tmp_path, "tumor", "immune")
+    rows = ["tumor/0.png,a", "tumor/1.png,b", "immune/0.png,c", "immune/1.png,c"]
+    (tmp_path / "p.csv").write_text("slide,patient\n" + "\n".join(rows) + "\n")
+    got = run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=64,
+              patients="p.csv")  # fmt: skip
+    assert got["folds"] == 0
+    assert any("tiles of immune are all of one patient" in note for note in got["warnings"])
+
+
+def test_splits_are_found_where_some_exist() -> None:
+    """Random tables: whatever is found is sound, and found wherever folds may be patients."""
+    from mcp_servers.pathology.patch_folds import splits_by_patient
+
+    rng = np.random.default_rng(0)
+    tried = 0
+    for _ in range(60):
+        classes, people = int(rng.integers(2, 4)), int(rng.integers(3, 9))
+        counts = rng.integers(1, 60, (people, classes)) * (rng.random((people, classes)) < 0.6)
+        if ((counts > 0).sum(axis=0) < 2).any():
+            continue
+        y = np.concatenate([np.repeat(np.arange(classes), row) for row in counts])
+        patients = np.repeat(np.arange(people), counts.sum(axis=1))
+        splits = splits_by_patient(y, patients, 10, 0)
+        tried += 1
+        assert len(splits) >= 2
+        held = np.sort(np.concatenate([test for _, test in splits]))
+        assert np.array_equal(held, np.arange(len(y)))
+        for train, test in splits:
+            assert not set(patients[train]) & set(patients[test])
+            assert len(np.unique(y[train])) == classes
+    assert tried > 20
