@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcp_servers.errors import InputError
+from mcp_servers.pathology.patch_files import IMAGES, bare, pair
 from mcp_servers.slides.arrays import F32, F64, I64
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 IGNORED = ("", "ignore", "ignore*")
-IMAGES = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".scn", ".bif"}
 
 
 @dataclass
@@ -44,6 +44,18 @@ class Labelled:
         """The classes in it."""
         return {self.source} if isinstance(self.source, str) else {p.label for p in self.source}
 
+    @property
+    def name(self) -> str:
+        """The slide's name (see `Slide.name`), or the image's with its class."""
+        if isinstance(self.source, str):
+            return f"{self.source}/{self.path.name}"
+        return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
+
+    def patient(self, known: dict[str, str]) -> str | None:
+        """Its patient in a table by slide (`read_patients`), or None."""
+        named = (bare(self.name), bare(self.path.name), self.name)
+        return next((known[name] for name in named if known.get(name)), None)
+
 
 def labelled(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     """The files to train on; raises `InputError` when there are none, or they do not pair."""
@@ -65,9 +77,8 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
             at, own, grid = _tiles(slide, source, given)
             keep = _drawn(own, given.max_patches, rng)
             at, own = at[keep], [own[i] for i in keep]
-            name = slide.name if given.regions is not None else f"{source}/{path.name}"
             if not len(at):
-                empty.append(name)
+                empty.append(job.name)
                 continue
             span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
             features.append(
@@ -76,7 +87,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
                 )
             )
             labels += own
-            names += [name] * len(at)
+            names += [job.name] * len(at)
             corners.append(at)
     if not features:
         raise InputError(
@@ -101,20 +112,13 @@ def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
     files = sorted(regions.glob("*.geojson")) if regions.is_dir() else [regions]
     files = [context.input(file, "file") for file in files]
     if slides.is_dir():
-        stems: dict[str, Path] = {}
-        for file in sorted(slides.iterdir()):
-            if file.suffix.lower() in IMAGES:
-                stems.setdefault(file.stem, file)
-                stems.setdefault(file.name.split(".")[0], file)
+        pairs = pair(files, slides.iterdir(), given.slides)
     elif len(files) == 1:
-        stems = {files[0].stem: slides}
+        pairs = {files[0]: slides}
     else:
         raise InputError(f"{given.regions}: {len(files)} files of outlines for one slide; give one")
     out = []
-    for file in files:
-        found = stems.get(file.stem) or stems.get(file.name.split(".")[0])
-        if found is None:
-            raise InputError(f"{file}: no slide of this name in {given.slides}")
+    for file, found in pairs.items():
         polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
         if polygons:
             out.append(Labelled(context.input(found, "file"), polygons))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mcp_servers.pathology.patch_folds import Splits
-    from mcp_servers.pathology.patch_gather import Patches
+    from mcp_servers.pathology.patch_gather import Labelled, Patches
     from mcp_servers.slides.arrays import F32, AnyArray
 
 
@@ -145,11 +144,12 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     jobs = labelled(given, context)
     _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
+    patient_of, warnings = _patients(given, jobs, context)
     data = gather(jobs, given, context)
     # a class too small for a tile is gone
     classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
-    patients, warnings = _patients(given, data, context)
+    patients = np.array([patient_of[name] for name in data.slides])
     warnings += data.warnings
     splits = splits_by_patient(y, patients, given.folds, given.seed)
     folds = len(splits)
@@ -213,28 +213,20 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
 
 def _patients(
-    given: PatchTrainInput, data: Patches, context: ToolContext
-) -> tuple[AnyArray, list[str]]:
-    """The patient of each tile, and warnings."""
-    import numpy as np
-    import pandas as pd
+    given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
+) -> tuple[dict[str, str], list[str]]:
+    """The patient of each file by its name, and warnings."""
+    from mcp_servers.pathology.patch_files import read_patients
 
     if given.patients is None:
-        return np.array(data.slides), ["no patients were given: each file is taken for a patient"]
-    path = context.input(given.patients, "file")
-    try:
-        table = pd.read_csv(path, dtype=str)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{given.patients}: not a readable CSV: {error}") from error
-    if not {"slide", "patient"} <= set(table.columns):
-        raise InputError(f"{given.patients}: needs columns slide and patient")
-    known = dict(zip(table["slide"], table["patient"], strict=True))
-    known |= {Path(str(k)).stem: v for k, v in known.items()}
-    found = {name: known.get(name) or known.get(Path(name).stem) for name in set(data.slides)}
-    missing = sorted(name for name, patient in found.items() if not isinstance(patient, str))
+        note = "no patients were given: each file is taken for a patient"
+        return {job.name: job.name for job in jobs}, [note]
+    known = read_patients(context.input(given.patients, "file"), given.patients)
+    found = {job.name: job.patient(known) for job in jobs}
+    missing = sorted(name for name, patient in found.items() if patient is None)
     if missing:
         raise InputError(f"{given.patients}: has no patient for {missing[0]}")
-    return np.array([found[name] for name in data.slides]), []
+    return {name: patient for name, patient in found.items() if patient is not None}, []
 
 
 def _cross_validated(
