@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_servers.errors import InputError
 from mcp_servers.pathology.encoders import EncoderName
@@ -111,21 +111,21 @@ class ModelCard(BaseModel):
     training_slides: list[str] = Field(default_factory=list)
     held_out: HeldOut = Field(default_factory=HeldOut)
 
-    @model_validator(mode="after")
-    def _tumor_is_a_part(self) -> Self:
+    def wrong(self) -> str:
+        """What is wrong with its classes, or nothing."""
         if len(set(self.classes)) < len(self.classes):
-            raise ValueError("a class stands twice")
+            return "a class stands twice in its card"
         if not set(self.tumor_classes) <= set(self.classes):
-            raise ValueError("tumor_classes are not among the classes")
+            return "the tumor_classes of its card are not among the classes"
         if set(self.tumor_classes) == set(self.classes):
-            raise ValueError(f"all its classes ({', '.join(self.classes)}) mean tumor")
+            return f"all its classes ({', '.join(self.classes)}) mean tumor; train it again"
         guessed = [] if self.tumor_named else [t for t in self.tumor_classes if not means_tumor(t)]
         if guessed:
-            raise ValueError(
+            return (
                 f'its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
                 "again with tumor_classes"
             )
-        return self
+        return ""
 
 
 def load_model(path: Path) -> PatchModel:
@@ -144,6 +144,8 @@ def load_model(path: Path) -> PatchModel:
         known = ModelCard.model_validate(card)
     except ValidationError as error:
         raise InputError(f"{path}: its card cannot be used: {explain(error)}") from error
+    if known.wrong():
+        raise InputError(f"{path}: {known.wrong()}")
     wide, classes = parts[0].size, len(known.classes)
     shapes = [(wide,), (wide,), (wide, classes), (classes,)]
     if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
