@@ -2,6 +2,9 @@
 
     python -m benchmarks.large_slide [--width 300000 --height 100000] [--tissue 0.45] [--tools ...]
 
+Without --tools all tools that work on a slide run, in an order in which each finds what it reads.
+Those that need a model or labels of the user (`patch_train`, `text_score`, `mil_*`) do not.
+
 The slide is a BigTIFF in Aperio's layout at 0.25 µm per pixel, 75 x 25 mm unless told: a tiled JPEG
 pyramid whose directories point many times at the same few encoded tiles (glass, and 64 tiles of
 painted tissue), so that 30 gigapixels are a file of megabytes while readers decode every tile as
@@ -31,7 +34,38 @@ FACTOR = 4
 CELL = 4096
 """Side in level-0 pixels of a square that is all tissue or all glass; a multiple of TILE."""
 GLASS = (243, 243, 243)
-TOOLS = ("tissue_mask", "tile_slide", "tls", "tumor")
+FIELD: dict[str, Any] = {"x": 8000, "y": 4000}
+TOOLS: dict[str, dict[str, Any]] = {
+    "slide_properties": {},
+    "slide_thumbnail": {},
+    "read_region": FIELD | {"width": 1000, "height": 1000},
+    "stain_separate": FIELD | {"width_um": 3000, "height_um": 3000},
+    "stain_normalize": FIELD | {"width_um": 3000, "height_um": 3000},
+    "tissue_mask": {},
+    "tile_slide": {},
+    "tls": {},
+    "tumor": {},
+    "til": {},
+    "stroma": {},
+    "region_patches": {},
+    "nuclei": {},
+    "ihc": {},
+    "encode_tiles": {},
+    "cluster_tiles": {"features": "{out}/{name}.handcrafted.h5"},
+    "heatmap": {"scores": "{out}/{name}.clusters.csv", "column": "cluster"},
+    "spatialdata_export": {"results": "{out}", "replace": True},
+}
+"""Tools and their arguments; braces hold the output folder and the slide's name."""
+
+COUNTED = {
+    "tiles": "tiles",
+    "count": "aggregates",
+    "pieces": "pieces",
+    "nuclei": "nuclei",
+    "regions": "regions",
+    "points": "points",
+}
+"""Counts in a result that are worth a line."""
 
 Image = NDArray[np.uint8]
 Place = tuple[int, int]
@@ -205,10 +239,19 @@ def run_here(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> dic
     from mcp_servers.roots import Roots
 
     context = ToolContext(Roots.of([slide.parent], out), threads=2)
+    registry = load("pathology")
+    given = {"slide": slide.name, **settings}
+    needs = registry.get(name).needs(registry.get(name).parse(given)).memory_mb
     start = time.perf_counter()
-    result = load("pathology").run(name, {"slide": slide.name, **settings}, context).result
-    seconds = time.perf_counter() - start
-    return {"tool": name, "peak_mib": peak_mib(), "seconds": seconds, "result": result}
+    result = registry.run(name, given, context).result
+    return {
+        "tool": name,
+        "peak_mib": peak_mib(),
+        "declared_mib": needs,
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time(),
+        "result": result,
+    }
 
 
 def run_apart(
@@ -232,7 +275,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=300_000)
     parser.add_argument("--height", type=int, default=100_000)
     parser.add_argument("--tissue", type=float, default=0.45, help="share of tissue")
-    parser.add_argument("--tools", nargs="+", default=TOOLS)
+    parser.add_argument("--tools", nargs="+", default=list(TOOLS))
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON, for every tool")
     parser.add_argument("--slide", type=Path, help="use this slide")
     parser.add_argument("--out", type=Path, help="folder for what the tools write")
@@ -250,15 +293,24 @@ def main() -> None:
         print(f"writing {slide} ...", file=sys.stderr)
         make_slide(slide, options.width, options.height, options.tissue)
     print(f"{slide.name}: {slide.stat().st_size / 2**20:.0f} MiB")
+    print("| tool | peak memory | declared | time | CPU time | |\n|---|---|---|---|---|---|")
     for tool in options.tools:
-        got = run_apart(tool, slide, out, options.settings)
-        count = {
-            k: got["result"][k]
-            for k in ("tiles", "count", "pieces", "nuclei")
-            if k in got["result"]
+        settings = {
+            key: value.format(out=out.resolve(), name=slide.stem)
+            if isinstance(value, str)
+            else value
+            for key, value in {**TOOLS.get(tool, {}), **options.settings}.items()
         }
+        got = run_apart(tool, slide, out, settings)
+        counts = [
+            f"{got['result'][key]:,} {word}"
+            for key, word in COUNTED.items()
+            if isinstance(got["result"].get(key), int)
+        ]
         print(
-            f"{tool:20s} {got['peak_mib']:8,.0f} MiB {got['seconds']:8.1f} s  {count}", flush=True
+            f"| `{tool}` | {got['peak_mib']:,.0f} MiB | {got['declared_mib']:,} MiB "
+            f"| {got['seconds']:.1f} s | {got['cpu_seconds']:.1f} s | {', '.join(counts)} |",
+            flush=True,
         )
 
 

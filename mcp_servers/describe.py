@@ -21,7 +21,8 @@ def describe_tool(spec: ToolSpec) -> str:
 def limits(spec: ToolSpec) -> str:
     """Resources in one line."""
     need = spec.resources
-    text = f"needs {need.cpu} CPU, {need.memory_mb} MiB, GPU {need.gpu}"
+    note = f" ({need.memory_note})" if need.memory_note else ""
+    text = f"needs {need.cpu} CPU, {need.memory_mb} MiB{note}, GPU {need.gpu}"
     if need.seconds_per_item is not None:
         text += f", about {need.seconds_per_item:g} s per item"
     return text

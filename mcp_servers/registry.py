@@ -57,10 +57,15 @@ class Card(BaseModel):
 
 
 class Resources(Card):
-    """What one call needs. Memory in MiB, `seconds_per_item` on one core for a usual item."""
+    """What one call needs. Memory in MiB, `seconds_per_item` on one core for a usual item.
+
+    Where the arguments decide the memory, `memory_mb` is that of the defaults, and `memory_note`
+    says what else it can be.
+    """
 
     cpu: int = Field(default=1, ge=1)
     memory_mb: int = Field(default=512, ge=16)
+    memory_note: str = ""
     gpu: Literal["none", "optional", "required"] = "none"
     seconds_per_item: float | None = Field(default=None, ge=0)
 
@@ -134,6 +139,7 @@ class ToolSpec:
     license: str | None = None
     cacheable: bool = True
     fingerprint: Callable[[Any], str] | None = None
+    memory_mb: Callable[[Any], int] | None = None
     source: str = ""
 
     @property
@@ -145,6 +151,12 @@ class ToolSpec:
     def output_schema(self) -> dict[str, Any]:
         """JSON schema of the result."""
         return self.returns.model_json_schema(mode="serialization")
+
+    def needs(self, given: BaseModel) -> Resources:
+        """What a call with these arguments needs."""
+        if self.memory_mb is None:
+            return self.resources
+        return self.resources.model_copy(update={"memory_mb": self.memory_mb(given)})
 
     def path_fields(self) -> tuple[str, ...]:
         """Names of the arguments that are input paths."""
@@ -201,12 +213,14 @@ def tool(
     license: str | None = None,
     cacheable: bool = True,
     fingerprint: Callable[[Any], str] | None = None,
+    memory_mb: Callable[[Any], int] | None = None,
 ) -> Callable[[F], F]:
     """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
     `license` is the license of any weights. `cacheable=False` is for tools whose answer depends
     on more than their version, arguments and input files. `fingerprint(given)` is a string that
     must change when the same arguments would be answered differently, say which weights are here.
+    `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
 
     Raises
     ------
@@ -236,6 +250,7 @@ def tool(
             license=license,
             cacheable=cacheable,
             fingerprint=fingerprint,
+            memory_mb=memory_mb,
             source=f"{function.__module__}:{function.__qualname__}",
         )
         setattr(function, ATTRIBUTE, spec)

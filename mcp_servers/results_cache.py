@@ -47,7 +47,10 @@ def hash_file(path: Path) -> str:
 
 
 def hash_input(path: Path, index: HashIndex | None = None) -> str:
-    """SHA-256 of a file, or of a folder: its files' names and contents, in order of name."""
+    """SHA-256 of a file, or of a folder: its files' names and contents, in order of name.
+
+    Of a link in a folder, its name and target count.
+    """
     hashed = hash_file if index is None else index.hash
     digest = hashlib.sha256()
     if path.is_file():
@@ -57,8 +60,11 @@ def hash_input(path: Path, index: HashIndex | None = None) -> str:
         digest.update(hashed(path).encode())
         path = beside
     for one in sorted(path.rglob("*")):
-        if one.is_file() and not one.is_symlink():
-            digest.update(one.relative_to(path).as_posix().encode() + b"\0")
+        name = one.relative_to(path).as_posix().encode() + b"\0"
+        if one.is_symlink():
+            digest.update(name + b"-> " + os.fsencode(one.readlink()) + b"\0")
+        elif one.is_file():
+            digest.update(name)
             digest.update(hashed(one).encode())
     return digest.hexdigest()
 

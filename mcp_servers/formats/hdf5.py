@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,19 +65,45 @@ def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> No
 
 def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: str) -> None:
     """Write (n, d) features beside their coordinates; the encoder stands in the attributes."""
+    write_feature_parts(path, coords, [features], grid, encoder)
+
+
+def write_feature_parts(
+    path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str
+) -> int:
+    """As `write_features`, for features that come some rows at a time; returns their dimension.
+
+    Raises
+    ------
+    InputError
+        If the parts have not as many rows together as there are coordinates.
+    """
     import h5py
 
-    if len(coords) != len(features):
-        raise InputError(f"{len(coords)} coordinates but {len(features)} feature rows")
+    data, seen = None, 0
     with h5py.File(path, "w") as file:
-        chunks = (min(len(features), 1024) or 1, features.shape[1])
-        data = file.create_dataset(
-            "features", data=features, maxshape=(None, features.shape[1]), chunks=chunks
-        )
+        for part in parts:
+            end = seen + len(part)
+            if end > len(coords):
+                raise InputError(f"{len(coords)} coordinates but {end} feature rows or more")
+            if data is None:
+                wide = part.shape[1]
+                data = file.create_dataset(
+                    "features",
+                    (len(coords), wide),
+                    dtype=np.float32,
+                    maxshape=(None, wide),
+                    chunks=(min(len(coords), 1024) or 1, wide),
+                )
+            data[seen:end] = part
+            seen = end
+        if data is None or seen != len(coords):
+            raise InputError(f"{len(coords)} coordinates but {seen} feature rows")
         data.attrs["encoder"] = encoder
         data.attrs["name"] = grid.name
         where = file.create_dataset("coords", data=coords.astype(np.int64), maxshape=(None, 2))
         where.attrs.update(grid.attributes())
+        return int(data.shape[1])
 
 
 def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,38 @@ def write_png(path: Path, image: U8 | BoolArray) -> None:
 
     pixels = image.astype(np.uint8) * 255 if image.dtype == np.bool_ else image
     Image.fromarray(np.ascontiguousarray(pixels)).save(path, format="PNG", compress_level=4)
+
+
+def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> None:
+    """Write an RGB image that comes some rows at a time as PNG, and never hold all of it.
+
+    Rows are stored as differences to the row above (filter 2), which suits maps.
+
+    Raises
+    ------
+    ValueError
+        If the parts are not `height` rows of `width` pixels together.
+    """
+    packer, above, seen = zlib.compressobj(4), np.zeros((1, width * 3), np.uint8), 0
+    with path.open("wb") as stream:
+
+        def chunk(kind: bytes, data: bytes) -> None:
+            crc = zlib.crc32(kind + data)
+            stream.write(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc))
+
+        stream.write(b"\x89PNG\r\n\x1a\n")
+        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        for part in parts:
+            rows = part.reshape(len(part), width * 3)
+            filtered = np.full((len(rows), width * 3 + 1), 2, dtype=np.uint8)
+            np.subtract(rows, np.concatenate([above, rows[:-1]]), out=filtered[:, 1:])
+            above, seen = rows[-1:].copy(), seen + len(rows)
+            if packed := packer.compress(filtered.tobytes()):
+                chunk(b"IDAT", packed)
+        if seen != height:
+            raise ValueError(f"{seen} rows were given for an image of {height}")
+        chunk(b"IDAT", packer.flush())
+        chunk(b"IEND", b"")
 
 
 def blend_mask(
@@ -85,15 +119,6 @@ def colorize(values: F64 | F32, low: float, high: float) -> U8:
     import cv2
 
     span = max(high - low, 1e-12)
-    gray = np.empty(values.shape, dtype=np.uint8)
-    for top in range(0, len(values), 256):  # a map of a whole slide is large
-        part = values[top : top + 256].astype(np.float64)
-        gray[top : top + 256] = np.clip((part - low) / span * 255, 0, 255)
+    gray = np.clip((values.astype(np.float64) - low) / span * 255, 0, 255).astype(np.uint8)
     colored = cv2.applyColorMap(np.atleast_2d(gray), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]
     return np.asarray(colored if values.ndim == 2 else colored[0], dtype=np.uint8)
-
-
-def whiten(image: U8, keep: BoolArray) -> None:
-    """White where `keep` is not, in place; by rows, as numpy's index of a whole slide is large."""
-    for row, inside in zip(image, keep, strict=True):
-        row[~inside] = 255

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,31 @@ from mcp_servers.slides.arrays import AnyArray
 
 def write_columns(path: Path, columns: Mapping[str, AnyArray | Sequence[Any]]) -> None:
     """Write columns of equal length; floats keep six digits."""
+    write_parts(path, [columns])
+
+
+def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any]]]) -> None:
+    """Write a table that comes some rows at a time, as `write_columns`; at least one part."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    data = {}
-    for name, values in columns.items():
-        array = np.asarray(values)
-        if array.dtype.kind == "f":
-            with np.errstate(divide="ignore", invalid="ignore"):
-                digits = 5 - np.floor(np.log10(np.abs(array)))
-            digits = np.where(np.isfinite(digits), np.clip(digits, 0, 6), 0)
-            array = np.round(array * 10.0**digits) / 10.0**digits
-        data[name] = array
-    arrow_csv.write_csv(pa.table(data), path)
+    writer = None
+    for columns in parts:
+        table = pa.table({name: _rounded(np.asarray(values)) for name, values in columns.items()})
+        writer = writer or arrow_csv.CSVWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is None:
+        raise ValueError("a table without any part has no columns")
+    writer.close()
+
+
+def _rounded(array: AnyArray) -> AnyArray:
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(divide="ignore", invalid="ignore"):
+        digits = 5 - np.floor(np.log10(np.abs(array)))
+    digits = np.where(np.isfinite(digits), np.clip(digits, 0, 6), 0)
+    return np.asarray(np.round(array * 10.0**digits) / 10.0**digits)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

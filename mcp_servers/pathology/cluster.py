@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import SUITE, Seed, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
 
 # the first eight are those of Okabe and Ito, told apart with any kind of color vision
@@ -31,7 +31,7 @@ class ClusterInput(SlideInput):
         description=f"ward: hierarchical, for up to {MOST_WARD} tiles; finds small groups better",
     )
     components: int = Field(default=20, ge=2, le=256, description="Principal components kept")
-    seed: int = 0
+    seed: Seed = 0
 
 
 class Cluster(BaseModel):
@@ -83,10 +83,14 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
         raise InputError(f"{len(features)} tiles are too few for {given.clusters} clusters")
     if (coords < 0).any() or (coords >= [slide.width, slide.height]).any():
         raise InputError(f"{given.features}: coordinates lie outside this slide")
-    spread = features.std(axis=0)
-    scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
-    pca = PCA(min(given.components, *scaled.shape), random_state=given.seed)
-    reduced = pca.fit_transform(scaled)
+    # features of a large slide are hundreds of MiB, so nothing of their size is copied
+    for start in range(0, features.shape[1], 64):
+        part = features[:, start : start + 64]
+        spread = part.std(axis=0)
+        part -= part.mean(axis=0)
+        part /= np.where(spread > 1e-9, spread, 1.0)
+    pca = PCA(min(given.components, *features.shape), random_state=given.seed, copy=False)
+    reduced = pca.fit_transform(features)
     if given.how == "ward":
         if len(reduced) > MOST_WARD:
             raise InputError(

@@ -18,6 +18,8 @@ Call = Literal["lymphoid", "doubtful", "rejected"]
 SUITE = "pathology"
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 """Where a network computes; auto: a GPU where there is one."""
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""Of what is drawn at random; the generators take 32 bits."""
 
 
 class Given(BaseModel):

@@ -49,9 +49,18 @@ def captioned(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """The picture with a white strip below: scale bar, legend, color ramp, note.
+    """The picture with `caption` below; the pixels of the picture itself stay where they are."""
+    return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
 
-    The pixels of the picture itself stay where they are.
+
+def caption(
+    width: int,
+    um_per_px: float | None,
+    legend: Mapping[str, Color] | None = None,
+    ramp: tuple[U8, str, str] | None = None,
+    note: str = "",
+) -> U8:
+    """A white strip of `width` pixels with scale bar, legend, color ramp, note.
 
     Parameters
     ----------
@@ -61,12 +70,12 @@ def captioned(
     """
     import cv2
 
-    size = float(np.clip(picture.shape[1] / 1400, 0.45, 1.3))
+    size = float(np.clip(width / 1400, 0.45, 1.3))
     thick = 1 if size < 0.8 else 2
     row = round(34 * size)
     items: list[tuple[str, str, object]] = []
     if um_per_px:
-        um, px = bar_length(um_per_px, picture.shape[1])
+        um, px = bar_length(um_per_px, width)
         items.append(("bar", bar_text(um), px))
     items += [("box", label, color) for label, color in (legend or {}).items()]
     if ramp is not None:
@@ -85,12 +94,12 @@ def captioned(
             need += extra
         if ramp is not None and kind == "ramp":
             need += round(160 * size) + wide(ramp[2])
-        if lines[-1] and x + need > picture.shape[1]:
+        if lines[-1] and x + need > width:
             lines.append([])
             x = gap
         lines[-1].append((kind, text, extra, x))
         x += need
-    strip = np.full((row * len(lines), picture.shape[1], 3), 255, np.uint8)
+    strip = np.full((row * len(lines), width, 3), 255, np.uint8)
 
     def write(text: str, x: int, y: int) -> None:
         at = (x, y + round(6 * size))
@@ -121,7 +130,7 @@ def captioned(
                 write(ramp[2], start + drawn.shape[1] + gap // 2, y)
             elif kind == "text":
                 write(text, x, y)
-    return np.concatenate([picture, strip])
+    return strip
 
 
 def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
@@ -129,13 +138,6 @@ def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
     from mcp_servers.formats.images import colorize
 
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high
-
-
-def enlarged(picture: U8, um_per_px: float, least: int = 1000) -> tuple[U8, float]:
-    """A small map blown up by a whole factor to about `least` pixels, and its µm per pixel."""
-    factor = max(1, least // max(picture.shape[:2]))
-    out = np.repeat(np.repeat(picture, factor, axis=0), factor, axis=1)
-    return out, um_per_px / factor
 
 
 def outlined(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
@@ -148,23 +150,17 @@ def outlined(picture: U8, polygons: Sequence[Polygon], scale: float, color: Colo
 
 
 def dots(
-    picture: U8,
-    groups: Sequence[tuple[AnyArray, Color]],
-    scale: float,
-    um_per_px: float,
-    um: float = 4.0,
-) -> U8:
-    """Rings of `um` µm radius around level-0 points; dots where a ring would be too small."""
+    picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float, um: float = 4.0
+) -> None:
+    """Rings of `um` µm radius around level-0 points, drawn into the picture; dots where a ring
+    would be too small."""
     import cv2
 
-    out = picture.copy()
     radius = um / um_per_px
-    for points, color in groups:
-        for x, y in points:
-            at = (round(x / scale), round(y / scale))
-            if radius >= 3:
-                thick = 1 if radius < 8 else 2
-                cv2.circle(out, at, round(radius), color, thick, cv2.LINE_AA)
-            else:
-                cv2.circle(out, at, max(1, round(radius)), color, -1, cv2.LINE_AA)
-    return out
+    at = np.round(points / scale).astype(int)
+    if radius < 3:  # millions of nuclei share few pixels
+        for x, y in np.unique(at, axis=0).tolist():
+            cv2.circle(picture, (x, y), max(1, round(radius)), color, -1, cv2.LINE_AA)
+        return
+    for x, y in at.tolist():
+        cv2.circle(picture, (x, y), round(radius), color, 1 if radius < 8 else 2, cv2.LINE_AA)

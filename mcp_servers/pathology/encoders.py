@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from mcp_servers.registry import InputPath, OutputName, Resources, Validity, too
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_servers.slides.arrays import U8
+    from mcp_servers.slides.arrays import F32, U8
 
 EncoderName = Literal[
     "handcrafted", "phikon", "phikon-v2", "uni2", "conch", "virchow2", "h-optimus-0", "h-optimus-1"
@@ -51,12 +51,32 @@ class EncodeResult(SlideResult):
     features: OutputName = Field(description="HDF5 with features and coords (Trident, CLAM)")
 
 
+class UsesEncoder(Protocol):
+    """Arguments that name an encoder."""
+
+    encoder: EncoderName
+
+
+def encoder_memory(given: UsesEncoder) -> int:
+    """MiB that encoding takes with the encoder of the arguments."""
+    from mcp_servers.pathology.models import encoder_spec
+
+    return encoder_spec(given.encoder).memory_mb
+
+
 @tool(
     "encode_tiles",
     SUITE,
     "1.2.0",
     "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
-    resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
+    resources=Resources(
+        cpu=2,
+        memory_mb=1024,
+        memory_note="handcrafted; 2,048 to 6,144 with a foundation model, by its size",
+        gpu="optional",
+        seconds_per_item=60.0,
+    ),
+    memory_mb=encoder_memory,
     validity=Validity(
         stain="H&E",
         mpp=(0.2, 1.05),
@@ -74,9 +94,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of one slide."""
     from dataclasses import replace
 
-    import numpy as np
-
-    from mcp_servers.formats.hdf5 import Grid, read_coords, write_features
+    from mcp_servers.formats.hdf5 import Grid, read_coords, write_feature_parts
     from mcp_servers.pathology.batches import batches, tiles
     from mcp_servers.pathology.models import encoder_for, encoder_spec
     from mcp_servers.pathology.stain import normalizer
@@ -115,21 +133,22 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         source = map(recolor, source)
     most = 16 if device == "cpu" else 256
     size = replace(context, device=device).batch_size(encoder.mb_per_patch, most)
-    parts = []
-    for done, batch in batches(source, size, encoder.stack):
-        parts.append(encoder.encode(batch))
-        context.progress(done / len(corners), "encoding")
-    features = np.concatenate(parts).astype(np.float32)
+
+    def parts() -> Iterator[F32]:
+        for done, batch in batches(source, size, encoder.stack):
+            yield encoder.encode(batch)
+            context.progress(done / len(corners), "encoding")
+
     name = f"{slide.name}.{spec.name}.h5"
     with context.writing(name) as path:
-        write_features(path, corners, features, grid, spec.name)
+        dimension = write_feature_parts(path, corners, parts(), grid, spec.name)
     return EncodeResult(
         **of_slide(slide),
         method="classical" if spec.loader == "handcrafted" else "learned",
         warnings=warnings,
         tiles=len(corners),
         encoder=spec.name,
-        dimension=features.shape[1],
+        dimension=dimension,
         device=device,
         precision=encoder.precision,
         at_mpp=grid.mpp,

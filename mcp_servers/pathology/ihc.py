@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
@@ -9,6 +11,11 @@ from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import Search
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.formats.spool import Spool
+    from mcp_servers.slides.arrays import BoolArray
+    from mcp_servers.slides.view import View
 
 
 class IhcInput(SlideInput):
@@ -68,13 +75,13 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     import numpy as np
 
     from mcp_servers.formats.images import write_png
-    from mcp_servers.formats.tables import write_columns
-    from mcp_servers.pathology.compute.ihc import h_score, measure
+    from mcp_servers.formats.spool import Spool
+    from mcp_servers.formats.tables import write_parts
+    from mcp_servers.pathology.compute.ihc import h_score
     from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP
     from mcp_servers.pathology.compute.tissue import background_color
     from mcp_servers.pathology.drawing import ORANGE, SKY, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.nuclei import COARSEST_MPP, search_area
-    from mcp_servers.pathology.walk import walk
 
     if not given.weak < given.moderate < given.strong:
         raise InputError("weak, moderate and strong must rise, e.g. 0.2, 0.4, 0.6")
@@ -88,42 +95,39 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))
     white = background_color(slide.thumbnail(1024))
-    tables, brown, stained, outside = [np.zeros((0, len(COLUMNS)))], 0, 0, 0
-    for piece in walk(view, mask, scale, context, message="nuclei", span=(0.05, 0.9)):
-        found = measure(piece.image, view.mpp, background=white, within=piece.tissue)
-        table = found.nuclei.table
-        table = table[piece.owns(table[:, 0], table[:, 1])].copy()
-        table[:, 0] = (table[:, 0] + piece.x + 0.5) * view.scale
-        table[:, 1] = (table[:, 1] + piece.y + 0.5) * view.scale
-        tables.append(table)
-        top, bottom, left, right = piece.inner
-        tissue = piece.tissue[top:bottom, left:right]
-        stained += int(tissue.sum())
-        positive = (found.dab[top:bottom, left:right] > given.weak) & tissue
-        brown += int(positive.sum())
-        outside += int((positive & (found.nuclei.labels[top:bottom, left:right] == 0)).sum())
-    table = np.concatenate(tables)
-    grades = np.digitize(table[:, -1], [given.weak, given.moderate, given.strong])
     names = {k: f"{slide.name}.ihc.{k}" for k in ("csv", "overlay.png")}
-    with context.writing(names["csv"]) as path:
-        columns = {n: table[:, i] for i, n in enumerate(COLUMNS[:-1])}
-        write_columns(path, columns | {"dab_mean": table[:, -1], "grade": grades})
-    picture = slide.thumbnail(3000)
-    ratio = slide.width / picture.shape[1]
-    um = base * ratio
+    levels = [given.weak, given.moderate, given.strong]
     legend = {"negative": SKY, "1+": YELLOW, "2+": ORANGE, "3+": VERMILLION}
-    groups = [(table[grades == i, :2], color) for i, color in enumerate(legend.values())]
+    with Spool(context.roots.output, len(COLUMNS)) as spool:
+        area, brown, outside = _nuclei(spool, view, mask, scale, white, given.weak, context)
+        grades = np.digitize(spool.column(len(COLUMNS) - 1), levels).astype(np.uint8)
+        with context.writing(names["csv"]) as path:
+            write_parts(
+                path,
+                (
+                    {n: rows[:, i] for i, n in enumerate(COLUMNS[:-1])}
+                    | {"dab_mean": rows[:, -1], "grade": np.digitize(rows[:, -1], levels)}
+                    for rows in spool.chunks()
+                ),
+            )
+        picture = slide.thumbnail(3000).copy()
+        ratio = slide.width / picture.shape[1]
+        um = base * ratio
+        for grade, color in enumerate(legend.values()):
+            for rows in spool.chunks():
+                own = np.digitize(rows[:, -1], levels) == grade
+                dots(picture, rows[own, :2], color, ratio, um)
     with context.writing(names["overlay.png"]) as path:
-        write_png(path, captioned(dots(picture, groups, ratio, um), um, legend))
-    count = len(table)
+        write_png(path, captioned(picture, um, legend))
+    count = len(grades)
     if count < 50:
         warnings.append(f"only {count} nuclei: the percentages are unsure")
-    if brown and brown / stained > 0.05 and outside / brown > 0.6:
+    if brown and brown / area > 0.05 and outside / brown > 0.6:
         warnings.append(
             f"{outside / brown:.0%} of the positive area lies outside nuclei: a marker of membrane "
             "or cytoplasm? Then read the area, not the nuclei"
         )
-    if stained and brown / stained > 0.9:
+    if area and brown / area > 0.9:
         warnings.append("nearly all tissue counts as positive: is this an H-DAB stain?")
 
     def percent(of: int) -> float | None:
@@ -135,11 +139,44 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         nuclei=count,
         positive=int((grades > 0).sum()),
         percent_positive=percent(int((grades > 0).sum())),
-        h_score=h_score(grades.astype(np.float32)) if count else None,
+        h_score=h_score(grades) if count else None,
         percent_1=percent(int((grades == 1).sum())),
         percent_2=percent(int((grades == 2).sum())),
         percent_3=percent(int((grades == 3).sum())),
-        positive_area_fraction=brown / stained if stained else 0.0,
+        positive_area_fraction=brown / area if area else 0.0,
         table=names["csv"],
         overlay=names["overlay.png"],
     )
+
+
+def _nuclei(
+    table: Spool,
+    view: View,
+    mask: BoolArray,
+    mask_scale: float,
+    white: tuple[int, int, int],
+    weak: float,
+    context: ToolContext,
+) -> tuple[int, int, int]:
+    """Add all nuclei, x and y in level-0 pixels, to a table.
+
+    Returns the pixels of tissue, of these the positive ones, of these those outside nuclei.
+    """
+    from mcp_servers.pathology.compute.ihc import measure
+    from mcp_servers.pathology.walk import walk
+
+    area, brown, outside = 0, 0, 0
+    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=(0.05, 0.9)):
+        found = measure(piece.image, view.mpp, background=white, within=piece.tissue)
+        rows = found.nuclei.table
+        rows = rows[piece.owns(rows[:, 0], rows[:, 1])]
+        rows[:, 0] = (rows[:, 0] + piece.x + 0.5) * view.scale
+        rows[:, 1] = (rows[:, 1] + piece.y + 0.5) * view.scale
+        table.append(rows)
+        top, bottom, left, right = piece.inner
+        tissue = piece.tissue[top:bottom, left:right]
+        area += int(tissue.sum())
+        positive = (found.dab[top:bottom, left:right] > weak) & tissue
+        brown += int(positive.sum())
+        outside += int((positive & (found.nuclei.labels[top:bottom, left:right] == 0)).sum())
+    return area, brown, outside

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, Device, Given, Method
+from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class TrainInput(Given):
     epochs: int = Field(default=40, ge=1, le=1000)
     hidden: int = Field(default=128, ge=8, le=1024)
     max_tiles: int = Field(default=2048, ge=16, description="Tiles drawn from a bag per epoch")
-    seed: int = 0
+    seed: Seed = 0
     device: Device = "auto"
 
 
@@ -156,7 +156,7 @@ class EvaluateInput(Given):
     labels: InputPath = Field(description="CSV with columns slide, label and, if any, patient")
     name: str = Field(default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$")
     attention: bool = Field(default=True, description="Write each slide's attention for heatmap")
-    seed: int = 0
+    seed: Seed = 0
     device: Device = "auto"
 
 

@@ -33,6 +33,8 @@ class EncoderSpec:
     `mpp` is the resolution it was trained at, `source` where users get weights. Patches of another
     size than `patch_px` are brought to it by `resize`; `precision` is that of autocast on a GPU
     (on a CPU all run in float32). Both, and `normalize`, are those of the model's own card.
+    `memory_mb` is what encoding a slide takes on a CPU: measured for handcrafted, uni2, virchow2
+    and h-optimus (docs/slides.md), for the others from the size of their weights.
     """
 
     name: str
@@ -47,13 +49,15 @@ class EncoderSpec:
     normalize: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET
     resize: Resize = "bilinear"
     precision: Precision = "float16"
+    memory_mb: int = 2048
 
 
 ENCODERS = {
     spec.name: spec
     for spec in (
         EncoderSpec(
-            "handcrafted", 81, 256, 0.5, "handcrafted", "Apache-2.0", "built in", "none", "none"
+            "handcrafted", 81, 256, 0.5, "handcrafted", "Apache-2.0", "built in", "none", "none",
+            memory_mb=1024,
         ),
         EncoderSpec(
             "phikon", 768, 224, 0.5, "transformers", "Owkin non-commercial",
@@ -62,29 +66,32 @@ ENCODERS = {
         EncoderSpec(
             "phikon-v2", 1024, 224, 0.5, "transformers", "Owkin non-commercial",
             "Hugging Face owkin/phikon-v2", "public cohorts, TCGA among them", "trained on TCGA",
+            memory_mb=3072,
         ),
         EncoderSpec(
             "uni2", 1536, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
             "Hugging Face MahmoodLab/UNI2-h", "Mass General Brigham slides", "none stated",
-            precision="bfloat16",
+            precision="bfloat16", memory_mb=4608,
         ),
         EncoderSpec(
             "conch", 512, 448, 0.5, "conch", "CC-BY-NC-ND-4.0, gated",
             "Hugging Face MahmoodLab/conch", "image-caption pairs of publications and teaching",
-            "none stated", CLIP, "bicubic", "float32",
+            "none stated", CLIP, "bicubic", "float32", memory_mb=3072,
         ),
         EncoderSpec(
             "virchow2", 2560, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
             "Hugging Face paige-ai/Virchow2", "Memorial Sloan Kettering slides", "none stated",
-            resize="bicubic",
+            resize="bicubic", memory_mb=4608,
         ),
         EncoderSpec(
             "h-optimus-0", 1536, 224, 0.5, "timm", "Apache-2.0",
             "Hugging Face bioptimus/H-optimus-0", "proprietary slides", "none stated", HOPTIMUS,
+            memory_mb=6144,
         ),
         EncoderSpec(
             "h-optimus-1", 1536, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
             "Hugging Face bioptimus/H-optimus-1", "proprietary slides", "none stated", HOPTIMUS,
+            memory_mb=6144,
         ),
     )
 }  # fmt: skip
@@ -153,12 +160,15 @@ def encoder_for(
     Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
     """
     folder = context.input(weights) if weights is not None else None
+    if spec.loader == "handcrafted":  # the only one that depends on the pixel size; made in no time
+        return load_encoder(spec, None, "cpu", mpp), "cpu"
+    where = choose_device(device, context.device)
+    stamp = None
     if folder is not None:
         from mcp_servers.pathology.networks import check_weights
 
-        check_weights(folder, context.roots)
-    where = "cpu" if spec.loader == "handcrafted" else choose_device(device, context.device)
-    key = ("encoder", spec.name, str(folder), where, round(mpp, 4))
+        stamp = check_weights(folder, context)
+    key = ("encoder", spec.name, str(folder), stamp, where)
     return context.shared(key, lambda: load_encoder(spec, folder, where, mpp)), where
 
 

@@ -11,11 +11,13 @@ import importlib
 import json
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_servers.errors import InputError
 from mcp_servers.pathology.models import EncoderSpec
-from mcp_servers.roots import Roots
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
 
 TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "uni2": (
@@ -37,6 +39,10 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "h-optimus-1": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
 }  # fmt: skip
 """Architecture and arguments as the model cards give them; gated: SwiGLU with SiLU."""
+TRANSFORMERS = {"phikon": ("vit", "ViTModel"), "phikon-v2": ("dinov2", "Dinov2Model")}
+"""What config.json calls the architecture of the encoders that transformers builds; its class."""
+LEADS_ELSEWHERE = ("transformers_weights", "attn_implementation", "_attn_implementation")
+"""Keys of a config.json by which transformers takes weights or code from another place."""
 
 
 def load_network(spec: EncoderSpec, weights: Path) -> Any:
@@ -110,16 +116,16 @@ def _pooled(module: Any, spec: EncoderSpec) -> Any:
     return Pooled()
 
 
-def from_folder(kind: Any, folder: Path) -> Any:
+def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
     """The model of a folder in the layout of transformers, every tensor of it read from there.
 
-    `kind` is the class that reads it. The pooler is exempt: it is not used, and Phikon is published
-    without one. Raises `InputError` when the folder is no such model or lacks tensors.
+    `kind` is the class that reads it, `model_type` what config.json must call it. The pooler is
+    exempt: it is not used, and Phikon is published without one. Raises `InputError` when the folder
+    is no such model, points to files beyond config.json and model.safetensors, or lacks tensors.
     """
     from safetensors import SafetensorError
 
-    if not folder.is_dir() or not (folder / "config.json").is_file():
-        raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+    _check_config(folder, model_type)
     logging: Any = importlib.import_module("transformers.utils.logging")
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # its report of missing tensors is judged below
@@ -132,7 +138,17 @@ def from_folder(kind: Any, folder: Path) -> Any:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ImportError,
+        ArithmeticError,
+        SafetensorError,
+    ) as error:  # config.json is the user's, and transformers takes its numbers as they are
         raise InputError(f"{folder}: weights cannot be loaded: {_short(error)}") from error
     finally:
         logging.set_verbosity(verbosity)
@@ -147,15 +163,73 @@ def from_folder(kind: Any, folder: Path) -> Any:
     return module
 
 
-def _transformers(spec: EncoderSpec, weights: Path) -> Any:
-    from transformers import AutoModel
+def _check_config(folder: Path, model_type: str) -> None:
+    """Raise `InputError` unless the folder is a model of this type in one file of weights.
 
-    module = from_folder(AutoModel, weights)
-    width = getattr(module.config, "hidden_size", None)
-    if width != spec.dimension:
+    transformers follows the names in an index of shards, in config.json and in adapter_config.json
+    wherever they lead, out of the folder too; so none of them is let through.
+    """
+    if not folder.is_dir() or not (folder / "config.json").is_file():
+        raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+    index = next(iter(sorted(folder.glob("*.index.json"))), None)
+    if index is not None:
         raise InputError(
-            f"{weights}: gives {width} numbers per patch, {spec.name} gives {spec.dimension}; "
-            "these are another model's weights"
+            f"{index}: weights in shards are not read; make one model.safetensors of them "
+            f'(transformers: AutoModel.from_pretrained("{folder.name}").save_pretrained("merged", '
+            'max_shard_size="100GB")), or remove the index where model.safetensors is whole'
+        )
+    if (folder / "adapter_config.json").exists():
+        raise InputError(
+            f"{folder / 'adapter_config.json'}: adapters are not read; merge them into the model "
+            "(peft: merge_and_unload, then save_pretrained)"
+        )
+    config = _json_object(folder / "config.json")
+    found = config.get("model_type")
+    if found != model_type:
+        raise InputError(
+            f"{folder}: config.json says model_type {json.dumps(found)[:60]}, needed is "
+            f'"{model_type}"; these are another model\'s weights'
+        )
+    led = [k for k in LEADS_ELSEWHERE if config.get(k) is not None]
+    if led:
+        raise InputError(
+            f"{folder / 'config.json'}: holds {led[0]}, which is not followed; remove it"
+        )
+    tokens = folder / "tokenizer_config.json"
+    named = _json_object(tokens).get("fast_tokenizer_files") if tokens.is_file() else None
+    if named is not None and not all(
+        isinstance(one, str) and one == Path(one).name and "\\" not in one
+        for one in (named if isinstance(named, list) else [None])
+    ):
+        raise InputError(f"{tokens}: fast_tokenizer_files must name files of the folder")
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise InputError(f"{file}: not readable JSON: {_short(error)}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: not a JSON object")
+    return found
+
+
+def _transformers(spec: EncoderSpec, weights: Path) -> Any:
+    import transformers
+
+    model_type, kind = TRANSFORMERS[spec.name]
+    module = from_folder(getattr(transformers, kind), weights, model_type)
+    config = module.config
+    if config.hidden_size != spec.dimension:
+        raise InputError(
+            f"{weights}: gives {config.hidden_size} numbers per patch, {spec.name} gives "
+            f"{spec.dimension}; these are another model's weights"
+        )
+    side, channels = config.image_size, config.num_channels
+    if channels != 3 or (spec.name == "phikon" and side != spec.patch_px):
+        raise InputError(
+            f"{weights}: takes images of {side} px and {channels} channels, {spec.name} those of "
+            f"{spec.patch_px} px and 3; these are another model's weights"
         )
     return module
 
@@ -195,11 +269,20 @@ def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
-def check_weights(weights: Path, roots: Roots) -> None:
-    """Raise `InputError` when a file of the folder is a link to outside the roots."""
-    if weights.is_dir():
-        for file in sorted(weights.iterdir()):
-            roots.input(file)
+def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, int], ...]:
+    """Name, time stamp and size of each file of the weights: what a loaded network is kept by.
+
+    What a link leads to is recorded as an input of its own: a folder's hash holds no links. Raises
+    `InputError` when that is outside the roots.
+    """
+    files = sorted(weights.rglob("*")) if weights.is_dir() else [weights]
+    found = []
+    for file in files:
+        if file.is_symlink():
+            context.input(file)
+        stat = file.stat()
+        found.append((str(file), stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
 
 
 def weights_file(weights: Path) -> Path:

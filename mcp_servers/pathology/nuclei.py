@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ from mcp_servers.pathology.common import (
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
+    from mcp_servers.formats.spool import Spool
     from mcp_servers.pathology.compute.nuclei import Nuclei
     from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.walk import Piece
@@ -118,10 +120,11 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     """Nuclei of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.formats.geojson import write_geojson
     from mcp_servers.formats.images import write_png
-    from mcp_servers.formats.tables import write_columns
-    from mcp_servers.pathology.compute.nuclei import COLUMNS, lymphocyte_like
+    from mcp_servers.formats.spool import Spool
+    from mcp_servers.formats.tables import write_parts
+    from mcp_servers.pathology.compute.nuclei import COLUMNS, darkness, lymphocyte_like
     from mcp_servers.pathology.drawing import SKY, YELLOW, captioned, dots
 
     slide = open_slide(given, context)
@@ -131,59 +134,81 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         warnings.append(
             f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
         )
-    found = find_nuclei(slide, mask, scale, context, outlines=given.outlines, network=network)
-    table = found.table
-    lymphoid = lymphocyte_like(table)
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
-    with context.writing(names["csv"]) as path:
-        columns = {name: table[:, i] for i, name in enumerate(COLUMNS)}
-        write_columns(path, columns | {"lymphocyte_like": lymphoid})
-    geojson = None
-    if given.outlines and len(found.outlines) == len(table):
-        geojson = names["geojson"]
-        kinds = np.where(lymphoid, "Immune cells", "Nucleus")
-        with context.writing(geojson) as path:
-            write_geojson(
+    area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
+    with Spool(context.roots.output, len(COLUMNS)) as table:
+        found = find_nuclei(
+            slide, mask, scale, context, table, outlines=given.outlines, network=network
+        )
+        medians = [
+            float(np.median(table.column(COLUMNS.index(name)), overwrite_input=True))
+            if len(table)
+            else None
+            for name in ("area_um2", "eccentricity")
+        ]
+        dark = darkness(table.column(COLUMNS.index("density_mean"))) if len(table) else 0.0
+        with context.writing(names["csv"]) as path:
+            write_parts(
                 path,
                 (
-                    feature(
-                        polygon,
-                        kind="detection",
-                        classification=str(kind),
-                        measurements={"Area µm^2": row[2], "Eccentricity": row[6]},
-                    )
-                    for polygon, kind, row in zip(found.outlines, kinds, table, strict=True)
+                    {name: rows[:, i] for i, name in enumerate(COLUMNS)}
+                    | {"lymphocyte_like": lymphocyte_like(rows, dark)}
+                    for rows in table.chunks()
                 ),
             )
-    elif given.outlines:
-        warnings.append(f"more than {MAX_OUTLINES} nuclei: positions only, no outlines")
-    if found.contrast < 0.08 and len(table):
-        warnings.append("nuclei stand out little from their surroundings; counts are unsure")
-    picture = slide.thumbnail(3000)
-    ratio = slide.width / picture.shape[1]
-    um = slide.need_mpp() * ratio
-    groups = [(table[~lymphoid, :2], SKY), (table[lymphoid, :2], YELLOW)]
-    picture = dots(picture, groups, ratio, um)
+        geojson = None
+        if given.outlines and len(found.outlines) == len(table):
+            geojson = names["geojson"]
+            with context.writing(geojson) as path:
+                write_geojson(path, _features(found.outlines, table, dark))
+        elif given.outlines:
+            warnings.append(f"more than {MAX_OUTLINES} nuclei: positions only, no outlines")
+        if found.contrast < 0.08 and len(table):
+            warnings.append("nuclei stand out little from their surroundings; counts are unsure")
+        picture = slide.thumbnail(3000).copy()
+        ratio = slide.width / picture.shape[1]
+        um = slide.need_mpp() * ratio
+        lymphocytes = 0
+        for wanted, color in ((False, SKY), (True, YELLOW)):
+            for rows in table.chunks():
+                chosen = lymphocyte_like(rows, dark) == wanted
+                lymphocytes += int(chosen.sum()) if wanted else 0
+                dots(picture, rows[chosen, :2], color, ratio, um)
+        count = len(table)
     with context.writing(names["overlay.png"]) as path:
         write_png(path, captioned(picture, um, {"nucleus": SKY, "lymphocyte-like": YELLOW}))
-    area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
     return NucleiResult(
         **of_slide(slide),
         method="classical" if network is None else "learned",
         warnings=warnings,
         model=None if network is None else network.path.name,
         at_mpp=found.at_mpp,
-        nuclei=len(table),
-        lymphocyte_like=int(lymphoid.sum()),
+        nuclei=count,
+        lymphocyte_like=lymphocytes,
         area_mm2=area,
-        nuclei_per_mm2=len(table) / area if area else None,
-        median_area_um2=float(np.median(table[:, 2])) if len(table) else None,
-        median_eccentricity=float(np.median(table[:, 6])) if len(table) else None,
+        nuclei_per_mm2=count / area if area else None,
+        median_area_um2=medians[0],
+        median_eccentricity=medians[1],
         contrast=found.contrast,
         table=names["csv"],
         geojson=geojson,
         overlay=names["overlay.png"],
     )
+
+
+def _features(outlines: list[Polygon], table: Spool, dark: float) -> Iterator[dict[str, Any]]:
+    from mcp_servers.formats.geojson import feature
+    from mcp_servers.pathology.compute.nuclei import lymphocyte_like
+
+    remaining = iter(outlines)
+    for rows in table.chunks():
+        for row, lymphoid in zip(rows, lymphocyte_like(rows, dark), strict=True):
+            yield feature(
+                next(remaining),
+                kind="detection",
+                classification="Immune cells" if lymphoid else "Nucleus",
+                measurements={"Area µm^2": row[2], "Eccentricity": row[6]},
+            )
 
 
 def search_area(
@@ -215,10 +240,9 @@ def search_area(
 
 
 class SlideNuclei:
-    """Nuclei of a slide: `table` as `compute.nuclei.COLUMNS` with x, y in level-0 pixels."""
+    """What is known of a slide's nuclei beside their table."""
 
-    def __init__(self, table: F64, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
-        self.table = table
+    def __init__(self, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
         self.outlines = outlines
         self.contrast = contrast
         self.at_mpp = at_mpp
@@ -244,6 +268,7 @@ def find_nuclei(
     mask: BoolArray,
     mask_scale: float,
     context: ToolContext,
+    table: Spool,
     *,
     outlines: bool = False,
     network: LearnedNuclei | None = None,
@@ -251,6 +276,7 @@ def find_nuclei(
 ) -> SlideNuclei:
     """Nuclei whose centers lie in a mask, block by block at 0.5 µm per pixel.
 
+    They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels.
     A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
 
     Raises
@@ -260,7 +286,7 @@ def find_nuclei(
     """
     import numpy as np
 
-    from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP, segment
+    from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment
     from mcp_servers.pathology.nuclei_model import HALO_UM, TILE
     from mcp_servers.pathology.walk import walk
 
@@ -272,32 +298,38 @@ def find_nuclei(
         )
     view = slide.view(max(WORKING_MPP if network is None else network.mpp, base))
     block = {} if network is None else {"size": TILE, "halo": round(HALO_UM / view.mpp)}
-    tables: list[F64] = []
     polygons: list[Polygon] = []
     contrasts: list[tuple[float, int]] = []
+    seams: list[tuple[AnyArray, F64]] = []  # number and row of each that may be in two blocks
     total = 0
     for piece in walk(view, mask, mask_scale, context, message="nuclei", span=span, **block):
         find = segment if network is None else network.segment
         nuclei = find(piece.image, view.mpp, within=piece.tissue)
         own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
-        table = nuclei.table[own]
-        total += len(table)
-        contrasts.append((nuclei.contrast, len(table)))
-        if outlines and total <= MAX_OUTLINES:
+        rows = nuclei.table[own]
+        contrasts.append((nuclei.contrast, len(rows)))
+        if outlines and total + len(rows) <= MAX_OUTLINES:
             polygons.extend(_outlines(nuclei, own, piece, view.scale))
-        table = table.copy()
-        table[:, 0] = (table[:, 0] + piece.x + 0.5) * view.scale
-        table[:, 1] = (table[:, 1] + piece.y + 0.5) * view.scale
-        tables.append(table)
-    whole = np.concatenate(tables) if tables else np.zeros((0, len(COLUMNS)))
+        elif outlines:
+            polygons.clear()
+        near = np.zeros(0, dtype=np.int64)
+        if network is not None:
+            near = np.flatnonzero(piece.to_seam(rows[:, 0], rows[:, 1]) <= SEAM_UM / view.mpp + 1)
+        rows[:, 0] = (rows[:, 0] + piece.x + 0.5) * view.scale
+        rows[:, 1] = (rows[:, 1] + piece.y + 0.5) * view.scale
+        seams.append((near + total, rows[near, :3]))
+        table.append(rows)
+        total += len(rows)
     weight = sum(n for _, n in contrasts)
     contrast = sum(c * n for c, n in contrasts) / weight if weight else 0.0
-    polygons = polygons if total <= MAX_OUTLINES else []
-    if network is not None:
-        keep = once(whole, [len(t) for t in tables], SEAM_UM / base)
-        polygons = [polygons[i] for i in np.flatnonzero(keep)] if polygons else []
-        whole = whole[keep]
-    return SlideNuclei(whole, polygons, contrast, view.mpp)
+    if network is not None and seams:
+        numbers = np.concatenate([own for own, _ in seams])
+        places = np.concatenate([rows for _, rows in seams])
+        twice = numbers[~once(places, [len(rows) for _, rows in seams], SEAM_UM / base)]
+        table.drop(twice)
+        left_out = set(twice.tolist())
+        polygons = [p for i, p in enumerate(polygons) if i not in left_out]
+    return SlideNuclei(polygons, contrast, view.mpp)
 
 
 def once(table: F64, counts: list[int], reach: float) -> BoolArray:

@@ -6,11 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_servers.errors import InputError
+from mcp_servers.pathology.encoders import EncoderName
+from mcp_servers.pathology.words import TUMOR, means_tumor
+from mcp_servers.registry import explain
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray
 
 if TYPE_CHECKING:
@@ -83,6 +87,47 @@ class PatchModel:
         save_file(plain, path, metadata={"card": json.dumps(self.card)})
 
 
+class HeldOut(BaseModel):
+    """Figures on patients that the fold's model did not see."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    balanced_accuracy: float | None = Field(default=None, ge=0, le=1)
+
+
+class ModelCard(BaseModel):
+    """What a model's card must hold to be used; what else it holds is kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    format: Literal["sage-patch-1"]
+    name: str = Field(min_length=1, max_length=60)
+    classes: list[str] = Field(min_length=2)
+    tumor_classes: list[str]
+    tumor_named: bool = False
+    encoder: EncoderName
+    tile_px: int = Field(ge=32, le=1024)
+    at_mpp: float = Field(ge=0.2, le=4)
+    training_slides: list[str] = Field(default_factory=list)
+    held_out: HeldOut = Field(default_factory=HeldOut)
+
+    def wrong(self) -> str:
+        """What is wrong with its classes, or nothing."""
+        if len(set(self.classes)) < len(self.classes):
+            return "a class stands twice in its card"
+        if not set(self.tumor_classes) <= set(self.classes):
+            return "the tumor_classes of its card are not among the classes"
+        if set(self.tumor_classes) == set(self.classes):
+            return f"all its classes ({', '.join(self.classes)}) mean tumor; train it again"
+        guessed = [] if self.tumor_named else [t for t in self.tumor_classes if not means_tumor(t)]
+        if guessed:
+            return (
+                f'its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
+                "again with tumor_classes"
+            )
+        return ""
+
+
 def load_model(path: Path) -> PatchModel:
     """A model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
     from safetensors import SafetensorError, safe_open
@@ -92,19 +137,22 @@ def load_model(path: Path) -> PatchModel:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
             if not isinstance(card, dict) or card.get("format") != FORMAT:
                 raise InputError(f"{path}: not a model of patch_train")
-            head = Head(*(file.get_tensor(k) for k in ("mean", "sd", "weights", "bias")))
-    except (SafetensorError, OSError, ValueError) as error:
+            parts = [np.asarray(file.get_tensor(k)) for k in ("mean", "sd", "weights", "bias")]
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a model of patch_train: {error}") from error
-    missing = [
-        k for k in ("classes", "encoder", "tile_px", "at_mpp", "tumor_classes") if k not in card
-    ]
-    if missing:
-        raise InputError(f"{path}: its card lacks {', '.join(missing)}")
-    shape = (len(head.mean), len(card["classes"]))
-    fits = head.weights.shape == shape and head.bias.shape == shape[1:] and len(head.sd) == shape[0]
-    if not fits or not all(np.isfinite(v).all() for v in (head.weights, head.bias, head.mean)):
-        raise InputError(f"{path}: its numbers do not fit its card ({shape[1]} classes)")
-    return PatchModel(head, card)
+    try:
+        known = ModelCard.model_validate(card)
+    except ValidationError as error:
+        raise InputError(f"{path}: its card cannot be used: {explain(error)}") from error
+    if known.wrong():
+        raise InputError(f"{path}: {known.wrong()}")
+    wide, classes = parts[0].size, len(known.classes)
+    shapes = [(wide,), (wide,), (wide, classes), (classes,)]
+    if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
+        raise InputError(f"{path}: its numbers do not fit its card ({classes} classes)")
+    if not all(np.isfinite(v).all() for v in parts) or not (parts[1] > 0).all():
+        raise InputError(f"{path}: its numbers are damaged: not finite, or a spread of 0")
+    return PatchModel(Head(*parts), known.model_dump())
 
 
 def encode_corners(
@@ -151,18 +199,37 @@ def tumor_probability(
 
     Tiles as the model was trained on lie side by side; between their centers the probability is
     interpolated.
+
+    Raises
+    ------
+    InputError
+        If the scan is coarser than the model's tiles, no such tile fits on the tissue, or the
+        encoder's weights do not fit the model.
     """
     import cv2
 
     from mcp_servers.pathology.tiles import TilesInput, tile_grid
 
     card = model.card
+    base = slide.need_mpp()
+    if card["at_mpp"] < 0.95 * base:
+        raise InputError(
+            f"{slide.path}: the model {card['name']} was trained at {card['at_mpp']:g} µm per "
+            f"pixel, and this scan has {base:g}; use a finer scan, or a model that patch_train "
+            f"trained with at_mpp {base:g} or more"
+        )
     given = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
     )
     corners, _, grid = tile_grid(slide, tissue, tissue_scale, given)
     if not len(corners):
-        return np.zeros(shape, dtype=np.float32)
+        if not tissue.any():
+            return np.zeros(shape, dtype=np.float32)
+        raise InputError(
+            f"{slide.path}: no tile of {card['tile_px']} px at {card['at_mpp']:g} µm per pixel, as "
+            f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
+            "train one with smaller tiles, or find tumor without a model"
+        )
     features = encode_corners(
         slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
     )
@@ -171,7 +238,10 @@ def tumor_probability(
             f"{card['name']}: trained on {len(model.head.mean)} features of {card['encoder']}, "
             f"these weights give {features.shape[1]}"
         )
-    probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # judged below
+        probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    if not np.isfinite(probability).all():
+        raise InputError(f"{card['name']}: gives no finite probability here; its file is damaged")
     size = grid.patch_size_level0
     at = np.round(corners / size).astype(int)
     rows, columns = at.max(axis=0)[::-1] + 1
@@ -197,19 +267,26 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The classes that mean tumor: those asked for, else those called like tumor or carcinoma."""
-    if asked:
-        foreign = sorted(set(asked) - set(classes))
-        if foreign:
-            raise InputError(
-                f"tumor_classes: {', '.join(foreign)} are not among the labels "
-                f"({', '.join(classes)})"
-            )
-        return list(asked)
-    words = ("tumor", "tumour", "carcinoma", "cancer", "neoplas", "malignan")
-    negative = ("non-", "non ", "no ", "not ", "peri")
-    return [
-        name
-        for name in classes
-        if any(w in name.lower() for w in words) and not name.lower().startswith(negative)
-    ]
+    """The classes that mean tumor: those asked for, else those called so (see `means_tumor`).
+
+    Raises
+    ------
+    InputError
+        When one asked for is no class, none is called so, or no class is left for the rest.
+    """
+    named = ", ".join(classes)
+    foreign = sorted(set(asked) - set(classes))
+    if foreign:
+        raise InputError(f"tumor_classes: {', '.join(foreign)} are not among the labels ({named})")
+    found = [name for name in classes if (name in asked if asked else means_tumor(name))]
+    if not found:
+        raise InputError(
+            f"none of the classes ({named}) is called {', '.join(sorted(TUMOR))}; say which of "
+            "them mean tumor as tumor_classes"
+        )
+    if len(found) == len(classes):
+        raise InputError(
+            f"all classes ({named}) mean tumor, so that everything would be tumor; label what is "
+            "none too, or name fewer as tumor_classes"
+        )
+    return found

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
-from mcp_servers.pathology.common import SUITE, Device, Given, Method
-from mcp_servers.pathology.encoders import EncoderName
+from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
+from mcp_servers.pathology.encoders import EncoderName, encoder_memory
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
-    from mcp_servers.pathology.patch_gather import Patches
+    from collections.abc import Iterable, Sequence
+
+    from mcp_servers.pathology.patch_folds import Splits
+    from mcp_servers.pathology.patch_gather import Labelled, Patches
     from mcp_servers.slides.arrays import F32, AnyArray
 
 
@@ -49,12 +51,13 @@ class PatchTrainInput(Given):
     )
     tumor_classes: list[str] = Field(
         default_factory=list,
-        description="Classes that mean tumor; those named tumor, carcinoma ... when empty",
+        description="Classes that mean tumor; when empty those called exactly tumor, tumour, "
+        "carcinoma, cancer, neoplasm or malignant, in any case",
     )
     name: str = Field(default="patch", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
     folds: int = Field(default=5, ge=2, le=20, description="Folds, patients kept apart")
     penalty: float = Field(default=1.0, gt=0, description="Strength of the L2 penalty")
-    seed: int = 0
+    seed: Seed = 0
     device: Device = "auto"
 
 
@@ -91,9 +94,16 @@ class PatchTrainResult(BaseModel):
 @tool(
     "patch_train",
     SUITE,
-    "1.0.0",
+    "1.1.0",
     "Train a patch classifier (linear head on any encoder) from QuPath outlines or image folders.",
-    resources=Resources(cpu=2, memory_mb=3072, gpu="optional", seconds_per_item=60.0),
+    resources=Resources(
+        cpu=2,
+        memory_mb=3072,
+        memory_note="more with the encoders that take more, see encode_tiles",
+        gpu="optional",
+        seconds_per_item=60.0,
+    ),
+    memory_mb=lambda given: max(3072, encoder_memory(given)),
     validity=Validity(
         stain="as the training slides",
         mpp=(0.2, 4.0),
@@ -119,32 +129,36 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     import numpy as np
 
-    from mcp_servers.pathology.patch_gather import gather
+    from mcp_servers.pathology.patch_folds import splits_by_patient, why_none
+    from mcp_servers.pathology.patch_gather import gather, labelled
     from mcp_servers.pathology.patch_model import FORMAT, PatchModel, fit_head, tumor_classes
 
-    data = gather(given, context)
-    classes = sorted(set(data.labels))
-    if len(classes) < 2:
-        raise InputError(
-            f"{given.regions or given.slides}: all tiles have the label {classes[0]}; two or more "
-            "classes are needed"
-        )
-    tumor = tumor_classes(classes, given.tumor_classes)
+    def known(labels: Iterable[str], asked: Sequence[str]) -> tuple[list[str], list[str]]:
+        found = sorted(set(labels))
+        if len(found) < 2:
+            raise InputError(
+                f"{given.regions or given.slides}: all tiles have the label {found[0]}; two or "
+                "more classes are needed"
+            )
+        return found, tumor_classes(found, asked)
+
+    jobs = labelled(given, context)
+    _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
+    patient_of, warnings = _patients(given, jobs, context)
+    data = gather(jobs, given, context)
+    # a class too small for a tile is gone
+    classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
-    patients, warnings = _patients(given, data, context)
-    out, folds = _cross_validated(given, data.features, y, patients, len(classes))
-    if folds == 0:
-        warnings.append(
-            "nothing could be held out: each class needs tiles of two or more patients; the "
-            "model's accuracy is unknown"
-        )
+    patients = np.array([patient_of[name] for name in data.slides])
+    warnings += data.warnings
+    splits = splits_by_patient(y, patients, given.folds, given.seed)
+    folds = len(splits)
+    out = _cross_validated(given, data.features, y, splits, len(classes))
+    if not folds:
+        warnings.append(why_none(y, patients, classes))
     count = len(set(patients.tolist()))
     if folds > 0 and count < 10:
         warnings.append(f"only {count} patients: the held-out figures are unsure")
-    if not tumor:
-        warnings.append(
-            "no class is called tumor: name it as tumor_classes, or the tool tumor refuses it"
-        )
     context.progress(0.95, "training")
     head = fit_head(data.features, y, len(classes), given.penalty, given.seed)
     scores = [_score(i, name, y, out, folds, data.slides) for i, name in enumerate(classes)]
@@ -158,6 +172,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
         "name": given.name,
         "classes": classes,
         "tumor_classes": tumor,
+        "tumor_named": bool(given.tumor_classes),
         "encoder": given.encoder,
         "dimension": int(data.features.shape[1]),
         "tile_px": given.tile_px,
@@ -198,52 +213,35 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
 
 def _patients(
-    given: PatchTrainInput, data: Patches, context: ToolContext
-) -> tuple[AnyArray, list[str]]:
-    """The patient of each tile, and warnings."""
-    import numpy as np
-    import pandas as pd
+    given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
+) -> tuple[dict[str, str], list[str]]:
+    """The patient of each file by its name, and warnings."""
+    from mcp_servers.pathology.patch_files import read_patients
 
     if given.patients is None:
-        return np.array(data.slides), ["no patients were given: each file is taken for a patient"]
-    path = context.input(given.patients, "file")
-    try:
-        table = pd.read_csv(path, dtype=str)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{given.patients}: not a readable CSV: {error}") from error
-    if not {"slide", "patient"} <= set(table.columns):
-        raise InputError(f"{given.patients}: needs columns slide and patient")
-    known = dict(zip(table["slide"], table["patient"], strict=True))
-    known |= {Path(str(k)).stem: v for k, v in known.items()}
-    found = {name: known.get(name) or known.get(Path(name).stem) for name in set(data.slides)}
-    missing = sorted(name for name, patient in found.items() if not isinstance(patient, str))
+        note = "no patients were given: each file is taken for a patient"
+        return {job.name: job.name for job in jobs}, [note]
+    known = read_patients(context.input(given.patients, "file"), given.patients)
+    found = {job.name: job.patient(known) for job in jobs}
+    missing = sorted(name for name, patient in found.items() if patient is None)
     if missing:
         raise InputError(f"{given.patients}: has no patient for {missing[0]}")
-    return np.array([found[name] for name in data.slides]), []
+    return {name: patient for name, patient in found.items() if patient is not None}, []
 
 
 def _cross_validated(
-    given: PatchTrainInput, features: F32, y: AnyArray, patients: AnyArray, classes: int
-) -> tuple[AnyArray, int]:
-    """Held-out probabilities (n, k) and the folds used; 0 folds where nothing can be held out."""
+    given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
+) -> AnyArray:
+    """Held-out probabilities (n, k), each from a model that did not see the tile's patient."""
     import numpy as np
-    from sklearn.model_selection import StratifiedGroupKFold
 
     from mcp_servers.pathology.patch_model import fit_head
 
     out = np.zeros((len(y), classes), dtype=np.float32)
-    least = min(len(set(patients[y == c].tolist())) for c in range(classes))
-    folds = min(given.folds, least)
-    if folds < 2:
-        return out, 0
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=given.seed)
-    for train, test in splitter.split(features, y, patients):
-        seen = np.unique(y[train])
-        if len(seen) < classes:
-            return np.zeros_like(out), 0
+    for train, test in splits:
         head = fit_head(features[train], y[train], classes, given.penalty, given.seed)
         out[test] = head.probabilities(features[test])
-    return out, folds
+    return out
 
 
 def _score(

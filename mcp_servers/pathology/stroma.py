@@ -55,9 +55,10 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     import numpy as np
 
     from mcp_servers.formats.images import blend_mask, write_png
+    from mcp_servers.pathology.compute.distance import Border
     from mcp_servers.pathology.compute.fibers import coherence
     from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.compute.tumor import zones
+    from mcp_servers.pathology.compute.survey import SHARE_STEPS
     from mcp_servers.pathology.drawing import BLUE, captioned
     from mcp_servers.pathology.surveying import sample_tissue, survey_slide
     from mcp_servers.pathology.tumor import to_thumbnail, tumor_area
@@ -67,33 +68,43 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     immune = aggregates(survey).mask
-    where = survey.tissue & ~area.mask & ~immune
-    weight = survey.layer("tissue")
-    pink = survey.layer("pink")
-    total, own = float(weight[survey.tissue].sum()), float(weight[where].sum())
-    band = zones(area.mask, survey.tissue, given.band_um)["Peritumoral"] & where
-    in_band = float(weight[band].sum())
+    where = ~(area.mask | immune)
+    del immune
+    shown = np.zeros(survey.shape, dtype=bool)
+    border = Border(area.mask)
+    # all tissue, stroma, its band around the tumor, tumor; and the collagen-like part of each
+    sums = np.zeros((4, 2), dtype=np.int64)
+    for rows in survey.bands():
+        tissue = survey.is_tissue(rows)
+        where[rows] &= tissue
+        if not tissue.any():
+            continue
+        share, pink = survey.stored("tissue", rows), survey.stored("pink", rows)
+        shown[rows] = where[rows] & (pink > 0.5 * np.maximum(share, 0.25 * SHARE_STEPS))
+        near = where[rows] & (border.distance(rows) <= given.band_um)
+        parts = (tissue, where[rows], near, area.mask[rows])
+        sums += [[layer[part].sum(dtype=np.int64) for layer in (share, pink)] for part in parts]
+    del border
+    (total, _), (own, own_pink), (in_band, band_pink), (tumor_weight, _) = sums.tolist()
     context.progress(0.92, "fibers")
     patches = sample_tissue(slide, where, surveyed.scale(slide), surveyed.at_mpp, count=32)
     aligned = [coherence(patch, surveyed.at_mpp) for patch in patches]
     seen = [value for value in aligned if value is not None]
     picture = slide.thumbnail(2048)
-    shown = where & (pink > 0.5 * np.maximum(weight, 0.25))
     mask = to_thumbnail(shown, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
     name = f"{slide.name}.stroma.overlay.png"
     with context.writing(name) as path:
         um = slide.need_mpp() * slide.width / picture.shape[1]
         drawn = blend_mask(picture, mask, BLUE, 0.4, outline=False)
         write_png(path, captioned(drawn, um, {"collagen-like stroma": BLUE}))
-    tumor_weight = float(weight[area.mask].sum())
     return StromaResult(
         **of_slide(slide),
         method=area.method,
         tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings],
         stroma_fraction=own / total if total else 0.0,
-        collagen_fraction=float(pink[where].sum()) / own if own else 0.0,
-        collagen_peritumoral=float(pink[band].sum()) / in_band if in_band else None,
+        collagen_fraction=own_pink / own if own else 0.0,
+        collagen_peritumoral=band_pink / in_band if in_band else None,
         fiber_alignment=float(np.mean(seen)) if seen else None,
         tumor_stroma_ratio=tumor_weight / own if own and area.mask.any() else None,
         overlay=name,

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mcp_servers.context import ToolContext
 from mcp_servers.errors import InputError
 
@@ -43,6 +41,11 @@ class Surveyed:
     def scale(self, slide: Slide) -> float:
         """Level-0 pixels per cell."""
         return self.cell_um / slide.need_mpp()
+
+    def inside(self, slide: Slide) -> tuple[int, int]:
+        """Rows and columns of the grid that lie on the slide."""
+        scale = self.scale(slide)
+        return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
 
 
 def survey_slide(
@@ -115,14 +118,12 @@ def sample_tissue(
     slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
 ) -> list[U8]:
     """Patches of 256 px spread evenly over a mask; always the same ones."""
-    rows, columns = np.nonzero(mask)
-    if len(rows) == 0:
-        return []
+    from mcp_servers.slides.arrays import spread_over
+
     view = slide.view(mpp)
-    picks = np.linspace(0, len(rows) - 1, min(count, len(rows)) + 2).astype(int)[1:-1]
     out = []
-    for at in picks:
-        x = int((columns[at] + 0.5) * mask_scale / view.scale) - 128
-        y = int((rows[at] + 0.5) * mask_scale / view.scale) - 128
+    for row, column in spread_over(mask, count, ends=False):
+        x = int((column + 0.5) * mask_scale / view.scale) - 128
+        y = int((row + 0.5) * mask_scale / view.scale) - 128
         out.append(view.read(x, y, 256, 256))
     return out

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.registry import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.arrays import F32
 
 
 class TilInput(TumorSource):
@@ -79,32 +84,39 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     """Lymphocyte densities of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.images import colorize, whiten, write_png
-    from mcp_servers.pathology.compute.survey import CELL_UM
-    from mcp_servers.pathology.compute.tumor import signed_distance
-    from mcp_servers.pathology.drawing import captioned, enlarged, ramp_of
+    from mcp_servers.pathology.compute.distance import Border
+    from mcp_servers.pathology.compute.survey import CELL_UM, SHARE_STEPS
+    from mcp_servers.pathology.drawing import ramp_of
+    from mcp_servers.pathology.maps import write_map
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
-    from mcp_servers.slides.arrays import BoolArray
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
-    distance = signed_distance(area.mask)
-    counts, tissue = survey.layer("lymphocytes"), survey.layer("tissue")
-    cell_mm2 = (CELL_UM / 1000) ** 2
-
-    def zone(where: BoolArray) -> Zone:
-        size = float(tissue[where].sum()) * cell_mm2
-        number = int(counts[where].sum())
-        return Zone(area_mm2=size, lymphocytes=number, per_mm2=number / size if size else None)
-
-    everywhere = tissue > 0
-    center = area.mask & (distance < -given.margin_um)
-    margin = everywhere & (np.abs(distance) <= given.margin_um)
-    outside = everywhere & ~area.mask & (distance <= given.band_um)
-    zones = [zone(w) for w in (everywhere, area.mask, center, margin, outside)]
+    border = Border(area.mask)
+    lows = np.arange(-300.0, given.band_um, 50.0)
+    # cells (by their tissue) and lymphocytes of the five zones, then of each step of the profile
+    sums = np.zeros((5 + len(lows), 2))
+    for rows in survey.bands():
+        if not survey.holds(rows):
+            continue
+        tissue, counts = survey.stored("tissue", rows), survey.stored("lymphocytes", rows)
+        distance, inside = border.distance(rows), area.mask[rows]
+        everywhere = tissue > 0
+        parts = [
+            everywhere,
+            inside,
+            inside & (distance < -given.margin_um),
+            everywhere & (np.abs(distance) <= given.margin_um),
+            everywhere & ~inside & (distance <= given.band_um),
+            *(everywhere & (distance > low) & (distance <= low + 50.0) for low in lows),
+        ]
+        sums += [[tissue[part].sum() / SHARE_STEPS, counts[part].sum()] for part in parts]
+    del border
+    found = [_zone(cells * (CELL_UM / 1000) ** 2, int(number)) for cells, number in sums]
+    zones = found[:5]
     enrichment = None
     inner, edge = zones[2].per_mm2, zones[3].per_mm2
     if inner and edge is not None and zones[2].area_mm2 >= 0.05:
@@ -114,19 +126,17 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
         warnings.append("no tumor center of 0.05 mm² with lymphocytes: no margin enrichment")
     profile: list[tuple[float, float | None]] = []
     if area.mask.any():
-        for low in np.arange(-300.0, given.band_um, 50.0):
-            part = zone(everywhere & (distance > low) & (distance <= low + 50.0))
-            profile.append((float(low + 25), part.per_mm2))
+        steps = zip(lows, found[5:], strict=True)
+        profile = [(float(low + 25), step.per_mm2) for low, step in steps]
     context.progress(0.95, "files")
-    rows = max(1, round(slide.height / surveyed.scale(slide)))
-    columns = max(1, round(slide.width / surveyed.scale(slide)))
     name = f"{slide.name}.til.density.png"
-    colored = colorize(survey.lymphocytes_per_mm2(40.0), 0, 5000)
-    whiten(colored, survey.tissue)
     with context.writing(name) as path:
-        shown, um = enlarged(colored[:rows, :columns], CELL_UM)
         ramp = ramp_of("lymphocyte-like per mm2: 0", "5,000 and more")
-        write_png(path, captioned(shown, um, ramp=ramp))
+
+        def density(rows: slice) -> F32:
+            return survey.lymphocytes_per_mm2(40.0, rows)
+
+        write_map(path, slide, surveyed, density, (0, 5000), ramp)
     return TilResult(
         **of_slide(slide),
         method=area.method,
@@ -141,3 +151,8 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
         profile=profile,
         density_map=name,
     )
+
+
+def _zone(area_mm2: float, lymphocytes: int) -> Zone:
+    density = lymphocytes / area_mm2 if area_mm2 else None
+    return Zone(area_mm2=area_mm2, lymphocytes=lymphocytes, per_mm2=density)

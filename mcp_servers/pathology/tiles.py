@@ -48,8 +48,18 @@ def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput
 ) -> tuple[I64, F64, Grid]:
     """Corners (level-0 pixels), tissue share of each, and the grid's description."""
+    from mcp_servers.slides.geometry import covered
+
+    corners, described = every_tile(slide, given)
+    share = covered(tissue, corners, described.patch_size_level0, mask_scale)
+    keep = share >= max(given.min_tissue, 1e-9)
+    return corners[keep], share[keep], described
+
+
+def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
+    """Corners of all tiles of the slide, on tissue or not, and the grid's description."""
     from mcp_servers.formats.hdf5 import Grid
-    from mcp_servers.slides.geometry import covered, grid
+    from mcp_servers.slides.geometry import grid
 
     if given.overlap_px >= given.tile_px:
         raise InputError(f"overlap_px {given.overlap_px} must be below tile_px {given.tile_px}")
@@ -63,9 +73,7 @@ def tile_grid(
     size = round(given.tile_px * scale)
     step = (given.tile_px - given.overlap_px) * scale
     corners = grid(slide.width, slide.height, size, step, edges=False)
-    share = covered(tissue, corners, size, mask_scale)
-    keep = share >= max(given.min_tissue, 1e-9)
-    described = Grid(
+    return corners, Grid(
         name=slide.name,
         patch_size=given.tile_px,
         patch_size_level0=size,
@@ -75,7 +83,6 @@ def tile_grid(
         width=slide.width,
         height=slide.height,
     )
-    return corners[keep], share[keep], described
 
 
 @tool(

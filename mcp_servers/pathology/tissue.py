@@ -92,19 +92,17 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
 
     The patches are spread evenly over the tissue.
     """
-    import numpy as np
-
     from mcp_servers.pathology.compute.tissue import sharpness
+    from mcp_servers.slides.arrays import spread_over
 
-    rows, columns = np.nonzero(tissue.mask)
-    if len(rows) == 0:
-        return None
     view = slide.view(FOCUS_MPP)
-    picks = np.linspace(0, len(rows) - 1, min(patches, len(rows))).astype(int)
+    picks = spread_over(tissue.mask, patches)
+    if not picks:
+        return None
     blurred = 0
-    for at in picks:
-        x = int(columns[at] * scale / view.scale) - 48
-        y = int(rows[at] * scale / view.scale) - 48
+    for row, column in picks:
+        x = int(column * scale / view.scale) - 48
+        y = int(row * scale / view.scale) - 48
         blurred += sharpness(view.read(x, y, 96, 96)) < BLUR
     return blurred / len(picks)
 

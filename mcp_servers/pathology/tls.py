@@ -108,13 +108,12 @@ TLS_VALIDITY = Validity(
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Lymphoid aggregates of one slide."""
     import numpy as np
-    from scipy import ndimage
 
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import draw_polygons, write_png
     from mcp_servers.formats.tables import write_rows
+    from mcp_servers.pathology.compute.distance import Border
     from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.compute.tumor import distances_at
     from mcp_servers.pathology.drawing import (
         BLUE,
         GRAY,
@@ -137,21 +136,19 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_width_um=given.min_width_um,
         min_regular=given.min_regular,
     )
-    boxes = ndimage.find_objects(found.labels, max_label=len(found.table))
-    cells = [found.labels[box] == index + 1 for index, box in enumerate(boxes)]
-    table, calls = found.table, found.calls
-    del found  # its labels are as large as the slide
+    pieces, labels = found.regions.pieces(), range(1, found.regions.count + 1)
+    places = [(pieces.box(label), pieces.cells(label)) for label in labels]
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
-    distances = distances_at(area.mask, list(zip(boxes, cells, strict=True)))
+    distances = Border(area.mask).at(places)
     scale = surveyed.scale(slide)
     rows: list[Aggregate] = []
     polygons: list[Polygon] = []
-    for box, own, far_um, measured, called in zip(
-        boxes, cells, distances, table, calls, strict=True
+    for (box, inside), far_um, measured, called in zip(
+        places, distances, found.table, found.calls, strict=True
     ):
         corner = (box[1].start * scale, box[0].start * scale)
         outlines = mask_polygons(
-            own, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
+            inside, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
         )
         outline = max(outlines, key=lambda p: p.area)
         x, y = outline.centroid

@@ -221,9 +221,10 @@ def to_thumbnail(
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Tumor of one slide."""
     from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import blend_mask, colorize, whiten, write_png
+    from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.tumor import tumor_score
-    from mcp_servers.pathology.drawing import VERMILLION, captioned, enlarged, ramp_of
+    from mcp_servers.pathology.drawing import VERMILLION, captioned, ramp_of
+    from mcp_servers.pathology.maps import write_map
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.slides.geometry import mask_polygons
 
@@ -241,20 +242,18 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     names = {
         k: f"{slide.name}.tumor.{k}" for k in ("mask.png", "score.png", "geojson", "overlay.png")
     }
-    rows, columns = _inside(slide, surveyed)
+    rows, columns = surveyed.inside(slide)
     with context.writing(names["mask.png"]) as path:
         write_png(path, area.mask[:rows, :columns])
     low, high = (0.0, 1.0) if area.source == "learned" else (-0.2, 1.3)
-    score = tumor_score(surveyed.survey) if area.score is None else area.score
-    colored = colorize(score[:rows, :columns], low, high)
-    del score  # as large as the slide
-    whiten(colored, surveyed.survey.tissue[:rows, :columns])
+
+    def score(rows: slice) -> F32:
+        return tumor_score(surveyed.survey, rows) if area.score is None else area.score[rows]
+
     word = "probability" if area.source == "learned" else "score"
     with context.writing(names["score.png"]) as path:
         ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
-        enlarged_score, um = enlarged(colored, surveyed.cell_um)
-        write_png(path, captioned(enlarged_score, um, ramp=ramp))
-    del colored, enlarged_score
+        write_map(path, slide, surveyed, score, (low, high), ramp)
     scale, base = surveyed.scale(slide), slide.need_mpp()
     polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
     with context.writing(names["geojson"]) as path:
@@ -286,12 +285,6 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
         geojson=names["geojson"],
         overlay=names["overlay.png"],
     )
-
-
-def _inside(slide: Slide, surveyed: Surveyed) -> tuple[int, int]:
-    """Rows and columns of the survey's grid that lie on the slide."""
-    scale = surveyed.scale(slide)
-    return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
 
 
 class TumorSource(TumorModel):

@@ -32,6 +32,12 @@ class Piece:
             (column >= left) & (column < right) & (row >= top) & (row < bottom), dtype=bool
         )
 
+    def to_seam(self, column: F64, row: F64) -> F64:
+        """How many pixels inside the block proper points of it lie."""
+        top, bottom, left, right = self.inner
+        across = np.minimum(column - left, right - column)
+        return np.asarray(np.minimum(across, np.minimum(row - top, bottom - row)))
+
 
 def walk(
     view: View,

@@ -83,10 +83,10 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
             "there is nothing that could compare a tile with a text"
         )
     folder = context.input(given.weights, "folder")
-    check_weights(folder, context.roots)
+    stamp = check_weights(folder, context)
     device = choose_device(given.device, context.device)
     model, tokens, side = context.shared(
-        ("text", str(folder), device), lambda: _load_model(folder, device)
+        ("text", str(folder), stamp, device), lambda: _load_model(folder, device)
     )
     slide = open_slide(given, context)
     found, view = slide_tissue(slide)
@@ -127,7 +127,7 @@ def _load_model(folder: Path, device: str) -> tuple[Any, Any, int]:
 
     from mcp_servers.pathology.networks import from_folder
 
-    model = from_folder(CLIPModel, folder)
+    model = from_folder(CLIPModel, folder, "clip")
     try:
         tokens = AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False

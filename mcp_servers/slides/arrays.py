@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +18,29 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = NDArray[Any]
 
 
-def looked_up(table: AnyArray, labels: AnyArray) -> AnyArray:
-    """`table[labels]`, rows at a time: numpy makes an eight-byte copy of the labels to look up."""
-    out = np.empty(labels.shape, dtype=table.dtype)
-    for top in range(0, labels.shape[0], 256):
-        out[top : top + 256] = table[labels[top : top + 256]]
-    return out
+BAND = 128
+"""Rows of a grid as wide as a slide that are worked on at once."""
+
+
+def bands(rows: int) -> Iterator[slice]:
+    """All rows of a grid, some at a time."""
+    return (slice(top, min(top + BAND, rows)) for top in range(0, rows, BAND))
+
+
+def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[int, int]]:
+    """Row and column of up to `count` True cells, evenly spaced in the order of the mask's cells.
+
+    `ends` takes the first and the last one too.
+    """
+    passed = np.cumsum([np.count_nonzero(row) for row in mask], dtype=np.int64)
+    total = int(passed[-1]) if len(passed) else 0
+    if not total:
+        return []
+    count = min(count, total)
+    picks = np.linspace(0, total - 1, count if ends else count + 2).astype(int)
+    rows = np.searchsorted(passed, picks, side="right")
+    out = []
+    for pick, row in zip(picks, rows, strict=True):
+        before = passed[row - 1] if row else 0
+        out.append((int(row), int(np.flatnonzero(mask[row])[pick - before])))
+    return out if ends else out[1:-1]

@@ -8,6 +8,7 @@ import numpy as np
 
 from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F64, I64, U8, AnyArray, BoolArray
+from mcp_servers.slides.components import components
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +107,25 @@ def _by_piece(
     origin: tuple[float, float],
     min_area_px: float,
     simplify_px: float,
-    label: str,
+    label_text: str,
 ) -> list[Polygon] | None:
     """`mask_polygons`, each connected region in its own box, so that no outline image of the whole
     is needed; None when one region has half of the mask for its box."""
-    import cv2
-
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(
-        mask.view(np.uint8) if mask.flags.c_contiguous else mask.astype(np.uint8), connectivity=8
-    )
-    boxes = stats[1:, cv2.CC_STAT_WIDTH] * stats[1:, cv2.CC_STAT_HEIGHT]
-    if boxes.max(initial=0) > mask.size // 2:
+    found = components(mask, diagonal=True)
+    pieces = found.pieces()
+    boxes = [pieces.box(label) for label in range(1, found.count + 1)]
+    if any((r.stop - r.start) * (c.stop - c.start) > mask.size // 2 for r, c in boxes):
         return None
     out = []
-    for index in range(1, count):
-        x, y, width, height = (int(v) for v in stats[index, :4])
-        own = labels[y : y + height, x : x + width] == index
-        corner = (origin[0] + x * scale, origin[1] + y * scale)
+    for label, (rows, columns) in enumerate(boxes, start=1):
+        corner = (origin[0] + columns.start * scale, origin[1] + rows.start * scale)
         out += mask_polygons(
-            own, scale, origin=corner, min_area_px=min_area_px, simplify_px=simplify_px, label=label
+            pieces.cells(label),
+            scale,
+            origin=corner,
+            min_area_px=min_area_px,
+            simplify_px=simplify_px,
+            label=label_text,
         )
     return out
 
@@ -195,14 +196,18 @@ def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
     if len(corners) == 0:
         return np.zeros(0)
     height, width = mask.shape
-    sums = np.zeros((height + 1, width + 1), dtype=np.int64)
-    np.cumsum(np.cumsum(mask, axis=0, dtype=np.int64), axis=1, out=sums[1:, 1:])
     side = max(1, round(size / scale))
     x0 = np.round(corners[:, 0] / scale).astype(np.int64)
     y0 = np.round(corners[:, 1] / scale).astype(np.int64)
     x1, y1 = np.clip(x0 + side, 0, width), np.clip(y0 + side, 0, height)
     x0, y0 = np.clip(x0, 0, width), np.clip(y0, 0, height)
-    total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
+    total = np.zeros(len(corners), dtype=np.int64)
+    order = np.lexsort((y1, y0))
+    starts = np.flatnonzero(np.diff(y0[order], prepend=-1) | np.diff(y1[order], prepend=-1))
+    for same in np.split(order, starts[1:]):  # squares of the same rows
+        along = np.zeros(width + 1, dtype=np.int64)
+        np.cumsum(mask[y0[same[0]] : y1[same[0]]].sum(axis=0), out=along[1:])
+        total[same] = along[x1[same]] - along[x0[same]]
     return np.asarray(total / float(side * side))
 
 

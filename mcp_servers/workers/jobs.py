@@ -209,8 +209,8 @@ def job_for(
     on_change: Callable[[Job], None] | None = None,
 ) -> Job:
     """A checked job: bad arguments are refused here, before anything is queued."""
-    spec.parse(arguments)
-    return Job(spec.name, dict(arguments), roots, spec.resources, priority, on_change)
+    needs = spec.needs(spec.parse(arguments))
+    return Job(spec.name, dict(arguments), roots, needs, priority, on_change)
 
 
 def sweep(job: Job) -> None:

@@ -13,10 +13,11 @@ from hypothesis.extra.numpy import arrays
 from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.pathology.compute import stain
+from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.mil import auc, auc_interval
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
-from mcp_servers.pathology.compute.tumor import signed_distance, zones
+from mcp_servers.pathology.compute.tumor import zones
 from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
 from tests.mcp_servers.slide_tools import blobs
 
@@ -77,11 +78,34 @@ def test_coverage_counts_mask_pixels_under_a_square() -> None:
 def test_signed_distance_of_a_band_is_measured_to_its_border() -> None:
     mask = np.zeros((11, 40), bool)
     mask[:, 10:30] = True
-    distance = signed_distance(mask, cell_um=8.0)[5]
+    distance = Border(mask, cell_um=8.0).distance()[5]
     assert distance[9] == pytest.approx(4.0)
     assert distance[10] == pytest.approx(-4.0)
     assert distance[0] == pytest.approx(76.0)
-    assert np.isinf(signed_distance(np.zeros((4, 4), bool))).all()
+    assert (Border(np.zeros((4, 4), bool)).distance() == np.inf).all()
+    assert (Border(np.ones((4, 4), bool)).distance() == -np.inf).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(mask=masks, rows=st.integers(1, 24))
+def test_signed_distance_by_rows_is_that_of_the_whole_by_opencv(
+    mask: np.ndarray, rows: int
+) -> None:
+    import cv2
+
+    border = Border(mask, cell_um=1.0)
+    found = np.concatenate([border.distance(slice(y, y + rows)) for y in range(0, len(mask), rows)])
+    for inside in (False, True):
+        kind = mask if inside else ~mask
+        if kind.all():
+            continue  # OpenCV knows no infinity
+        expected = cv2.distanceTransform(kind.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        sign = -1 if inside else 1
+        assert found[kind] == pytest.approx(sign * (expected[kind] - 0.5), abs=1e-5)
+    (rows_, columns), own = np.s_[1:9, 2:7], np.ones_like(mask)[1:9, 2:7]
+    if own.size:
+        (there,) = border.at([((slice(1, min(9, len(mask))), columns), own)])
+        assert np.array_equal(there, found[rows_, columns].ravel())
 
 
 @settings(max_examples=40, deadline=None)

@@ -231,10 +231,9 @@ def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str
         projection_dim=8,
     )  # fmt: skip
     CLIPModel(config).save_pretrained(folder, safe_serialization=True)
-    got = run(
-        context(encoded[0]), "text_score", slide="s.svs", texts=["tumor", "stroma"],
-        weights="clip", tile_px=128, device="cpu",
-    )  # fmt: skip
+    ctx = context(encoded[0])
+    asked = {"slide": "s.svs", "texts": ["tumor", "stroma"], "weights": "clip", "tile_px": 128}
+    got = run(ctx, "text_score", **asked, device="cpu")
     assert got["method"] == "learned"
     table = pd.read_csv(encoded[0] / "out" / got["table"])
     assert (table["tumor"] + table["stroma"]).to_numpy() == pytest.approx(1.0, abs=1e-4)
@@ -244,14 +243,19 @@ def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str
         tile = Image.fromarray(slide.read(x, y, 128, 128)).resize(
             (64, 64), Image.Resampling.BICUBIC
         )
-    asked = tokens(["tumor", "stroma"], padding=True, return_tensors="pt")
+    both = tokens(["tumor", "stroma"], padding=True, return_tensors="pt")
     pixels = (np.asarray(tile) / 255 - OPENAI_CLIP_MEAN) / OPENAI_CLIP_STD
-    asked["pixel_values"] = torch.from_numpy(pixels).float().permute(2, 0, 1)[None]
+    both["pixel_values"] = torch.from_numpy(pixels).float().permute(2, 0, 1)[None]
     with torch.inference_mode():
-        direct = CLIPModel.from_pretrained(folder).eval()(**asked).logits_per_image.softmax(1)[0]
+        direct = CLIPModel.from_pretrained(folder).eval()(**both).logits_per_image.softmax(1)[0]
     given = [table["tumor"][0], table["stroma"][0]]
     assert given == pytest.approx(direct.tolist(), abs=2e-3)
     assert abs(given[0] - 0.5) > 1e-3  # not the answer of a model that saw nothing
+    torch.manual_seed(1)
+    CLIPModel(config).save_pretrained(folder, safe_serialization=True)
+    other = run(ctx, "text_score", **asked, device="cpu")  # the same worker must not keep the old
+    means = [[t["mean_probability"] for t in one["texts"]] for one in (got, other)]
+    assert means[0] != pytest.approx(means[1], abs=1e-4)
 
 
 @pytest.mark.parametrize(

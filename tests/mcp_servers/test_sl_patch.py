@@ -14,6 +14,7 @@ import pytest
 from benchmarks.slide_accuracy import outlines
 from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import write_geojson
+from mcp_servers.slides.slide import Slide
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
@@ -196,3 +197,129 @@ def test_a_head_gives_probabilities_and_stores_no_code(
     model.save(tmp_path / "again.safetensors")
     again = load_model(tmp_path / "again.safetensors")
     assert np.array_equal(again.head.probabilities(given), out) and again.card == model.card
+
+
+def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **card: Any) -> Path:
+    """A model with other numbers or another card; a value of ... takes the key out."""
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+
+    with safe_open(file, framework="numpy") as opened:
+        old = json.loads(opened.metadata()["card"])
+    plain = {k: v for k, v in (old | card).items() if v is not ...}
+    save_file(load_file(file) | (tensors or {}), new, metadata={"card": json.dumps(plain)})
+    return new
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ({"classes": ["Immune", "non_tumor", "Tumor"], "tumor_classes": ["non_tumor", "Tumor"],
+          "tumor_named": ...}, '"non_tumor" was taken for tumor'),
+        ({"classes": ["a", "b", "c"], "tumor_classes": ["a", "b", "c"], "tumor_named": True},
+         "all its classes"),
+    ],
+)  # fmt: skip
+def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    card: dict[str, Any],
+    words: str,
+) -> None:
+    folder, _ = labelled
+    rewritten(folder / "out" / trained["model"], folder / "old.safetensors", **card)
+    with pytest.raises(InputError, match=words):
+        run(context(folder), "tumor", slide="p304.tif", model="old.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ({"tile_px": 5}, "tile_px"),
+        ({"tile_px": "128"}, "tile_px"),
+        ({"at_mpp": "x"}, "at_mpp"),
+        ({"classes": 5}, "classes"),
+        ({"classes": "abc"}, "classes"),
+        ({"classes": ["Tumor", "Tumor", "Stroma"]}, "twice"),
+        ({"classes": ["Tumor", "Stroma"]}, "do not fit its card"),
+        ({"tumor_classes": None}, "tumor_classes"),
+        ({"tumor_classes": ["Krebs"]}, "not among the classes"),
+        ({"name": ...}, "name"),
+        ({"encoder": "nosuch"}, "encoder"),
+        ({"held_out": None}, "held_out"),
+        ({"held_out": {"balanced_accuracy": "good"}}, "balanced_accuracy"),
+        ({"training_slides": 3}, "training_slides"),
+    ],
+)
+def test_a_card_that_cannot_be_used_is_named(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    card: dict[str, Any],
+    words: str,
+) -> None:
+    folder, _ = labelled
+    rewritten(folder / "out" / trained["model"], folder / "card.safetensors", **card)
+    with pytest.raises(InputError, match=rf"card\.safetensors: .*{words}"):
+        run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("sd", lambda v: v * 0, "damaged"),
+        ("sd", lambda v: np.full_like(v, np.nan), "damaged"),
+        ("sd", lambda v: -v, "damaged"),
+        ("mean", lambda v: np.full_like(v, np.inf), "damaged"),
+        ("weights", lambda v: v.astype(np.uint8), "do not fit"),
+        ("weights", lambda v: v[:, :1].copy(), "do not fit"),
+        ("mean", lambda v: np.array(v[0]), "do not fit"),
+        ("sd", lambda v: v * 0 + np.float32(1e-45), "damaged"),
+    ],
+)
+def test_numbers_that_cannot_be_used_are_refused(
+    labelled: tuple[Path, list[SlideTruth]],
+    trained: dict[str, Any],
+    name: str,
+    change: Any,
+    words: str,
+) -> None:
+    from safetensors.numpy import load_file
+
+    folder, _ = labelled
+    model = folder / "out" / trained["model"]
+    tensors = {name: change(load_file(model)[name])}
+    rewritten(model, folder / "numbers.safetensors", tensors)
+    with pytest.raises(InputError, match=words):
+        run(context(folder), "tumor", slide="p304.tif", model="numbers.safetensors")
+
+
+def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    folder, _ = labelled
+    with Slide.open(folder / "p304.tif") as slide:
+        image = slide.read(600, 600, 110, 110)
+    png(folder / "small.png", image)
+    with pytest.raises(InputError, match=r"no tile of 128 px at 0\.5 µm.*model patch"):
+        run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained["model"])
+
+
+def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
+    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"model patch was trained at 0\.5 µm.*this scan has 1;"):
+        run(context(labelled[0]), "tumor", slide="p304.tif", mpp=1.0, model=trained["model"])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**40])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("patch_train", {"slides": "slides", "regions": "regions"}),
+     ("mil_train", {"features": "slides", "labels": "slides"}),
+     ("cluster_tiles", {"slide": "p304.tif", "features": "p304.tif"})],
+)  # fmt: skip
+def test_a_seed_that_no_generator_takes_is_named(
+    labelled: tuple[Path, list[SlideTruth]], name: str, given: dict[str, Any], seed: int
+) -> None:
+    with pytest.raises(InputError, match='"seed"'):
+        run(context(labelled[0]), name, **given, seed=seed)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import pickle
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from mcp_servers.errors import InputError
+from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.pathology import networks
-from tests.mcp_servers.slide_tools import blobs, pyramid
+from mcp_servers.registry import load
+from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 from tests.mcp_servers.test_sl_encoders import encode, phikon
 
 
@@ -143,3 +148,128 @@ def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: 
                 assert "outside the allowed folders" in answer.content[0].text
 
     asyncio.run(main())
+
+
+def sharded(place: Path, outside: Path, shard: str) -> None:
+    """A folder whose config is in place and whose index names `shard` for every tensor."""
+    phikon(outside)
+    place.mkdir()
+    shutil.copy(outside / "config.json", place)
+    names = load_file(outside / "model.safetensors")
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, shard)}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_an_index_of_shards_is_not_followed_out_of_the_roots(folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    up = os.path.relpath(outside / "model.safetensors", folder / "climbs")
+    sharded(folder / "climbs", outside, up)
+    with pytest.raises(InputError, match=r"shards are not read.*save_pretrained"):
+        encode(folder, encoder="phikon", weights="climbs")
+    index = folder / "climbs" / "model.safetensors.index.json"
+    index.rename(folder / "climbs" / "other.safetensors.index.json")
+    config = json.loads((outside / "config.json").read_text())
+    config["transformers_weights"] = "other.safetensors.index.json"
+    (folder / "climbs" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="shards are not read"):
+        encode(folder, encoder="phikon", weights="climbs")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("adapter_config.json", {"base_model_name_or_path": "../outside"}, "adapters are not read"),
+        ("config.json", {"transformers_weights": "a.safetensors"}, "transformers_weights"),
+        ("config.json", {"_attn_implementation": "someone/kernel"}, "_attn_implementation"),
+        ("config.json", {"model_type": "bert"}, r'model_type "bert", needed is "vit"'),
+        ("config.json", {"model_type": None}, r'model_type null, needed is "vit"'),
+        ("config.json", {"patch_size": 0}, "cannot be loaded"),
+        ("config.json", {"image_size": 64}, "cannot be loaded|64 px"),
+        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "cannot be loaded"),
+        ("config.json", [], "not a JSON object"),
+        ("tokenizer_config.json", {"fast_tokenizer_files": ["../tokenizer.4.0.json"]}, "must name"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_leads_elsewhere_or_is_another_model_is_refused(
+    folder: Path, tmp_path: Path, name: str, content: Any, words: str
+) -> None:
+    place = folder / f"odd-{tmp_path.name}"
+    phikon(place)
+    if name == "config.json" and content:
+        content = json.loads((place / name).read_text()) | content
+    (place / name).write_text(json.dumps(content))
+    with pytest.raises(InputError, match=words):
+        encode(folder, encoder="phikon", weights=place.name)
+
+
+def test_a_model_of_text_is_refused_by_its_type(folder: Path) -> None:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(num_hidden_layers=1, intermediate_size=8, vocab_size=8)
+    BertModel(config).save_pretrained(folder / "bert")
+    with pytest.raises(InputError, match=r'model_type "bert", needed is "vit"'):
+        encode(folder, encoder="phikon", weights="bert")
+
+
+def test_what_a_link_within_the_roots_leads_to_is_in_the_provenance(folder: Path) -> None:
+    phikon(folder / "blobs")
+    linked = folder / "snapshot"
+    linked.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (linked / name).symlink_to(f"../blobs/{name}")
+    got = load("pathology").run(
+        "encode_tiles",
+        {"slide": "s.svs", "encoder": "phikon", "weights": "snapshot", "device": "cpu",
+         "tile_px": 224},
+        context(folder),
+    )  # fmt: skip
+    read = got.provenance.inputs
+    for name in ("config.json", "model.safetensors"):
+        file = folder / "blobs" / name
+        assert read[str(file)] == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_an_encoder_is_loaded_once_for_all_pixel_sizes_and_again_when_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+    original = networks.load_network
+
+    def counted(spec: Any, weights: Path) -> Any:
+        loads.append(spec.name)
+        return original(spec, weights)
+
+    monkeypatch.setattr(networks, "load_network", counted)
+    phikon(folder / "kept")
+    ctx = context(folder)
+
+    def features(mpp: float) -> Any:
+        got = run(ctx, "encode_tiles", slide="s.svs", mpp=mpp, at_mpp=0.6, tile_px=128,
+                  encoder="phikon", weights="kept", device="cpu")  # fmt: skip
+        return read_features(folder / "out" / got["features"])[0]
+
+    before = features(0.494)
+    features(0.506)
+    features(0.55)
+    assert loads == ["phikon"]
+    file = folder / "kept" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({k: v + 0.5 for k, v in tensors.items()}, file, {"format": "pt"})
+    after = features(0.494)
+    assert loads == ["phikon", "phikon"]
+    assert abs(after - before).max() > 0.01
+
+
+def test_a_link_that_leads_to_other_weights_changes_the_hash(tmp_path: Path) -> None:
+    from mcp_servers.results_cache import hash_input
+
+    place = tmp_path / "snapshot"
+    place.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    link = place / "model.safetensors"
+    link.symlink_to("../one")
+    first = hash_input(place)
+    link.unlink()
+    link.symlink_to("../two")
+    assert hash_input(place) != first

@@ -55,6 +55,6 @@ def measure(
     return Positivity(nuclei, dab)
 
 
-def h_score(grades: F32) -> float:
+def h_score(grades: U8) -> float:
     """1 x %1+ plus 2 x %2+ plus 3 x %3+, 0 to 300; 0 without nuclei."""
-    return float(100.0 * grades.mean()) if len(grades) else 0.0
+    return float(100.0 * grades.mean(dtype=np.float64)) if len(grades) else 0.0

@@ -94,3 +94,87 @@ def grow(labels: AnyArray, allowed: AnyArray, order: AnyArray, steps: int) -> No
                 follow[tail[q]] = n
             tail[q] = n
     return
+
+
+FAR = 65535
+"""In place of a distance along a column that holds no cell of the other kind."""
+
+
+@njit(cache=True, nogil=True)
+def column_distances(mask: AnyArray) -> AnyArray:
+    """For each cell of a mask how far along its column the next cell of the other kind is."""
+    height, width = mask.shape
+    out = np.empty((height, width), np.uint16)
+    count = np.full(width, FAR, np.int32)
+    for y in range(height):
+        for x in range(width):
+            if y > 0 and mask[y, x] != mask[y - 1, x]:
+                count[x] = 1
+            elif count[x] < FAR:
+                count[x] += 1
+            out[y, x] = count[x]
+    count[:] = FAR
+    for y in range(height - 2, -1, -1):
+        for x in range(width):
+            if mask[y, x] != mask[y + 1, x]:
+                count[x] = 1
+            elif count[x] < FAR:
+                count[x] += 1
+            if count[x] < out[y, x]:
+                out[y, x] = count[x]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def row_distances(mask: AnyArray, beside: AnyArray) -> AnyArray:
+    """Squared distance of each cell to the nearest of the other kind, -1 without any.
+
+    `beside` are rows of `column_distances`. Per row the lower envelope of one parabola per column,
+    in integers (Meijster, Roerdink and Hesselink 2000); once for the cells of either kind.
+    """
+    height, width = mask.shape
+    out = np.full((height, width), -1, np.int64)
+    place = np.empty(width, np.int64)
+    start = np.empty(width, np.int64)
+    base = np.empty(width, np.int64)
+    for y in range(height):
+        for kind in range(2):
+            wanted = kind == 1
+            count = 0
+            needed = False
+            for x in range(width):
+                if mask[y, x] == wanted:
+                    needed = True
+                    break
+            if not needed:
+                continue
+            for x in range(width):
+                far = np.int64(0)
+                if mask[y, x] == wanted:
+                    far = np.int64(beside[y, x])
+                    if far == FAR:
+                        continue
+                here = far * far
+                begin = np.int64(0)
+                while count > 0:
+                    other = place[count - 1]
+                    begin = 1 + (x * x - other * other + here - base[count - 1]) // (
+                        2 * (x - other)
+                    )
+                    if begin > start[count - 1]:
+                        break
+                    count -= 1
+                if count == 0:
+                    begin = np.int64(0)
+                if begin < width:
+                    place[count], start[count], base[count] = x, begin, here
+                    count += 1
+            if count == 0:
+                continue
+            k = count - 1
+            for x in range(width - 1, -1, -1):
+                while start[k] > x:
+                    k -= 1
+                if mask[y, x] == wanted:
+                    out[y, x] = (x - place[k]) ** 2 + base[k]
+    return out

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mcp_servers.pathology.compute.survey import CELL_UM, Survey
-from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray, looked_up
+from mcp_servers.pathology.compute.survey import CELL_UM, TILE, Survey
+from mcp_servers.slides.arrays import F32, F64, BoolArray
+from mcp_servers.slides.components import Components, components
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.common import Call
@@ -31,7 +31,6 @@ that of the dyed area between them: lymphoid 2.7 to 5.5, debris and tumor 1.6 to
 FOLD_BACKGROUND = 1.3
 """Green density between nuclei, over the slide's median, from which an aggregate with not quite
 regular nuclei is taken for a fold: lymphoid 0.8 to 1.1, folds 1.3 to 1.7."""
-SUMMED = 1 << 20
 COLUMNS = (
     "area_um2", "cells", "peak_per_mm2", "covered", "width_um", "regular", "contrast", "background",
 )  # fmt: skip
@@ -39,17 +38,16 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """`labels` on the grid of the survey; one row of `table` (see `COLUMNS`) and call for each."""
+    """`regions` on the grid of the survey; one row of `table` (see `COLUMNS`) and call for each."""
 
-    labels: I32
+    regions: Components
     table: F64
     calls: tuple[Call, ...]
 
     @property
     def mask(self) -> BoolArray:
         """Cells of aggregates that were not rejected."""
-        counted = np.array([False, *(call != "rejected" for call in self.calls)])
-        return looked_up(counted, self.labels)
+        return self.regions.mask(np.array([False, *(call != "rejected" for call in self.calls)]))
 
 
 def aggregates(
@@ -61,6 +59,24 @@ def aggregates(
     seed_per_mm2: float = SEED_PER_MM2,
     edge_per_mm2: float = EDGE_PER_MM2,
     min_regular: float = MIN_REGULAR,
+) -> Aggregates:
+    """`_aggregates`, looked for once with the same settings."""
+    settings = (min_area_um2, min_cells, min_width_um, seed_per_mm2, edge_per_mm2, min_regular)
+    key = ("aggregates", *settings)
+    if key not in survey.kept:
+        survey.kept[key] = _aggregates(survey, *settings)
+    found: Aggregates = survey.kept[key]
+    return found
+
+
+def _aggregates(
+    survey: Survey,
+    min_area_um2: float,
+    min_cells: int,
+    min_width_um: float,
+    seed_per_mm2: float,
+    edge_per_mm2: float,
+    min_regular: float,
 ) -> Aggregates:
     """Connected regions of high lymphocyte density, each called by the look of its nuclei.
 
@@ -74,76 +90,115 @@ def aggregates(
     import cv2
 
     low, density = _dense(survey, edge_per_mm2)
-    at = np.flatnonzero(low)
-    count, labels = cv2.connectedComponents(low, connectivity=4)
-    first = labels.ravel()[at]
-    faint = density <= EDGE_OF_PEAK * _peak(first, density, count)[first]
-    low.ravel()[at[faint]] = 0
-    del labels
+    found = components(low)
+    limit = EDGE_OF_PEAK * _peak(survey, found, density)
+    for at, rows in enumerate(survey.bands()):
+        high = density[at] > limit[found.of_cells(rows)]
+        low[rows][low[rows]] = high
+        density[at] = density[at][high]
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
-    low = np.asarray(cv2.morphologyEx(low, cv2.MORPH_OPEN, kernel), dtype=np.uint8)
-    left = low.ravel()[at] > 0
-    at, density = at[left], density[left]
-    del first, faint, left
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(low, connectivity=4)
-    flat = labels.ravel()[at]
-    area = stats[:, cv2.CC_STAT_AREA] * CELL_UM**2
-
-    def total(values: AnyArray) -> F64:
-        sums = np.zeros(count)
-        for start in range(0, len(flat), SUMMED):  # numpy copies what it sums to eight bytes
-            part = slice(start, start + SUMMED)
-            sums += np.bincount(flat[part], values[part], count)
-        return sums
-
-    def within(name: str) -> F64:
-        return total(survey.values(name, survey.stored[name].ravel()[at]))
-
-    peak, cells = _peak(flat, density, count), within("lymphocytes")
-    keep = (peak >= seed_per_mm2) & (area >= min_area_um2) & (cells >= min_cells)
-    keep[0] = False
+    opened = cv2.morphologyEx(low.view(np.uint8), cv2.MORPH_OPEN, kernel).view(bool)
+    for at, rows in enumerate(survey.bands()):
+        density[at] = density[at][opened[rows][low[rows]]]
+    del low
+    found = components(opened)
+    peak, cells = _peak(survey, found, density), found.areas()
     del density
-    width = _widths(low, labels, stats, keep)
-    del labels
-    smooth = [survey.smooth("nuclear", 20.0, rows)[low[rows] > 0] for rows in survey.bands()]
-    covered = total(np.concatenate(smooth)) / np.maximum(stats[:, cv2.CC_STAT_AREA], 1)
-    keep &= (width >= min_width_um) & (covered >= MIN_COVERAGE)
-    regular, contrast, background = _look(survey, at, total)
-    columns = (area, cells, peak, covered, width, regular, contrast, background)
-    table = np.stack(columns, axis=1)[keep]
-    number = np.zeros(count, dtype=np.int32)
-    number[keep] = np.arange(1, int(keep.sum()) + 1)
-    own = np.zeros(low.shape, dtype=np.int32)
-    own.ravel()[at] = number[flat]
-    return Aggregates(own, table, tuple(call(row, min_regular) for row in table))
+    sums, median = _sums(survey, opened, found)
+    keep = (peak >= seed_per_mm2) & (cells * CELL_UM**2 >= min_area_um2)
+    keep &= (sums["lymphocytes"] >= min_cells) & (np.arange(found.count + 1) > 0)
+    found, cells, peak = found.kept(keep), cells[keep], peak[keep]
+    sums = {name: values[keep] for name, values in sums.items()}
+    width = _widths(opened, found)
+    covered = sums["covered"] / np.maximum(cells, 1)
+    columns = (cells * CELL_UM**2, sums["lymphocytes"], peak, covered, width, *_look(sums, median))
+    wide = (width >= min_width_um) & (covered >= MIN_COVERAGE)
+    table = np.stack(columns, axis=1)[wide]
+    kept = found.kept(np.concatenate([[False], wide]))
+    return Aggregates(kept, table, tuple(call(row, min_regular) for row in table))
 
 
-def _dense(survey: Survey, edge_per_mm2: float) -> tuple[U8, F32]:
-    """Tissue with more lymphocytes than `edge_per_mm2`, and the density at each of its cells."""
-    low = np.zeros(survey.shape, dtype=np.uint8)
+def _dense(survey: Survey, edge_per_mm2: float) -> tuple[BoolArray, list[F32]]:
+    """Tissue with more lymphocytes than `edge_per_mm2`, and the density of its cells by band."""
+    low = np.zeros(survey.shape, dtype=bool)
     values = []
     for rows in survey.bands():
         density = survey.lymphocytes_per_mm2(rows=rows)
-        dense = (density > edge_per_mm2) & (survey.layer("tissue", rows) > 0.2)
-        low[rows] = dense
-        values.append(density[dense])
-    return low, np.concatenate(values)
+        low[rows] = (density > edge_per_mm2) & (survey.layer("tissue", rows) > 0.2)
+        values.append(density[low[rows]])
+    return low, values
 
 
-def _widths(low: U8, labels: AnyArray, stats: AnyArray, wanted: BoolArray) -> F64:
-    """Inscribed diameter in µm of the wanted labels, 0 for the others.
+def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
+    """(count + 1,) largest value of each region; `by_band` has those of its cells."""
+    out = np.zeros(found.count + 1)
+    for values, rows in zip(by_band, survey.bands(), strict=True):
+        np.maximum(out, found.largest(values, rows), out=out)
+    return out
+
+
+def _widths(mask: BoolArray, found: Components) -> F64:
+    """(count,) inscribed diameter of each region of a mask, in µm.
 
     The largest disc within a region lies in its box, so the distances are taken box by box.
     """
     import cv2
 
-    out = np.zeros(len(wanted))
-    for index in np.flatnonzero(wanted):
-        x, y, width, height = (int(v) for v in stats[index, :4])
-        box = np.s_[max(0, y - 1) : y + height + 1, max(0, x - 1) : x + width + 1]
-        depth = cv2.distanceTransform(np.ascontiguousarray(low[box]), cv2.DIST_L2, 5)
-        out[index] = float(depth[labels[box] == index].max()) * 2 * CELL_UM
+    out = np.zeros(found.count)
+    pieces = found.pieces()
+    for index in range(found.count):
+        (top, bottom), (left, right) = ((s.start, s.stop) for s in pieces.box(index + 1))
+        around = np.s_[max(0, top - 1) : bottom + 1, max(0, left - 1) : right + 1]
+        low = np.ascontiguousarray(mask[around]).view(np.uint8)
+        depth = cv2.distanceTransform(low, cv2.DIST_L2, 5)
+        depth = depth[top - around[0].start :, left - around[1].start :]
+        cells = pieces.cells(index + 1)
+        own = depth[: cells.shape[0], : cells.shape[1]][cells]
+        out[index] = float(own.max()) * 2 * CELL_UM
     return out
+
+
+def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str, F64], float]:
+    """Sums of what `_look` and the table need over each region of `mask`, and the slide's median
+    density of green between nuclei."""
+    names = (
+        "lymphocytes",
+        "nuclei",
+        "regular",
+        "nuclear",
+        "nuclear_red",
+        "between",
+        "green_between",
+    )
+    sums = {name: np.zeros(found.count + 1) for name in (*names, "red_between", "covered")}
+    usual, seen = np.empty(len(survey.tiles) * TILE**2, dtype=np.float32), 0
+    for rows in survey.bands():
+        if not survey.holds(rows):
+            continue
+        # dyed area without nuclei, and the densities there
+        nuclear, red = survey.layer("nuclear", rows), survey.layer("nuclear_red", rows)
+        area = np.maximum(survey.layer("tissue", rows) - nuclear - survey.layer("gap", rows), 0.0)
+        green = survey.layer("green", rows) - survey.layer("nuclear_green", rows)
+        dyed = area > 0.2
+        here = green[dyed] / area[dyed]
+        usual[seen : seen + len(here)] = here
+        seen += len(here)
+        own = mask[rows]
+        if not own.any():
+            continue
+        layers = {
+            "nuclear": nuclear,
+            "nuclear_red": red,
+            "between": area,
+            "green_between": green,
+            "red_between": survey.layer("red", rows) - red,
+            "covered": survey.smooth(("nuclear",), 20.0, rows)[0],
+        }
+        labels = found.of_cells(rows)
+        for name in sums:
+            values = layers[name] if name in layers else survey.layer(name, rows)
+            sums[name] += np.bincount(labels, values[own], found.count + 1)
+    return sums, float(np.median(usual[:seen], overwrite_input=True)) if seen else 1.0
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
@@ -155,38 +210,10 @@ def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
     return "lymphoid" if regular >= SURE_REGULAR and contrast >= SURE_CONTRAST else "doubtful"
 
 
-def _look(survey: Survey, at: AnyArray, total: Callable[[AnyArray], F64]) -> tuple[F64, F64, F64]:
-    """Per label: share of regular nuclei, contrast of their chromatin, darkness between them.
-
-    `at` are the cells of the labels, flat; `total` sums values at these by label.
-    """
-
-    def between(layer: Callable[[str], F32]) -> tuple[F32, F32]:
-        """Dyed area without nuclei, and the density of green there."""
-        area = np.maximum(layer("tissue") - layer("nuclear") - layer("gap"), 0.0)
-        return area, layer("green") - layer("nuclear_green")
-
-    def here(name: str) -> F32:
-        return survey.values(name, survey.stored[name].ravel()[at])
-
-    usual = []
-    for rows in survey.bands():
-        area, green = between(lambda name, rows=rows: survey.layer(name, rows))  # type: ignore[misc]
-        dyed = area > 0.2
-        usual.append(green[dyed] / area[dyed])
-    darkness = np.concatenate(usual)
-    median = float(np.median(darkness)) if len(darkness) else 1.0
-    area, green = between(here)
-    space = np.maximum(total(area), 1e-3)
-    nuclear = np.maximum(total(here("nuclear")), 1e-3)
-    regular = total(here("regular")) / np.maximum(total(here("nuclei")), 1.0)
-    red = total(here("red") - here("nuclear_red")) / space
-    contrast = total(here("nuclear_red")) / nuclear / np.maximum(red, 1e-3)
-    return regular, contrast, total(green) / space / max(median, 1e-3)
-
-
-def _peak(labels: AnyArray, values: AnyArray, count: int) -> F64:
-    """Largest value of each label."""
-    out = np.zeros(count)
-    np.maximum.at(out, labels, values)
-    return out
+def _look(sums: dict[str, F64], median: float) -> tuple[F64, F64, F64]:
+    """Per region: share of regular nuclei, contrast of their chromatin, darkness between them."""
+    space, nuclear = np.maximum(sums["between"], 1e-3), np.maximum(sums["nuclear"], 1e-3)
+    regular = sums["regular"] / np.maximum(sums["nuclei"], 1.0)
+    red = sums["red_between"] / space
+    contrast = sums["nuclear_red"] / nuclear / np.maximum(red, 1e-3)
+    return regular, contrast, sums["green_between"] / space / max(median, 1e-3)

@@ -6,9 +6,10 @@ decoded once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from mcp_servers.pathology.compute.nuclei import (
     segment,
 )
 from mcp_servers.pathology.compute.tissue import optical_density
-from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 
 CELL_UM = 8.0
 EVERYTHING = slice(None)
@@ -49,8 +50,9 @@ DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
 SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
 """Shares are kept in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
 densities in steps of 0.01 (up to 2.55; a black pixel has 2.41)."""
-BAND = 256
-"""Rows of the grid that are worked on at once."""
+TILE = 128
+"""Cells along a tile of the grid: a block of 1,024 px at 1 µm per pixel."""
+INDEX = {name: at for at, name in enumerate(LAYERS)}
 
 
 def steps(name: str) -> float:
@@ -64,13 +66,17 @@ def steps(name: str) -> float:
 class Survey:
     """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner.
 
-    A slide of 75 x 25 mm has 29 million cells, so layers are `stored` as bytes: counts, and shares
-    and densities in steps. `layer` gives their values.
+    A slide of 75 x 25 mm has 29 million cells. They are kept as bytes (counts, and shares and
+    densities in steps) in tiles of (layers, `TILE`, `TILE`), which only exist where something was
+    added: glass takes no memory. `layer` gives the values of some rows.
     """
 
-    stored: dict[str, U8]
+    shape: tuple[int, int]
     dark: float
     background: tuple[int, int, int]
+    tiles: dict[tuple[int, int], U8] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
+    """What was found in the finished survey, for the next who asks; small things only."""
 
     @classmethod
     def empty(
@@ -78,40 +84,87 @@ class Survey:
     ) -> Survey:
         """A grid of zeros that covers a slide."""
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
-        stored: dict[str, U8] = {name: np.zeros(shape, np.uint8) for name in LAYERS}
-        return cls(stored, dark, background)
+        return cls(shape, dark, background)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.stored["tissue"].shape
-        return rows, columns
+    def nbytes(self) -> int:
+        """Bytes that the tiles take."""
+        return sum(tile.nbytes for tile in self.tiles.values())
 
     @property
     def tissue(self) -> BoolArray:
         """Cells that are at least a quarter tissue."""
-        return np.asarray(self.stored["tissue"] > 0.25 * SHARE_STEPS)
+        out = np.zeros(self.shape, dtype=bool)
+        for rows in self.bands():
+            out[rows] = self.is_tissue(rows)
+        return out
+
+    def is_tissue(self, rows: slice) -> BoolArray:
+        """Some rows of `tissue`."""
+        return np.asarray(self.stored("tissue", rows) > 0.25 * SHARE_STEPS)
+
+    def stored(self, name: str, rows: slice = EVERYTHING) -> U8:
+        """The bytes of a layer, some rows or all."""
+        top, bottom, _ = rows.indices(self.shape[0])
+        out = np.zeros((max(0, bottom - top), self.shape[1]), dtype=np.uint8)
+        for row in range(top // TILE, -(-bottom // TILE)):
+            low, high = max(top, row * TILE), min(bottom, (row + 1) * TILE)
+            for column in range(-(-self.shape[1] // TILE)):
+                tile = self.tiles.get((row, column))
+                if tile is not None:
+                    part = out[low - top : high - top, column * TILE : (column + 1) * TILE]
+                    held = tile[INDEX[name], low - row * TILE : high - row * TILE]
+                    part[:] = held[:, : part.shape[1]]
+        return out
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
         """A layer, or some rows of it, as numbers."""
-        return self.values(name, self.stored[name][rows])
-
-    @staticmethod
-    def values(name: str, stored: U8) -> F32:
-        """Stored bytes of a layer as numbers."""
-        return np.asarray(stored, dtype=np.float32) / np.float32(steps(name))
+        return np.asarray(self.stored(name, rows), dtype=np.float32) / np.float32(steps(name))
 
     def put(self, name: str, window: tuple[slice, slice], values: F32) -> None:
         """Set a share (0 to 1) or a density in a window of the grid."""
-        self.stored[name][window] = np.rint(np.clip(values * steps(name), 0, 255))
+        whole = np.rint(np.clip(values * steps(name), 0, 255)).astype(np.uint8)
+        (top, bottom, _), (left, right, _) = (
+            part.indices(length) for part, length in zip(window, self.shape, strict=True)
+        )
+        for row in range(top // TILE, -(-bottom // TILE)):
+            low, high = max(top, row * TILE), min(bottom, (row + 1) * TILE)
+            for column in range(left // TILE, -(-right // TILE)):
+                near, far = max(left, column * TILE), min(right, (column + 1) * TILE)
+                part = whole[low - top : high - top, near - left : far - left]
+                own = np.s_[
+                    INDEX[name],
+                    low - row * TILE : high - row * TILE,
+                    near - column * TILE : far - column * TILE,
+                ]
+                self._tile(row, column)[own] = part
+
+    def count(self, name: str, rows: AnyArray, columns: AnyArray) -> None:
+        """Add one to the cells at these rows and columns, for each time they are named."""
+        place = np.stack([rows // TILE, columns // TILE], axis=1)
+        for row, column in np.unique(place, axis=0).tolist():
+            own = (place[:, 0] == row) & (place[:, 1] == column)
+            at = (rows[own] - row * TILE, columns[own] - column * TILE)
+            np.add.at(self._tile(row, column)[INDEX[name]], at, 1)
+
+    def _tile(self, row: int, column: int) -> U8:
+        """A tile to write to."""
+        self.kept.clear()
+        if (row, column) not in self.tiles:
+            self.tiles[row, column] = np.zeros((len(LAYERS), TILE, TILE), dtype=np.uint8)
+        return self.tiles[row, column]
 
     def bands(self) -> Iterator[slice]:
         """All rows, some at a time."""
-        rows = self.shape[0]
-        return (slice(top, min(top + BAND, rows)) for top in range(0, rows, BAND))
+        return bands(self.shape[0])
 
-    def smooth(self, name: str, sigma_um: float, rows: slice = EVERYTHING) -> F32:
-        """A layer per unit of tissue, smoothed by a Gaussian over tissue only; some rows or all."""
+    def holds(self, rows: slice) -> bool:
+        """Whether anything was added in some rows."""
+        top, bottom, _ = rows.indices(self.shape[0])
+        return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
+
+    def smooth(self, names: Sequence[str], sigma_um: float, rows: slice = EVERYTHING) -> list[F32]:
+        """Layers per unit of tissue, smoothed by a Gaussian over tissue only; some rows or all."""
         import cv2
 
         sigma = sigma_um / CELL_UM
@@ -119,18 +172,25 @@ class Survey:
         reach = int(np.ceil(4 * sigma)) + 1
         low = max(0, top - reach)
         around = slice(low, min(self.shape[0], bottom + reach))
+        if not self.holds(around):
+            nothing = np.zeros((bottom - top, self.shape[1]), dtype=np.float32)
+            return [nothing for _ in names]
         own = slice(top - low, bottom - low)
-        values = cv2.GaussianBlur(self.layer(name, around), (0, 0), sigma)[own]
         tissue = cv2.GaussianBlur(self.layer("tissue", around), (0, 0), sigma)[own]
-        return np.asarray(values / np.maximum(tissue, 0.25), dtype=np.float32)
+        tissue = np.maximum(tissue, 0.25)
+        return [
+            np.asarray(cv2.GaussianBlur(self.layer(name, around), (0, 0), sigma)[own] / tissue)
+            for name in names
+        ]
 
     def lymphocytes_per_mm2(self, sigma_um: float = 20.0, rows: slice = EVERYTHING) -> F32:
         """Lymphocyte-like nuclei per mm² of tissue."""
-        return np.asarray(self.smooth("lymphocytes", sigma_um, rows) / (CELL_UM / 1000) ** 2)
+        return self.smooth(("lymphocytes",), sigma_um, rows)[0] / np.float32((CELL_UM / 1000) ** 2)
 
     def area_mm2(self) -> float:
         """Tissue area."""
-        cells = float(self.stored["tissue"].sum(dtype=np.int64)) / SHARE_STEPS
+        held = (tile[INDEX["tissue"]].sum(dtype=np.int64) for tile in self.tiles.values())
+        cells = float(sum(held)) / SHARE_STEPS
         return cells * (CELL_UM / 1000) ** 2
 
 
@@ -170,7 +230,7 @@ def add_block(
         every = np.ones(len(nuclei.table), dtype=bool)
         for name, chosen in (("nuclei", every), ("lymphocytes", lymphoid), ("regular", regular)):
             points = nuclei.table[chosen, :2]
-            _count(survey.stored[name], points, tissue, inner, origin_um, mpp)
+            _count(survey, name, points, tissue, inner, origin_um, mpp)
 
     top, bottom, left, right = inner
     column, row = (
@@ -207,7 +267,8 @@ def add_block(
 
 
 def _count(
-    layer: AnyArray,
+    survey: Survey,
+    name: str,
     points: AnyArray,
     tissue: BoolArray,
     inner: tuple[int, int, int, int],
@@ -223,4 +284,4 @@ def _count(
     own &= tissue[y.astype(int), x.astype(int)]
     column = ((x[own] + 0.5) * mpp + origin_um[0]) / CELL_UM
     row = ((y[own] + 0.5) * mpp + origin_um[1]) / CELL_UM
-    np.add.at(layer, (row.astype(int), column.astype(int)), 1)
+    survey.count(name, row.astype(int), column.astype(int))

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, looked_up
+from mcp_servers.slides.arrays import F32, F64, U8, AnyArray, BoolArray
+from mcp_servers.slides.components import components
 
 BAND, REACH = 512, 6
+OTSU_BINS = 256
 OD_BOUNDS = (0.06, 0.16)
 """Optical density of the green channel that the automatic threshold is kept within: below the
 first glass and dust begin, above the second pale stroma and fat are lost."""
@@ -75,7 +77,12 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
 
 def otsu(values: AnyArray, low: float = 0.0, high: float = 1.5) -> float:
     """Threshold that best separates a histogram into two classes (Otsu 1979)."""
-    counts, edges = np.histogram(values, bins=256, range=(low, high))
+    counts, edges = np.histogram(values, bins=OTSU_BINS, range=(low, high))
+    return otsu_of(counts, edges)
+
+
+def otsu_of(counts: AnyArray, edges: F64) -> float:
+    """Otsu's threshold of a histogram; one of its `edges`."""
     weights = counts.astype(np.float64)
     centers = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(weights)
@@ -139,21 +146,18 @@ def find_tissue(
     pixel = mpp * mpp
     # an image of a small field has no large piece to show
     least = min(min_area_um2 / pixel, 0.05 * mask.size)
-    mask = _keep_large(mask, least)
-    holes = _keep_large(1 - mask, fill_holes_um2 / pixel)
-    filled = (holes == 0) & ~pen
-    filled |= mask.astype(bool)
-    pieces = int(cv2.connectedComponents(filled.astype(np.uint8), connectivity=8)[0]) - 1
+    large = _keep_large(mask.view(bool), least)
+    filled = ~_keep_large(large, fill_holes_um2 / pixel, value=False)
+    filled &= ~pen
+    filled |= large
+    pieces = components(filled, diagonal=True).count
     return Tissue(filled, pen, threshold, background, pieces)
 
 
-def _keep_large(mask: AnyArray, min_pixels: float) -> U8:
-    import cv2
-
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
-    keep = stats[:, cv2.CC_STAT_AREA] >= min_pixels
-    keep[0] = False
-    return np.asarray(looked_up(keep, labels), dtype=np.uint8)
+def _keep_large(mask: BoolArray, min_pixels: float, value: bool = True) -> BoolArray:
+    """The regions of `value` in a mask that have that many pixels."""
+    found = components(mask, diagonal=True, value=value)
+    return found.mask(found.areas() >= min_pixels)
 
 
 def sharpness(image: U8) -> float:

@@ -1,0 +1,73 @@
+"""Rows of a table that is too long to hold: written as they come, read back some at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from mcp_servers.slides.arrays import F64, AnyArray
+
+CHUNK = 100_000
+
+
+class Spool:
+    """(n, width) rows of float64 in a file without a name, gone when closed or when a job dies."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        """Open the file in `folder`, which must have space for 8 bytes per value."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 closed by __exit__
+        self._width = width
+        self._dropped = np.zeros(0, dtype=np.int64)
+        self._count = 0
+
+    def __enter__(self) -> Spool:
+        """The spool itself; the block closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        """Rows that were appended and not dropped."""
+        return self._count - len(self._dropped)
+
+    def append(self, rows: F64) -> None:
+        """Add (n, width) rows at the end."""
+        self._file.seek(0, 2)
+        self._file.write(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
+        self._count += len(rows)
+
+    def drop(self, numbers: AnyArray) -> None:
+        """Leave rows out from now on, by the number under which they were appended."""
+        self._dropped = np.union1d(self._dropped, numbers)
+
+    def chunks(self) -> Iterator[F64]:
+        """All rows in their order, some at a time; one empty part when there are none."""
+        size = self._width * 8
+        if not self._count:
+            yield np.zeros((0, self._width))
+        for start in range(0, self._count, CHUNK):
+            self._file.seek(start * size)
+            held = self._file.read(min(CHUNK, self._count - start) * size)
+            rows = np.frombuffer(held, dtype=np.float64).reshape(-1, self._width)
+            first, last = np.searchsorted(self._dropped, (start, start + len(rows)))
+            yield np.delete(rows, self._dropped[first:last] - start, axis=0)
+
+    def column(self, number: int) -> F64:
+        """One column of all rows."""
+        out, seen = np.empty(len(self)), 0
+        for rows in self.chunks():
+            out[seen : seen + len(rows)] = rows[:, number]
+            seen += len(rows)
+        return out

@@ -1,0 +1,55 @@
+"""Which tiles a patch classifier trains on and which are held out, patients kept apart."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from mcp_servers.slides.arrays import AnyArray
+
+Splits = list[tuple[AnyArray, AnyArray]]
+DRAWS = 10
+"""Seeds tried for each number of folds."""
+
+
+def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> Splits:
+    """Indices to train on and to hold out, patients kept apart; empty where there are none.
+
+    Every class stays in every training part. A draw that puts all patients of a class into one
+    fold is drawn again, then with fewer folds, then with more (one patient a fold leaves every
+    class that two patients have), `most` at most.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    classes = np.unique(y)
+    least = min(len(np.unique(patients[y == c])) for c in classes)
+    if least < 2:
+        return []
+    first = min(most, least)
+    more = min(most, len(np.unique(patients)), int(np.bincount(y).max()))
+    for folds in (*range(first, 1, -1), *range(first + 1, more + 1)):
+        for draw in range(DRAWS):
+            state = (seed + draw) % 2**32
+            splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=state)
+            with warnings.catch_warnings():  # a class of fewer tiles than folds is no matter
+                warnings.simplefilter("ignore", UserWarning)
+                splits = list(splitter.split(y, y, patients))
+            if all(
+                len(test) and len(np.unique(y[train])) == len(classes) for train, test in splits
+            ):
+                return splits
+    return []
+
+
+def why_none(y: AnyArray, patients: AnyArray, classes: list[str]) -> str:
+    """Why nothing could be held out."""
+    alone = [n for i, n in enumerate(classes) if len(np.unique(patients[y == i])) < 2]
+    if alone:
+        reason = f"the tiles of {', '.join(alone)} are all of one patient, and two are needed"
+    else:
+        reason = (
+            f"no division of the {len(np.unique(patients))} patients was found that leaves every "
+            "class in each training part; outline every class on more patients, or allow more folds"
+        )
+    return f"nothing could be held out: {reason}; the model's accuracy is unknown"
