@@ -16,8 +16,9 @@ from mcp_servers.pathology.compute import stain
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.mil import auc, auc_interval
+from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
-from mcp_servers.pathology.compute.tumor import zones
+from mcp_servers.pathology.compute.tumor import HOLE_UM2, cleaned, zones
 from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
 from tests.mcp_servers.slide_tools import blobs
 
@@ -117,6 +118,29 @@ def test_zones_split_the_tissue_without_rest(data: st.DataObject, band: float) -
     parts = zones(tumor, tissue, band)
     assert np.array_equal(sum(p.astype(int) for p in parts.values()), tissue.astype(int))
     assert np.array_equal(parts["Tumor"], tumor)
+
+
+def test_only_gaps_that_tumor_encloses_are_filled() -> None:
+    side = int((HOLE_UM2 / CELL_UM**2) ** 0.5)
+    mask = np.ones((6 * side, 8 * side), bool)
+    gaps = {
+        "hole": np.s_[side : 2 * side - 2, side : 2 * side - 2],
+        "large": np.s_[side : 2 * side + 2, 4 * side : 5 * side + 2],
+        "notch": np.s_[-10:, side : side + 10],
+        "corner": np.s_[:10, -10:],
+    }
+    for place in gaps.values():
+        mask[place] = False
+    for least in (0.0, HOLE_UM2, 3 * HOLE_UM2):  # how large a patch must be says nothing of holes
+        filled = cleaned(mask, least)
+        assert filled[gaps["hole"]].all()
+        assert [filled[gaps[name]].mean() < 0.2 for name in ("large", "notch", "corner")] == [
+            True
+        ] * 3  # smoothing rounds their corners
+    assert not cleaned(np.zeros((17, 17), bool), HOLE_UM2).any()
+    speck = np.zeros((17, 17), bool)
+    speck[4:12, 4:12] = True
+    assert not cleaned(speck, HOLE_UM2).any()
 
 
 def test_hed_separation_agrees_with_scikit_image() -> None:

@@ -38,6 +38,19 @@ def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
     assert any("whole image" in note for note in got["warnings"])
 
 
+@pytest.mark.parametrize("name", ["tumor", "region_patches", "tls", "stroma"])
+def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path, name: str) -> None:
+    # tissue of 120 µm on a side: less than the area below which gaps in tumor are filled
+    png(tmp_path / "a.png", blobs(700, 700)[230:470, 230:470])
+    more: dict[str, Any] = {"threshold": 1.6} if name == "tumor" else {}
+    if name == "region_patches":
+        more = {"at_mpp": 0.5, "tile_px": 64}
+    got = run(context(tmp_path), name, slide="a.png", mpp=0.5, **more)
+    assert any("no tumor-like region" in note for note in got["warnings"])
+    assert any("whole image" in note for note in got["warnings"])
+    assert not got.get("tumor_fraction") and not got.get("tumor") and not got.get("tumor_mm2")
+
+
 @pytest.mark.parametrize("pair", [((0, 0, 0), (255, 255, 255)), ((128,) * 3, (255,) * 3)])
 def test_two_tone_images_hold_no_tissue(tmp_path: Path, pair: Any) -> None:
     image = flat(pair[1], 600)
