@@ -86,7 +86,8 @@ def test_every_aggregate_is_found_once_with_its_area(
 def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None:
     tls = results["tls"]
     assert tls["per_mm2"] == pytest.approx(tls["count"] / tls["tissue_mm2"])
-    assert tls["count"] == tls["intratumoral"] + tls["peritumoral"] + tls["distant"]
+    places = ("intratumoral", "peritumoral", "distant", "unknown")
+    assert tls["count"] == sum(tls[place] for place in places)
     table = pd.read_csv(results["folder"] / tls["table"])
     assert len(table) == tls["count"]
 
@@ -103,6 +104,24 @@ def test_aggregates_are_placed_by_a_given_tumor_outline(painted: tuple[Path, Sli
     assert nearest["location"] == "intratumoral" and nearest["tumor_distance_um"] < 0
     assert got["intratumoral"] == 1
     assert not any("classical method" in note for note in got["warnings"])
+
+
+def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
+    painted: tuple[Path, SlideTruth],
+) -> None:
+    folder, _ = painted
+    corner = folder / "glass.geojson"
+    write_geojson(corner, [feature(square(0, 0, 20, "Tumor"))])
+    got = run(context(folder), "tls", slide="s.tif", tumor_regions="glass.geojson")
+    assert any("hold no tissue" in note for note in got["warnings"])
+    assert got["unknown"] == got["count"] > 0
+    assert got["intratumoral"] == got["peritumoral"] == got["distant"] == 0
+    drawn = json.loads((folder / "out" / got["geojson"]).read_text())["features"]
+    assert len(drawn) == got["count"] + got["rejected"]
+    for one in drawn:
+        assert "Tumor distance µm" not in one["properties"]["measurements"]
+    table = pd.read_csv(folder / "out" / got["table"])
+    assert table["tumor_distance_um"].isna().all() and set(table["location"]) == {"unknown"}
 
 
 @pytest.mark.parametrize(
