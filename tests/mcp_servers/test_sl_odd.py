@@ -51,6 +51,34 @@ def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path, name: s
     assert not got.get("tumor_fraction") and not got.get("tumor") and not got.get("tumor_mm2")
 
 
+@pytest.mark.parametrize("mode", ["L", "1", "LA", "I;16", "L with transparency", "tiff"])
+def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
+    tmp_path: Path, mode: str
+) -> None:
+    from PIL import Image
+
+    gray = Image.fromarray(blobs(400, 400)).convert("L")
+    pixels = np.asarray(gray)
+    path = tmp_path / ("a.tif" if mode == "tiff" else "a.png")
+    if mode == "I;16":
+        Image.fromarray(pixels.astype(np.uint16) * 257).save(path)
+    elif mode == "L with transparency":
+        gray.save(path, transparency=0)
+    else:
+        gray.convert("L" if mode == "tiff" else mode).save(path)
+    ctx = context(tmp_path)
+    got = run(ctx, "tissue_mask", slide=path.name, mpp=0.5)
+    assert any("gray image" in note for note in got["warnings"])
+    with pytest.raises(InputError, match=r"a\.(png|tif): a gray image.*give the RGB scan"):
+        run(ctx, "ihc", slide=path.name, mpp=0.5)
+    gray.convert("RGB").save(tmp_path / "rgb.png")
+    plain = run(ctx, "tissue_mask", slide="rgb.png", mpp=0.5)
+    assert not any("gray" in note for note in plain["warnings"])
+    if mode == "L":
+        with Slide.open(path) as slide:
+            assert np.array_equal(slide.read(0, 0, 400, 400), np.asarray(gray.convert("RGB")))
+
+
 @pytest.mark.parametrize("pair", [((0, 0, 0), (255, 255, 255)), ((128,) * 3, (255,) * 3)])
 def test_two_tone_images_hold_no_tissue(tmp_path: Path, pair: Any) -> None:
     image = flat(pair[1], 600)
