@@ -173,7 +173,9 @@ def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) ->
     (note,) = notes(0.31)
     assert "net.pt expects 0.25 µm per pixel, the scan has 0.31" in note
     assert len(notes(0.5)) == 1
-    with pytest.raises(InputError, match=r"net\.pt expects 0\.25 .* has 1: .* 4\.0 times too small"):
+    with pytest.raises(
+        InputError, match=r"net\.pt expects 0\.25 .* has 1: .* 4\.0 times too small"
+    ):
         notes(1.0)
     assert not notes(1.0, weights_mpp=1.0)  # the user knows better
 

@@ -127,7 +127,7 @@ def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
 @pytest.mark.parametrize(
     ("labels", "inside", "words"),
     [
-        (["Carcinoma", "Stroma"], [0], "outlines not taken for tumor: 1 (\"Stroma\")"),
+        (["Carcinoma", "Stroma"], [0], 'outlines not taken for tumor: 1 ("Stroma")'),
         (["Tumor: Positive", ""], [0], "outlines not taken for tumor: 1 (without a class)"),
         (["", ""], [0, 1], ""),
         (["Stroma", ""], [], 'the classes are "Stroma"'),
