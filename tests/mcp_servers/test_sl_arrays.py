@@ -25,6 +25,21 @@ from tests.mcp_servers.slide_tools import blobs
 masks = arrays(bool, st.tuples(st.integers(1, 24), st.integers(1, 24)))
 
 
+@pytest.mark.parametrize("far", [1e5, 1e10, 1e300])
+def test_outlines_far_beyond_the_slide_cover_what_they_cover_of_it(far: float) -> None:
+    around = np.array([[-far, -far], [far, -far], [far, far], [-far, far]])
+    assert rasterize([Polygon(around)], 4.0, (30, 40)).all()
+    hole = np.array([[40.0, 40], [80, 40], [80, 80], [40, 80]])
+    holed = rasterize([Polygon(around, (hole,))], 4.0, (30, 40))
+    assert not holed[11:19, 11:19].any() and holed.sum() == pytest.approx(30 * 40 - 100, abs=44)
+    assert not rasterize([Polygon(around + np.array([3 * far, 0]))], 4.0, (30, 40)).any()
+    # a border that crosses the slide aslant stays where it is, x = y
+    below = np.array([[-far, -far], [far, far], [-far, far]])
+    mask = rasterize([Polygon(below)], 4.0, (40, 40))
+    rows, columns = np.indices(mask.shape)
+    assert mask[columns < rows - 1].all() and not mask[columns > rows + 1].any()
+
+
 @settings(max_examples=60, deadline=None)
 @given(mask=masks, scale=st.sampled_from([1.0, 3.5, 16.0]))
 def test_outlines_enclose_exactly_the_area_of_the_mask(mask: np.ndarray, scale: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,20 @@ def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path, name: s
     assert any("no tumor-like region" in note for note in got["warnings"])
     assert any("whole image" in note for note in got["warnings"])
     assert not got.get("tumor_fraction") and not got.get("tumor") and not got.get("tumor_mm2")
+
+
+def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(700, 700))
+    far = 1e10
+    ring = [[-far, -far], [far, -far], [far, far], [-far, far], [-far, -far]]
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    ctx = context(tmp_path)
+    more = {"slide": "a.png", "mpp": 0.5, "tile_px": 64}
+    whole = run(ctx, "tile_slide", **more)
+    assert run(ctx, "tile_slide", regions="a.geojson", **more)["tiles"] == whole["tiles"] > 0
+    zones = run(ctx, "til", slide="a.png", mpp=0.5, tumor_regions="a.geojson")
+    assert zones["tumor"]["area_mm2"] > 0
+    assert not any("hold no tissue" in note for note in zones["warnings"])
 
 
 @pytest.mark.parametrize("mode", ["L", "1", "LA", "I;16", "L with transparency", "tiff"])
