@@ -236,8 +236,3 @@ def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
         np.cumsum(mask[y0[same[0]] : y1[same[0]]].sum(axis=0), out=along[1:])
         total[same] = along[x1[same]] - along[x0[same]]
     return np.asarray(total / float(side * side))
-
-
-def um_to_px(um: float, mpp: float) -> float:
-    """Level-0 pixels of a length in µm."""
-    return um / mpp
