@@ -189,8 +189,14 @@ def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _label(properties: Mapping[str, Any]) -> str:
+    """The class, as QuPath writes it, simple or derived ("Tumor: Positive"), or as a plain name."""
     class_ = properties.get("classification")
-    return str(class_.get("name", "")) if isinstance(class_, dict) else ""
+    if not isinstance(class_, dict):
+        return class_ if isinstance(class_, str) else ""
+    names = class_.get("names")
+    if isinstance(names, list):
+        return ": ".join(str(one) for one in names)
+    return str(class_.get("name") or "")
 
 
 def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -8,7 +8,7 @@ right, y down; the image's are its own pixels. The coordinate system "global" is
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,8 @@ def from_geojson(
         counts = [len(one.points) for one in dots]
         where = np.concatenate([one.points for one in dots])
         _check_inside(path, where, where, size)
-        columns = {k: np.repeat(v, counts) for k, v in _columns(dots).items()}
+        measured = _columns(path, dots, ("x", "y"), warnings)
+        columns = {k: np.repeat(v, counts) for k, v in measured.items()}
         found[f"{name}_points"] = _points(where, columns, mpp)
     return found
 
@@ -98,12 +99,19 @@ def _areas(
     crossing = int((~shapely.is_valid(shapes)).sum())
     if crossing:
         warnings.append(f"{path.name}: {crossing} outlines cross themselves; kept as they are")
-    frame = geopandas.GeoDataFrame(_columns(objects), geometry=shapes)
+    frame = geopandas.GeoDataFrame(
+        _columns(path, objects, ("geometry",), warnings), geometry=shapes
+    )
     return ShapesModel.parse(frame, transformations=placed(mpp))
 
 
-def _columns(objects: list[Annotated]) -> dict[str, Any]:
-    """Classification, name and kind where any object has one, then its measurements."""
+def _columns(
+    path: Path, objects: list[Annotated], own: Sequence[str], warnings: list[str]
+) -> dict[str, Any]:
+    """Classification, name and kind where any object has one, then its measurements.
+
+    `own` are the columns that hold the geometry.
+    """
     columns: dict[str, Any] = {}
     for column, values in (
         ("classification", [one.label for one in objects]),
@@ -112,21 +120,45 @@ def _columns(objects: list[Annotated]) -> dict[str, Any]:
     ):
         if any(values):
             columns[column] = np.array(values, dtype=object)
-    for key in dict.fromkeys(key for one in objects for key in one.measurements):
-        column = _column_name(key)
-        if column in columns:
-            column = f"{column}_measured"
+    keys = list(dict.fromkeys(key for one in objects for key in one.measurements))
+    for key, column in zip(
+        keys, _column_names(path, keys, [*own, *columns], warnings), strict=True
+    ):
         columns[column] = np.array([one.measurements.get(key, np.nan) for one in objects])
     return columns
 
 
-def _column_name(text: str) -> str:
-    """A name that a store accepts: "Area µm^2" becomes "Area_um2"."""
+def _column_names(
+    path: Path, texts: Sequence[str], taken: Iterable[str], warnings: list[str]
+) -> list[str]:
+    """A name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
+
+    Texts that become the same name, or one that is `taken`, are numbered, and that is said. Those
+    that need no change come first, so that they keep their name.
+    """
+    held, names = set(taken), {}
+    for text in sorted(texts, key=lambda one: _clean(one) != one):
+        name, number = _clean(text), 1
+        while name in held:
+            number += 1
+            name = f"{_clean(text)}_{number}"
+        held.add(name)
+        names[text] = name
+        if number > 1:
+            warnings.append(f'{path.name}: "{text}" is the column {name}, as {_clean(text)} is had')
+    return [names[text] for text in texts]
+
+
+def _clean(text: str) -> str:
+    """A text in the characters that a store takes."""
     text = text.replace("µ", "u").replace("^", "")
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text) or "_"
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
+    return name or "_"
 
 
-def from_csv(path: Path, name: str, size: tuple[int, int], mpp: float | None) -> Elements:
+def from_csv(
+    path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
+) -> Elements:
     """A points element of a table with x and y in level-0 pixels; its other columns are kept."""
     import pandas as pd
 
@@ -144,11 +176,9 @@ def from_csv(path: Path, name: str, size: tuple[int, int], mpp: float | None) ->
     if len(broken):
         raise InputError(f"{path}: row {broken[0] + 2} has no number for x or y")
     _check_inside(path, where, where, size)
-    columns = {
-        _column_name(str(key)): values.to_numpy()
-        for key, values in frame.items()
-        if key not in ("x", "y")
-    }
+    keys = [str(key) for key in frame.columns if key not in ("x", "y")]
+    names = _column_names(path, keys, ("x", "y"), warnings)
+    columns = {column: frame[key].to_numpy() for key, column in zip(keys, names, strict=True)}
     return {f"{name}_points": _points(where, columns, mpp)}
 
 
@@ -165,7 +195,12 @@ def _points(where: F64, columns: dict[str, Any], mpp: float | None) -> Any:
 
 
 def from_hdf5(
-    path: Path, name: str, size: tuple[int, int], mpp: float | None, open_files: ExitStack
+    path: Path,
+    name: str,
+    size: tuple[int, int],
+    mpp: float | None,
+    warnings: list[str],
+    open_files: ExitStack,
 ) -> Elements:
     """Squares of the tiles, and a table that annotates them: features, and a column per score.
 
@@ -191,12 +226,18 @@ def from_hdf5(
     file = open_files.enter_context(open_hdf5(path))
     return {
         grid: ShapesModel.parse(frame, transformations=placed(mpp)),
-        f"{name}_table": _table(path, file, grid, corners, side, attributes),
+        f"{name}_table": _table(path, file, grid, corners, side, attributes, warnings),
     }
 
 
 def _table(
-    path: Path, file: Any, grid: str, corners: I64, side: int, attributes: dict[str, Any]
+    path: Path,
+    file: Any,
+    grid: str,
+    corners: I64,
+    side: int,
+    attributes: dict[str, Any],
+    warnings: list[str],
 ) -> Any:
     import anndata
     import dask.array as da
@@ -207,12 +248,15 @@ def _table(
 
     count = len(corners)
     observed = pd.DataFrame(index=np.arange(count).astype(str))
-    for key, stored in file.items():
-        if getattr(stored, "shape", None) != (count,) or key in ("coords", "features"):
-            continue
+    per_tile = {
+        key: stored
+        for key, stored in file.items()
+        if getattr(stored, "shape", None) == (count,) and key not in ("coords", "features")
+    }
+    columns = _column_names(path, list(per_tile), (), warnings)
+    for stored, column in zip(per_tile.values(), columns, strict=True):
         values = stored[()]
         text = values.dtype.kind in "SO"
-        column = _column_name(key)
         observed[column] = pd.Categorical(stored.asstr()[()]) if text else values
     for key in (REGION_KEY, INSTANCE_KEY):
         if key in observed:
@@ -236,7 +280,7 @@ def _table(
         matrix = (matrix[0] if lead else matrix).astype(np.float32)
         encoder = _text(stored.attrs.get("encoder", ""))
         known = encoder == "handcrafted" and shape[1] == len(NAMES)
-        stem = _column_name(encoder) if encoder else "feature"
+        stem = _clean(encoder) if encoder else "feature"
         names = list(NAMES) if known else [f"{stem}_{i}" for i in range(shape[1])]
     table = anndata.AnnData(matrix, obs=observed, var=pd.DataFrame(index=names))
     table.obsm["spatial"] = corners + side / 2.0

@@ -14,11 +14,14 @@ from validation.hypothesis import Filter
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
 
 SMALLEST = 5
 """Groups of fewer patients are neither counted nor described."""
+MAX_POINTS = 5_000
+"""Most points of one curve that are reported."""
 EXPLORATORY = (
     "Exploratory: this test was not registered in a validation contract, nor counted in a run's "
     "ledger of tests."
@@ -74,6 +77,21 @@ class GroupedInput(CohortInput):
     threshold: float | None = Field(
         default=None, description="A fixed cut-point instead, in the variable's unit"
     )
+
+
+def months_reported(last: float, every: float) -> NDArray[Any]:
+    """Times from 0 on, `every` months apart, to the first at or after `last`.
+
+    Raises `InputError` when there would be more than `MAX_POINTS`.
+    """
+    import numpy as np
+
+    if last / every > MAX_POINTS - 2:
+        raise InputError(
+            f"every={every:g} makes more than {MAX_POINTS} points of {last:g} months; give at "
+            f"least {1.06 * last / (MAX_POINTS - 2):.2g}"
+        )
+    return np.arange(0.0, last + every, every)
 
 
 def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:

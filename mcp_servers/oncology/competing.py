@@ -15,6 +15,7 @@ from mcp_servers.oncology.common import (
     analysis_table,
     design_matrix,
     grouped,
+    months_reported,
     open_cohort,
     safe_count,
 )
@@ -124,11 +125,12 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
     tests, notes = _gray(time, status, groups.to_numpy())
     others = [one for one in keys if one != given.group]
     terms, more = _terms(time, status, groups, given.group, table, others)
+    months = months_reported(float(time.max()), given.every)
     curves, shown = [], {}
     for name in sorted(groups.unique()):
         mine = (groups == name).to_numpy()
         both = [aalen_johansen(time[mine], status[mine], one, need_events=False) for one in (1, 2)]
-        curves.append(_curve(str(name), both, given.every))
+        curves.append(_curve(str(name), both, months))
         shown[f"{given.group.rpartition(':')[2]} {name}"] = Incidences(
             both[0], both[1] if both[1].n_events else None
         )
@@ -234,14 +236,11 @@ def _terms(
     return rows, notes
 
 
-def _curve(name: str, both: list[Any], every: float) -> IncidenceCurve:
-    """Points at regular times, up to the last with five at risk."""
-    import numpy as np
-
+def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
+    """Points at these times, up to the last with five at risk."""
     from validation.figures.curves import at_risk
 
     event, other = both
-    months = np.arange(0.0, float(event.times[-1]) + every, every)
     left = at_risk(event, months)
     months, left = months[left >= SMALLEST], left[left >= SMALLEST]
 

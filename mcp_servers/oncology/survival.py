@@ -19,6 +19,7 @@ from mcp_servers.oncology.common import (
     analysis_table,
     finite,
     grouped,
+    months_reported,
     open_cohort,
     safe_count,
 )
@@ -26,6 +27,7 @@ from mcp_servers.registry import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
 SURVIVAL = Validity(
     known_failures=(
@@ -130,10 +132,11 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     table = analysis_table(cohort, given, keys)
     groups, words = _groups(table, given)
     context.progress(0.4, "estimating")
+    months = months_reported(float(table["time"].max()), given.every)
     curves, shown = [], []
     for name, rows in table.groupby(groups):
         fit = survival.kaplan_meier(rows["time"].to_numpy(), rows["event"].to_numpy())
-        curves.append(_curve(str(name), fit, rows["time"].to_numpy(), given.every))
+        curves.append(_curve(str(name), fit, rows["time"].to_numpy(), months))
         shown.append((str(name), fit))
     difference = None
     if given.tau is not None:
@@ -177,12 +180,11 @@ def _groups(table: pd.DataFrame, given: CurveInput) -> tuple[pd.Series, str]:
     )
 
 
-def _curve(name: str, fit: Any, time: Any, every: float) -> Curve:
+def _curve(name: str, fit: Any, time: Any, months: NDArray[Any]) -> Curve:
     import numpy as np
 
     from validation.statistics.survival import numbers_at_risk
 
-    months = np.arange(0.0, float(time.max()) + every, every)
     at_risk = numbers_at_risk(time, months)
     months, at_risk = months[at_risk >= SMALLEST], at_risk[at_risk >= SMALLEST]
     where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)

@@ -50,7 +50,7 @@ class IhcResult(SlideResult):
 @tool(
     "ihc",
     SUITE,
-    "1.1.0",
+    "1.1.1",
     "Positive nuclei, H-score and positive area of an H-DAB immunohistochemistry slide.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=25.0),
     validity=Validity(
@@ -82,6 +82,7 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     from mcp_servers.pathology.compute.tissue import background_color
     from mcp_servers.pathology.drawing import ORANGE, SKY, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.nuclei import COARSEST_MPP, search_area
+    from mcp_servers.slides.others import GRAY
 
     if not given.weak < given.moderate < given.strong:
         raise InputError("weak, moderate and strong must rise, e.g. 0.2, 0.4, 0.6")
@@ -91,6 +92,11 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         raise InputError(
             f"{slide.path}: nuclei cannot be told apart at {base:g} µm per pixel; a scan of "
             f"{COARSEST_MPP:g} or finer is needed"
+        )
+    if GRAY in slide.warnings:
+        raise InputError(
+            f"{slide.path}: a gray image: DAB cannot be told from hematoxylin without color; give "
+            "the RGB scan"
         )
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))

@@ -34,6 +34,9 @@ SEAM_UM = 3.0
 """Centers nearer than this in two neighboring blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
+UNLIKE, TOO_UNLIKE = 1.2, 2.0
+"""A scan so many times as coarse as a network expects: nuclei are too small for it, far too small.
+"""
 
 
 class NucleiInput(SlideInput):
@@ -111,7 +114,7 @@ NUCLEI_VALIDITY = Validity(
 @tool(
     "nuclei",
     SUITE,
-    "1.1.0",
+    "1.1.1",
     "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=20.0),
     validity=NUCLEI_VALIDITY,
@@ -133,6 +136,11 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     if network is not None and not network.stated and given.weights_mpp is None:
         warnings.append(
             f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
+        )
+    if network is not None and slide.need_mpp() > UNLIKE * network.mpp:
+        warnings.append(
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, the scan has "
+            f"{slide.need_mpp():g}: its nuclei look smaller than those it was trained on"
         )
     names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
     area = float(mask.sum()) * (scale * slide.need_mpp() / 1000) ** 2
@@ -251,14 +259,27 @@ class SlideNuclei:
 def load_network(
     slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
 ) -> LearnedNuclei:
-    """The network of the arguments, its input scaled to this slide."""
+    """The network of the arguments, its input scaled to this slide.
+
+    Raises
+    ------
+    InputError
+        If the scan is more than `TOO_UNLIKE` times as coarse as the network expects.
+    """
     from mcp_servers.pathology.models import choose_device
     from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.surveying import sample_tissue
 
     path = context.input(given.weights or "", "file")
     network = LearnedNuclei(path, choose_device(given.device, context.device), given.weights_mpp)
-    mpp = max(network.mpp, slide.need_mpp())
+    base = slide.need_mpp()
+    if base > TOO_UNLIKE * network.mpp:
+        raise InputError(
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, {slide.path} has {base:g}: "
+            f"nuclei would be {base / network.mpp:.1f} times too small for it. Use a network for "
+            "coarser scans, a finer scan, or the classical method (leave out weights)"
+        )
+    mpp = max(network.mpp, base)
     network.scale_to(sample_tissue(slide, mask, scale, mpp), given.scaling)
     return network
 

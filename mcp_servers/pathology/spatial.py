@@ -73,7 +73,7 @@ class SpatialResult(SlideResult):
 @tool(
     "spatialdata_export",
     SUITE,
-    "1.0.0",
+    "1.0.1",
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
     resources=Resources(memory_mb=2048, seconds_per_item=10.0),
     validity=Validity(stain="any", organ="any"),
@@ -108,6 +108,11 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
                 view, slide.mpp, lambda share: context.progress(0.3 + 0.6 * share, "image")
             )
             sources["slide"] = slide.path
+        if not elements and chosen:
+            raise InputError(
+                f"{', '.join(str(source) for _, source in chosen)}: nothing to export; no file "
+                "holds an outline, a point or a tile"
+            )
         if not elements:
             raise InputError(
                 f"{slide.path}: nothing to export; name results=FOLDER, files=[...] or image_mpp"
@@ -192,8 +197,8 @@ def _elements(
     if path.suffix.lower() == ".geojson":
         return spatial.from_geojson(path, stem, size, slide.mpp, warnings)
     if path.suffix.lower() == ".csv":
-        return spatial.from_csv(path, stem, size, slide.mpp)
-    return spatial.from_hdf5(path, stem, size, slide.mpp, open_files)
+        return spatial.from_csv(path, stem, size, slide.mpp, warnings)
+    return spatial.from_hdf5(path, stem, size, slide.mpp, warnings, open_files)
 
 
 def _describe(name: str, element: Any, file: str) -> SpatialElement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, Field
 
@@ -67,6 +67,7 @@ class TlsResult(SlideResult):
     intratumoral: int
     peritumoral: int
     distant: int
+    unknown: int = Field(description="Location not known, as no tumor was found")
     aggregates: list[Aggregate]
     table: OutputName
     geojson: OutputName
@@ -100,7 +101,7 @@ TLS_VALIDITY = Validity(
 @tool(
     "tls",
     SUITE,
-    "1.1.0",
+    "1.2.0",
     "Detect TLS-like lymphoid aggregates: count, area, density per mm², location to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,
@@ -189,12 +190,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
                     if row.call == "lymphoid"
                     else f"{row.call}: {row.reason}",
                     classification="Ignore*" if row.call == "rejected" else None,
-                    measurements={
-                        "Regular nuclei": row.regular_nuclei,
-                        "Area µm^2": row.area_um2,
-                        "Lymphocytes": row.lymphocytes,
-                        "Tumor distance µm": row.tumor_distance_um or 0.0,
-                    },
+                    measurements=measurements(row),
                 )
                 for row, polygon in zip(rows, polygons, strict=True)
             ),
@@ -217,7 +213,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     rejected = sum(row.call == "rejected" for row in rows)
     rows = rows[: len(rows) - rejected]
     total = sum(row.area_um2 for row in rows) / 1e6
-    counts = {p: sum(row.location == p for row in rows) for p in ("intratumoral", "peritumoral")}
+    counts = {p: sum(row.location == p for row in rows) for p in get_args(Place)}
     return TlsResult(
         **of_slide(slide),
         method=area.method,
@@ -230,14 +226,24 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         tissue_mm2=tissue,
         per_mm2=len(rows) / tissue if tissue else None,
         area_fraction=total / tissue if tissue else None,
-        intratumoral=counts["intratumoral"],
-        peritumoral=counts["peritumoral"],
-        distant=sum(row.location == "distant" for row in rows),
+        **counts,
         aggregates=rows[:LISTED],
         table=names["csv"],
         geojson=names["geojson"],
         overlay=names["overlay.png"],
     )
+
+
+def measurements(row: Aggregate) -> dict[str, float]:
+    """What QuPath shows of an aggregate; no distance where there is no tumor to measure to."""
+    shown = {
+        "Regular nuclei": row.regular_nuclei,
+        "Area µm^2": row.area_um2,
+        "Lymphocytes": row.lymphocytes,
+    }
+    if row.tumor_distance_um is not None:
+        shown["Tumor distance µm"] = row.tumor_distance_um
+    return shown
 
 
 def place(distance_um: float, band_um: float) -> Place:

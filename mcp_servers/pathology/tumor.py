@@ -21,8 +21,11 @@ from mcp_servers.pathology.common import (
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_servers.pathology.surveying import Surveyed
     from mcp_servers.slides.arrays import F32, BoolArray
+    from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
@@ -126,9 +129,8 @@ def tumor_area(
     Raises
     ------
     InputError
-        If outlines and a model are given, or the model knows no tumor class.
+        If outlines and a model are given, if the outlines' classes or the model's hold no tumor.
     """
-    from mcp_servers.formats.geojson import read_polygons
     from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
     from mcp_servers.slides.geometry import rasterize
 
@@ -136,12 +138,12 @@ def tumor_area(
     if regions is not None:
         if given.model is not None:
             raise InputError("tumor_regions and model were both given; give one of them")
-        polygons = read_polygons(context.input(regions, "file"))
-        named = [p for p in polygons if p.label.lower().startswith("tumo")]
-        drawn = rasterize(named or polygons, surveyed.scale(slide), survey.shape)
+        outlines, notes = _tumor_outlines(context.input(regions, "file"))
+        drawn = rasterize(outlines, surveyed.scale(slide), survey.shape)
         mask = drawn & survey.tissue
-        notes = () if mask.any() else ("the tumor outlines hold no tissue",)
-        return TumorArea(mask, None, notes, "outlines")
+        if not mask.any():
+            notes.append("the tumor outlines hold no tissue")
+        return TumorArea(mask, None, tuple(notes), "outlines")
     if given.model is not None:
         return _learned(slide, surveyed, context, given, threshold, min_area_um2)
     mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
@@ -151,6 +153,30 @@ def tumor_area(
     if not mask.any():
         warnings.append("no tumor-like region was found")
     return TumorArea(mask, used, tuple(warnings), "classical")
+
+
+def _tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
+    """The outlines of a file whose class means tumor, or all when none has a class; and notes.
+
+    Raises `InputError` when there are classes and none means tumor.
+    """
+    from mcp_servers.formats.geojson import read_polygons
+    from mcp_servers.pathology.words import TUMOR, means_tumor
+
+    outlines = read_polygons(path)
+    named = [one for one in outlines if means_tumor(one.label)]
+    others = sorted({one.label.strip() for one in outlines if not means_tumor(one.label)})
+    classes = ", ".join(f'"{label}"' for label in others if label)
+    if named:
+        left = len(outlines) - len(named)
+        words = classes or "without a class"
+        return named, [f"outlines not taken for tumor: {left} ({words})"] if left else []
+    if not classes:
+        return outlines, []
+    raise InputError(
+        f"{path}: no outline is of tumor; the classes are {classes}. Name the class of tumor "
+        f"{', '.join(sorted(TUMOR))} (in any case), or give tumor outlines alone, without a class"
+    )
 
 
 def _learned(
@@ -213,7 +239,7 @@ def to_thumbnail(
 @tool(
     "tumor",
     SUITE,
-    "1.1.0",
+    "1.1.1",
     "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,
@@ -292,5 +318,6 @@ class TumorSource(TumorModel):
 
     tumor_regions: InputPath | None = Field(
         default=None,
-        description="GeoJSON of tumor outlines; tumor is looked for when absent",
+        description="GeoJSON of tumor outlines: those of class Tumor, Carcinoma ..., or all when "
+        "none has a class; tumor is looked for when absent",
     )

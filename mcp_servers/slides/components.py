@@ -33,6 +33,15 @@ class Components:
         lengths = self.stops - self.starts
         return np.bincount(self.labels, lengths, self.count + 1).astype(np.int64)
 
+    def on_border(self) -> BoolArray:
+        """(count + 1,) whether a region has a cell in the first or last row or column."""
+        height, width = self.shape
+        at = (self.rows == 0) | (self.rows == height - 1) | (self.starts == 0)
+        at |= self.stops == width
+        out = np.zeros(self.count + 1, dtype=bool)
+        out[self.labels[at]] = True
+        return out
+
     def of_cells(self, rows: slice = slice(None)) -> I32:
         """The region of each True cell of some rows of the mask, in the order of `mask[rows]`."""
         own = self._within(rows)

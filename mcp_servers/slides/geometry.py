@@ -37,6 +37,10 @@ class Polygon:
         return cx, cy
 
 
+BEYOND = 2
+"""Outlines are drawn up to so many sizes of the mask beyond its border."""
+FARTHEST = 1e12
+"""Coordinates beyond this, in pixels of the mask, are taken for it: no slide is near it."""
 WHOLE_CELLS = 8_000_000
 """Masks up to this size are outlined at once."""
 
@@ -155,14 +159,37 @@ def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> 
     shift = 4  # 1/16 pixel
     for polygon in polygons:
         own = np.zeros(shape, dtype=np.uint8) if polygon.holes else mask
-        ring = np.round((polygon.exterior / scale - 0.5) * 2**shift).astype(np.int32)
-        cv2.fillPoly(own, [ring], 1, shift=shift)
-        for hole in polygon.holes:
-            inner = np.round((hole / scale - 0.5) * 2**shift).astype(np.int32)
-            cv2.fillPoly(own, [inner], 0, shift=shift)
+        for ring, value in ((polygon.exterior, 1), *((hole, 0) for hole in polygon.holes)):
+            near = clipped(ring / scale - 0.5, shape)
+            if len(near):
+                points = np.round(near * 2**shift).astype(np.int32)
+                cv2.fillPoly(own, [points], value, shift=shift)
         if polygon.holes:
             mask |= own
     return mask.astype(bool)
+
+
+def clipped(ring: F64, shape: tuple[int, int]) -> F64:
+    """The part of a ring that lies within `BEYOND` sizes of a (height, width) mask around it.
+
+    Coordinates without bound would not fit the integers that a ring is drawn with. Rings within
+    are given back as they are; where one is cut, it runs along the bounds (Sutherland, Hodgman).
+    """
+    size = np.array([shape[1], shape[0]], dtype=np.float64)
+    low, high = -BEYOND * size, (BEYOND + 1) * size
+    ring = np.clip(ring, -FARTHEST, FARTHEST)
+    for axis, bound, side in ((0, low, 1.0), (1, low, 1.0), (0, high, -1.0), (1, high, -1.0)):
+        inside = side * (ring[:, axis] - bound[axis])
+        if not (inside < 0).any():
+            continue
+        before = np.roll(inside, 1)
+        crossing = (inside < 0) != (before < 0)
+        share = before / np.where(crossing, before - inside, 1.0)
+        cut = np.roll(ring, 1, axis=0) + share[:, None] * (ring - np.roll(ring, 1, axis=0))
+        cut[:, axis] = bound[axis]
+        both = np.stack([cut, ring], axis=1).reshape(-1, 2)
+        ring = both[np.stack([crossing, inside >= 0], axis=1).reshape(-1)]
+    return ring
 
 
 def grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
@@ -209,8 +236,3 @@ def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
         np.cumsum(mask[y0[same[0]] : y1[same[0]]].sum(axis=0), out=along[1:])
         total[same] = along[x1[same]] - along[x0[same]]
     return np.asarray(total / float(side * side))
-
-
-def um_to_px(um: float, mpp: float) -> float:
-    """Level-0 pixels of a length in µm."""
-    return um / mpp

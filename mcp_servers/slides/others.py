@@ -13,6 +13,8 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 
 MAX_IMAGE_PIXELS = 200_000_000
 """Images without a pyramid are held in memory; larger ones must be converted first."""
+GRAY = "gray image: stain tools assume an RGB bright-field image"
+"""What is said of an image that has no color."""
 
 
 class OpenSlideSource:
@@ -98,7 +100,11 @@ def _load(path: Path) -> tuple[U8, tuple[str, ...]]:
             _refuse_large(path, image.width, image.height)
             if image.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
                 return as_rgb8(np.asarray(image))
-            if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+            if image.mode == "LA" or (image.mode in {"L", "1"} and "transparency" in image.info):
+                return as_rgb8(np.asarray(image.convert("LA")))
+            if image.mode in {"L", "1"}:
+                return as_rgb8(np.asarray(image.convert("L")))
+            if image.mode in {"RGBA", "PA"} or "transparency" in image.info:
                 return as_rgb8(np.asarray(image.convert("RGBA")))
             return as_rgb8(np.asarray(image.convert("RGB")))
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -159,7 +165,7 @@ def as_rgb8(pixels: AnyArray) -> tuple[U8, tuple[str, ...]]:
     notes: list[str] = []
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[:, :, None], 3, axis=2)
-        notes.append("gray image: stain tools assume an RGB bright-field image")
+        notes.append(GRAY)
     if pixels.ndim != 3 or pixels.shape[2] not in (2, 3, 4):
         raise InputError(
             f"an image of shape {pixels.shape} is not RGB; fluorescence and multi-channel "
@@ -172,6 +178,7 @@ def as_rgb8(pixels: AnyArray) -> tuple[U8, tuple[str, ...]]:
         notes.append(f"values scaled from 0-{scale:g} to 0-255")
     if pixels.shape[2] == 2:
         pixels = np.concatenate([np.repeat(pixels[:, :, :1], 3, axis=2), pixels[:, :, 1:]], axis=2)
+        notes.append(GRAY)
     if pixels.shape[2] == 4:
         alpha = pixels[:, :, 3:].astype(np.uint16)
         if (alpha < 255).any():

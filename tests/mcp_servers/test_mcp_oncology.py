@@ -148,6 +148,17 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     assert min(point["at_risk"] for point in run.result["curves"][0]["points"]) >= 5
 
 
+@pytest.mark.parametrize("every", [1e-9, 1e-300])
+def test_a_step_that_makes_too_many_points_is_refused_with_one_that_does_not(
+    registry: Registry, context: ToolContext, every: float
+) -> None:
+    with pytest.raises(InputError, match="more than 5000 points") as refused:
+        registry.run("kaplan_meier", {**GROUPED, "every": every}, context)
+    least = float(str(refused.value).rpartition(" ")[2])
+    run = registry.run("kaplan_meier", {**GROUPED, "every": least}, context)
+    assert 4000 < max(len(one["points"]) for one in run.result["curves"]) <= 5000
+
+
 def test_few_events_and_few_patients_are_not_counted(
     registry: Registry, context: ToolContext
 ) -> None:
@@ -281,6 +292,8 @@ def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
     assert found["terms"][0]["subdistribution_hr"] is None
     assert any("Firth" in note for note in found["notes"])
     assert any("no Fine-Gray model" in note for note in found["notes"])
+    with pytest.raises(InputError, match="more than 5000 points"):
+        registry.run("competing_risks", given | {"every": 1e-9}, context)
     with pytest.raises(InputError, match="this tool needs survival"):
         registry.run("kaplan_meier", given, context)
     with pytest.raises(InputError, match="needs competing"):

@@ -16,12 +16,28 @@ from mcp_servers.pathology.compute import stain
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.mil import auc, auc_interval
+from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
-from mcp_servers.pathology.compute.tumor import zones
+from mcp_servers.pathology.compute.tumor import HOLE_UM2, cleaned, zones
 from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
 from tests.mcp_servers.slide_tools import blobs
 
 masks = arrays(bool, st.tuples(st.integers(1, 24), st.integers(1, 24)))
+
+
+@pytest.mark.parametrize("far", [1e5, 1e10, 1e300])
+def test_outlines_far_beyond_the_slide_cover_what_they_cover_of_it(far: float) -> None:
+    around = np.array([[-far, -far], [far, -far], [far, far], [-far, far]])
+    assert rasterize([Polygon(around)], 4.0, (30, 40)).all()
+    hole = np.array([[40.0, 40], [80, 40], [80, 80], [40, 80]])
+    holed = rasterize([Polygon(around, (hole,))], 4.0, (30, 40))
+    assert not holed[11:19, 11:19].any() and holed.sum() == pytest.approx(30 * 40 - 100, abs=44)
+    assert not rasterize([Polygon(around + np.array([3 * far, 0]))], 4.0, (30, 40)).any()
+    # a border that crosses the slide aslant stays where it is, x = y
+    below = np.array([[-far, -far], [far, far], [-far, far]])
+    mask = rasterize([Polygon(below)], 4.0, (40, 40))
+    rows, columns = np.indices(mask.shape)
+    assert mask[columns < rows - 1].all() and not mask[columns > rows + 1].any()
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,6 +133,29 @@ def test_zones_split_the_tissue_without_rest(data: st.DataObject, band: float) -
     parts = zones(tumor, tissue, band)
     assert np.array_equal(sum(p.astype(int) for p in parts.values()), tissue.astype(int))
     assert np.array_equal(parts["Tumor"], tumor)
+
+
+def test_only_gaps_that_tumor_encloses_are_filled() -> None:
+    side = int((HOLE_UM2 / CELL_UM**2) ** 0.5)
+    mask = np.ones((6 * side, 8 * side), bool)
+    gaps = {
+        "hole": np.s_[side : 2 * side - 2, side : 2 * side - 2],
+        "large": np.s_[side : 2 * side + 2, 4 * side : 5 * side + 2],
+        "notch": np.s_[-10:, side : side + 10],
+        "corner": np.s_[:10, -10:],
+    }
+    for place in gaps.values():
+        mask[place] = False
+    for least in (0.0, HOLE_UM2, 3 * HOLE_UM2):  # how large a patch must be says nothing of holes
+        filled = cleaned(mask, least)
+        assert filled[gaps["hole"]].all()
+        assert [filled[gaps[name]].mean() < 0.2 for name in ("large", "notch", "corner")] == [
+            True
+        ] * 3  # smoothing rounds their corners
+    assert not cleaned(np.zeros((17, 17), bool), HOLE_UM2).any()
+    speck = np.zeros((17, 17), bool)
+    speck[4:12, 4:12] = True
+    assert not cleaned(speck, HOLE_UM2).any()
 
 
 def test_hed_separation_agrees_with_scikit_image() -> None:
@@ -224,6 +263,23 @@ def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:
     assert one["properties"]["classification"] == {"name": "Tumor", "color": [200, 0, 0]}
     (back,) = read_polygons(path)
     assert (back.area, back.label) == (96.0, "Tumor")
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('{"name": "Tumor", "color": [200, 0, 0]}', "Tumor"),
+        ('{"names": ["Tumor", "Positive"]}', "Tumor: Positive"),
+        ('"Stroma"', "Stroma"), ("null", ""), ('{"name": null}', ""),
+    ],
+)  # fmt: skip
+def test_a_class_is_read_however_it_is_written(tmp_path: Path, text: str, label: str) -> None:
+    ring = "[[0,0],[9,0],[9,9],[0,0]]"
+    (tmp_path / "a.geojson").write_text(
+        f'{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":[{ring}]}},'
+        f'"properties":{{"classification":{text}}}}}'
+    )
+    assert [one.label for one in read_polygons(tmp_path / "a.geojson")] == [label]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ def test_regions_are_those_of_the_label_image_of_the_whole(
             rows = slice(top, top + 13)
             assert np.array_equal(found.of_cells(rows), expected[rows][own[rows] > 0])
         pieces = found.pieces()
+        rim = [expected[0], expected[-1], expected[:, 0], expected[:, -1]]
+        touching = np.isin(np.arange(count), np.concatenate(rim)) & (np.arange(count) > 0)
+        assert np.array_equal(found.on_border(), touching)
         for label in range(1, count):
             rows, columns = pieces.box(label)
             cells = expected == label

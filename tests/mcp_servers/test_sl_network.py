@@ -160,6 +160,26 @@ def test_the_networks_own_pixel_size_counts(tmp_path: Path) -> None:
     assert any("does not state its pixel size" in note for note in got["warnings"])
 
 
+def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", field(side=200)[0])
+    save(Probability(0.25), tmp_path / "net.pt")
+    ctx = context(tmp_path)
+
+    def notes(mpp: float, **more: Any) -> list[str]:
+        got = run(ctx, "nuclei", slide="a.png", weights="net.pt", mpp=mpp, **more)
+        return [one for one in got["warnings"] if "expects" in one]
+
+    assert not notes(0.2) and not notes(0.3)
+    (note,) = notes(0.31)
+    assert "net.pt expects 0.25 µm per pixel, the scan has 0.31" in note
+    assert len(notes(0.5)) == 1
+    with pytest.raises(
+        InputError, match=r"net\.pt expects 0\.25 .* has 1: .* 4\.0 times too small"
+    ):
+        notes(1.0)
+    assert not notes(1.0, weights_mpp=1.0)  # the user knows better
+
+
 def test_without_weights_the_method_is_classical(tmp_path: Path) -> None:
     image, points = field()
     png(tmp_path / "a.png", image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,61 @@ def test_a_slide_full_of_tissue_is_flagged(tmp_path: Path) -> None:
     got = run(context(tmp_path), "tissue_mask", slide="a.png", mpp=0.5)
     assert got["tissue_fraction"] > 0.95
     assert any("whole image" in note for note in got["warnings"])
+
+
+@pytest.mark.parametrize("name", ["tumor", "region_patches", "tls", "stroma"])
+def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path, name: str) -> None:
+    # tissue of 120 µm on a side: less than the area below which gaps in tumor are filled
+    png(tmp_path / "a.png", blobs(700, 700)[230:470, 230:470])
+    more: dict[str, Any] = {"threshold": 1.6} if name == "tumor" else {}
+    if name == "region_patches":
+        more = {"at_mpp": 0.5, "tile_px": 64}
+    got = run(context(tmp_path), name, slide="a.png", mpp=0.5, **more)
+    assert any("no tumor-like region" in note for note in got["warnings"])
+    assert any("whole image" in note for note in got["warnings"])
+    assert not got.get("tumor_fraction") and not got.get("tumor") and not got.get("tumor_mm2")
+
+
+def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
+    png(tmp_path / "a.png", blobs(700, 700))
+    far = 1e10
+    ring = [[-far, -far], [far, -far], [far, far], [-far, far], [-far, -far]]
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    ctx = context(tmp_path)
+    more = {"slide": "a.png", "mpp": 0.5, "tile_px": 64}
+    whole = run(ctx, "tile_slide", **more)
+    assert run(ctx, "tile_slide", regions="a.geojson", **more)["tiles"] == whole["tiles"] > 0
+    zones = run(ctx, "til", slide="a.png", mpp=0.5, tumor_regions="a.geojson")
+    assert zones["tumor"]["area_mm2"] > 0
+    assert not any("hold no tissue" in note for note in zones["warnings"])
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "LA", "I;16", "L with transparency", "tiff"])
+def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
+    tmp_path: Path, mode: str
+) -> None:
+    from PIL import Image
+
+    gray = Image.fromarray(blobs(400, 400)).convert("L")
+    pixels = np.asarray(gray)
+    path = tmp_path / ("a.tif" if mode == "tiff" else "a.png")
+    if mode == "I;16":
+        Image.fromarray(pixels.astype(np.uint16) * 257).save(path)
+    elif mode == "L with transparency":
+        gray.save(path, transparency=0)
+    else:
+        gray.convert("L" if mode == "tiff" else mode).save(path)
+    ctx = context(tmp_path)
+    got = run(ctx, "tissue_mask", slide=path.name, mpp=0.5)
+    assert any("gray image" in note for note in got["warnings"])
+    with pytest.raises(InputError, match=r"a\.(png|tif): a gray image.*give the RGB scan"):
+        run(ctx, "ihc", slide=path.name, mpp=0.5)
+    gray.convert("RGB").save(tmp_path / "rgb.png")
+    plain = run(ctx, "tissue_mask", slide="rgb.png", mpp=0.5)
+    assert not any("gray" in note for note in plain["warnings"])
+    if mode == "L":
+        with Slide.open(path) as slide:
+            assert np.array_equal(slide.read(0, 0, 400, 400), np.asarray(gray.convert("RGB")))
 
 
 @pytest.mark.parametrize("pair", [((0, 0, 0), (255, 255, 255)), ((128,) * 3, (255,) * 3)])

@@ -237,6 +237,55 @@ def test_a_bad_file_is_named_and_nothing_is_left(
 
 
 @needs_spatialdata
+def test_columns_of_one_name_are_numbered_and_none_is_lost(made: Path) -> None:
+    import h5py
+
+    named = {"Area µm^2": 1.0, "Area um^2": 2.0, "Area/um2": 3.0, "Area_um2": 4.0}
+    named |= {"geometry": 5.0, "classification": 6.0, "x": 7.0}
+    outline, dot = (
+        feature({"type": kind, "coordinates": at}, "Tumor")
+        for kind, at in (("Polygon", [RING]), ("Point", [7.5, 8.25]))
+    )
+    for one in (outline, dot):
+        one["properties"]["measurements"] = named
+    (made / "s.dup.geojson").write_text(
+        json.dumps({"type": "FeatureCollection", "features": [outline, dot]})
+    )
+    (made / "s.dup.csv").write_text("x,y,a b,a/b,a_b\n5,6,7,8,9\n")
+    grid = Grid("s", 256, 256, MPP, MPP, 0, 3000, 2000)
+    write_coords(made / "s.dup.h5", np.array([[0, 0]]), grid, score=np.array([1.0]))
+    with h5py.File(made / "s.dup.h5", "a") as file:
+        file["a b"], file["a_b"] = [2.0], [3.0]
+    files = ["s.dup.geojson", "s.dup.h5"]
+    done = run(context(made), "spatialdata_export", slide="s.svs", files=files)
+    store = read(made)
+    areas = {"Area_um2": 4, "Area_um2_2": 1, "Area_um2_3": 2, "Area_um2_4": 3}
+    common = areas | {"classification": "Tumor", "classification_2": 6}
+    shape = store.shapes["dup"].iloc[0]
+    assert next(iter(shape.geometry.exterior.coords)) == (10.25, 20.5)
+    wanted = common | {"geometry_2": 5, "x": 7}
+    assert shape.drop(["geometry", "object_type"]).to_dict() == wanted
+    point = store.points["dup_points"].compute().iloc[0]
+    wanted = common | {"geometry": 5, "x": 7.5, "y": 8.25, "x_2": 7}
+    assert point.drop("object_type").to_dict() == wanted
+    tiles = store.tables["dup_table"].obs.iloc[0]
+    assert (tiles["score"], tiles["a_b"], tiles["a_b_2"]) == (1, 3, 2)
+    assert 's.dup.geojson: "Area µm^2" is the column Area_um2_2' in " ".join(done["warnings"])
+    again = ["s.dup.csv"]
+    run(context(made), "spatialdata_export", slide="s.svs", files=again, replace=True)
+    point = read(made).points["dup_points"].compute().iloc[0]
+    assert point.to_dict() == {"x": 5, "y": 6, "a_b": 9, "a_b_2": 7, "a_b_3": 8}
+
+
+@needs_spatialdata
+def test_a_file_that_holds_nothing_is_named(made: Path) -> None:
+    with pytest.raises(InputError, match=r"s\.tls\.geojson: nothing to export; no file holds"):
+        run(context(made), "spatialdata_export", slide="s.svs", files=["results/s.tls.geojson"])
+    with pytest.raises(InputError, match="name results=FOLDER"):
+        run(context(made), "spatialdata_export", slide="s.svs")
+
+
+@needs_spatialdata
 def test_two_files_of_one_name_and_a_slide_without_pixel_size(made: Path) -> None:
     (made / "results" / "again").mkdir()
     twice = made / "results" / "again" / "s.nuclei.csv"

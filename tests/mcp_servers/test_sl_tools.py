@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.registry import load
 from tests.mcp_servers.slide_tools import blobs, context, png, run
@@ -85,7 +86,8 @@ def test_every_aggregate_is_found_once_with_its_area(
 def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None:
     tls = results["tls"]
     assert tls["per_mm2"] == pytest.approx(tls["count"] / tls["tissue_mm2"])
-    assert tls["count"] == tls["intratumoral"] + tls["peritumoral"] + tls["distant"]
+    places = ("intratumoral", "peritumoral", "distant", "unknown")
+    assert tls["count"] == sum(tls[place] for place in places)
     table = pd.read_csv(results["folder"] / tls["table"])
     assert len(table) == tls["count"]
 
@@ -102,6 +104,54 @@ def test_aggregates_are_placed_by_a_given_tumor_outline(painted: tuple[Path, Sli
     assert nearest["location"] == "intratumoral" and nearest["tumor_distance_um"] < 0
     assert got["intratumoral"] == 1
     assert not any("classical method" in note for note in got["warnings"])
+
+
+def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
+    painted: tuple[Path, SlideTruth],
+) -> None:
+    folder, _ = painted
+    corner = folder / "glass.geojson"
+    write_geojson(corner, [feature(square(0, 0, 20, "Tumor"))])
+    got = run(context(folder), "tls", slide="s.tif", tumor_regions="glass.geojson")
+    assert any("hold no tissue" in note for note in got["warnings"])
+    assert got["unknown"] == got["count"] > 0
+    assert got["intratumoral"] == got["peritumoral"] == got["distant"] == 0
+    drawn = json.loads((folder / "out" / got["geojson"]).read_text())["features"]
+    assert len(drawn) == got["count"] + got["rejected"]
+    for one in drawn:
+        assert "Tumor distance µm" not in one["properties"]["measurements"]
+    table = pd.read_csv(folder / "out" / got["table"])
+    assert table["tumor_distance_um"].isna().all() and set(table["location"]) == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "inside", "words"),
+    [
+        (["Carcinoma", "Stroma"], [0], 'outlines not taken for tumor: 1 ("Stroma")'),
+        (["Tumor: Positive", ""], [0], "outlines not taken for tumor: 1 (without a class)"),
+        (["", ""], [0, 1], ""),
+        (["Stroma", ""], [], 'the classes are "Stroma"'),
+        (["Stroma", "Tumor bed"], [], 'the classes are "Stroma", "Tumor bed"'),
+    ],
+)
+def test_only_outlines_of_tumor_are_tumor(
+    painted: tuple[Path, SlideTruth], labels: list[str], inside: list[int], words: str
+) -> None:
+    folder, truth = painted
+    outlines = []
+    for label, one in zip(labels, truth.aggregates, strict=False):
+        r = one.radius * 1.5
+        outlines.append(feature(square(one.x - r, one.y - r, 2 * r, label)))
+    write_geojson(folder / "named.geojson", outlines)
+    given = {"slide": "s.tif", "tumor_regions": "named.geojson", "band_um": 60}
+    if not inside:
+        with pytest.raises(InputError) as refused:
+            run(context(folder), "tls", **given)
+        assert words in str(refused.value) and "named.geojson" in str(refused.value)
+        return
+    got = run(context(folder), "tls", **given)
+    assert got["intratumoral"] == len(inside)
+    assert [one for one in got["warnings"] if "outlines" in one] == ([words] if words else [])
 
 
 def test_nuclei_lie_on_painted_nuclei(

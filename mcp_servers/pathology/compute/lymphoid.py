@@ -31,14 +31,15 @@ that of the dyed area between them: lymphoid 2.7 to 5.5, debris and tumor 1.6 to
 FOLD_BACKGROUND = 1.3
 """Green density between nuclei, over the slide's median, from which an aggregate with not quite
 regular nuclei is taken for a fold: lymphoid 0.8 to 1.1, folds 1.3 to 1.7."""
-COLUMNS = (
-    "area_um2", "cells", "peak_per_mm2", "covered", "width_um", "regular", "contrast", "background",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """`regions` on the grid of the survey; one row of `table` (see `COLUMNS`) and call for each."""
+    """`regions` on the grid of the survey; one row of `table` and one call for each.
+
+    A row has the area in µm², the number of lymphocytes, their peak per mm², the share of the area
+    under nuclei, the width in µm, the share of regular nuclei, contrast and background.
+    """
 
     regions: Components
     table: F64
@@ -202,7 +203,7 @@ def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str,
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
-    """What one row of `COLUMNS` is taken for; nothing is rejected at a `min_regular` of 0."""
+    """What one row of an aggregate is taken for; nothing is rejected at a `min_regular` of 0."""
     regular, contrast, background = row[5:8]
     fold = background > FOLD_BACKGROUND and regular < min(SURE_REGULAR, min_regular + 0.1)
     if min_regular > 0 and (regular < min_regular or fold):

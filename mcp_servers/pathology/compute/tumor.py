@@ -18,6 +18,9 @@ BOUNDS = (0.0, 0.75)
 PALE = 0.42
 """A threshold below this was set by solidity more than by nuclei, and is reported as unsure."""
 
+HOLE_UM2 = 20_000.0
+"""Gaps in tumor below this area are filled."""
+
 
 def tumor_score(survey: Survey, rows: slice) -> F32:
     """How much each cell of some rows looks like solid epithelium, about -0.5 to 1.5; 0 on glass.
@@ -76,7 +79,11 @@ def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
 
 
 def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
-    """A mask with a smooth border, without patches and holes below `min_area_um2`."""
+    """A mask with a smooth border, without patches below `min_area_um2` and without small holes.
+
+    A hole is a gap that the mask encloses, below `HOLE_UM2`. A gap at the border of the image is
+    none, however small: what lies beyond is not known, and in a field without tumor it is all.
+    """
     import cv2
 
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
@@ -84,9 +91,12 @@ def cleaned(mask: BoolArray, min_area_um2: float) -> BoolArray:
     for step in (cv2.MORPH_OPEN, cv2.MORPH_CLOSE):
         out = np.asarray(cv2.morphologyEx(out, step, kernel), dtype=np.uint8)
     smooth = out.view(bool)
-    for value in (True, False):
-        found = components(smooth, value=value)
-        found.fill(smooth, found.areas() < min_area_um2 / CELL_UM**2, not value)
+    patches = components(smooth)
+    patches.fill(smooth, patches.areas() < min_area_um2 / CELL_UM**2, False)
+    del patches
+    if smooth.any():
+        gaps = components(smooth, value=False)
+        gaps.fill(smooth, (gaps.areas() < HOLE_UM2 / CELL_UM**2) & ~gaps.on_border(), True)
     return smooth
 
 
