@@ -59,11 +59,12 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.slides.geometry import covered, mask_polygons, rasterize
 
     slide = open_slide(given, context)
+    tissue, overview = slide_tissue(slide)
+    mask = tissue.mask
+    del tissue  # its overview and the survey need not be held together
     surveyed = survey_slide(slide, given, context)
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
-    tissue, overview = slide_tissue(slide)
-    mask = tissue.mask
     if given.regions is not None:
         polygons = read_polygons(context.input(given.regions, "file"))
         mask = mask & rasterize(polygons, overview.scale, mask.shape)

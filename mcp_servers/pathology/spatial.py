@@ -75,7 +75,7 @@ class SpatialResult(SlideResult):
     SUITE,
     "1.0.1",
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
-    resources=Resources(memory_mb=2048, seconds_per_item=10.0),
+    resources=Resources(memory_mb=3072, seconds_per_item=10.0),
     validity=Validity(stain="any", organ="any"),
     cacheable=False,  # what lies in `results` decides too, and the output is a folder
 )

@@ -91,13 +91,15 @@ def _survey(
         sampled_darkness(samples, view.mpp),
         tissue.background,
     )
+    mask, warnings = tissue.mask, (*slide.warnings, *tissue_warnings(tissue))
+    del tissue, samples
     halo, lock = round(16 / view.mpp), Lock()
 
     def add(piece: Piece) -> None:
         origin = (piece.x * view.mpp, piece.y * view.mpp)
         add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp, lock)
 
-    pieces = walk(view, tissue.mask, overview.scale, context, halo=halo, message="cells", span=span)
+    pieces = walk(view, mask, overview.scale, context, halo=halo, message="cells", span=span)
     waiting: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="survey")
     try:
@@ -110,7 +112,6 @@ def _survey(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     release(slide)  # what follows works on the grid
-    warnings = (*slide.warnings, *tissue_warnings(tissue))
     return Surveyed(survey, view.mpp, warnings)
 
 

@@ -231,7 +231,7 @@ def to_thumbnail(
 
     k = surveyed.scale(slide) * picture_width / slide.width
     move = np.array([[k, 0, 0], [0, k, 0]], dtype=np.float64)
-    values = np.asarray(mask, dtype=np.float32)
+    values = mask.view(np.uint8) if mask.dtype == np.bool_ else mask
     out = cv2.warpAffine(values, move, (picture_width, height), flags=cv2.INTER_NEAREST)
     return np.asarray(out, dtype=np.float32)
 

@@ -56,6 +56,8 @@ def walk(
     """
     import cv2
 
+    from mcp_servers.slides.memory import release
+
     ratio = view.scale / mask_scale
     rows, columns = -(-view.height // size), -(-view.width // size)
 
@@ -67,7 +69,7 @@ def walk(
         out = cv2.warpAffine(pixels, move, (width, height), flags=flags)
         return np.asarray(out, dtype=bool)
 
-    pixels = mask.astype(np.uint8)
+    pixels = np.ascontiguousarray(mask).view(np.uint8)
     keep = []
     for row in range(rows):
         for column in range(columns):
@@ -76,6 +78,7 @@ def walk(
             x1 = max(x0 + 1, int(np.ceil((column + 1) * size * ratio)))
             if mask[y0:y1, x0:x1].any():
                 keep.append((row, column))
+    release(view.slide)  # what finding the tissue left behind
     for done, block in enumerate(view.blocks(size, halo, keep)):
         height, width = block.image.shape[:2]
         tissue = window(block.x, block.y, width, height)

@@ -10,7 +10,7 @@ from mcp_servers.slides.arrays import F32, F64, U8, AnyArray, BoolArray
 from mcp_servers.slides.components import components
 
 BAND, REACH = 512, 6
-OTSU_BINS = 256
+OTSU_BINS, OTSU_SPAN = 256, (0.0, 1.5)
 OD_BOUNDS = (0.06, 0.16)
 """Optical density of the green channel that the automatic threshold is kept within: below the
 first glass and dust begin, above the second pale stroma and fat are lost."""
@@ -75,7 +75,7 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
     return np.asarray(strong & (green_ink | blue_ink | red_ink | warm_ink | black), dtype=bool)
 
 
-def otsu(values: AnyArray, low: float = 0.0, high: float = 1.5) -> float:
+def otsu(values: AnyArray, low: float = OTSU_SPAN[0], high: float = OTSU_SPAN[1]) -> float:
     """Threshold that best separates a histogram into two classes (Otsu 1979)."""
     counts, edges = np.histogram(values, bins=OTSU_BINS, range=(low, high))
     return otsu_of(counts, edges)
@@ -120,6 +120,7 @@ def find_tissue(
     height, width = image.shape[:2]
     pen, colored = np.zeros((height, width), dtype=bool), np.zeros((height, width), dtype=bool)
     green = np.zeros((height, width), dtype=np.float32)
+    counts, edges = np.histogram(np.zeros(0, np.float32), OTSU_BINS, OTSU_SPAN)
     for top in range(0, height, BAND):  # with the rows that the blur reaches
         low, bottom = max(0, top - REACH), min(height, top + BAND)
         part = image[low : bottom + REACH]
@@ -134,7 +135,10 @@ def find_tissue(
         weakest = np.minimum(np.minimum(planes[0], planes[1]), planes[2])
         colored[top:bottom] = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
         green[top:bottom] = planes[1]
-    threshold = float(np.clip(otsu(green[~pen]), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
+        counts += np.histogram(planes[1][~pen[top:bottom]], OTSU_BINS, OTSU_SPAN)[0]
+    threshold = (
+        float(np.clip(otsu_of(counts, edges), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
+    )
     mask = ((green > threshold) & colored & ~pen).astype(np.uint8)
     if pen.any():
         pen8 = cv2.morphologyEx(pen.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
