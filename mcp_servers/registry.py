@@ -57,11 +57,7 @@ class Card(BaseModel):
 
 
 class Resources(Card):
-    """What one call needs. Memory in MiB, `seconds_per_item` on one core for a usual item.
-
-    Where the arguments decide the memory, `memory_mb` is that of the defaults, and `memory_note`
-    says what else it can be.
-    """
+    """What one call needs: MiB (`memory_note`: with other arguments), seconds on one core."""
 
     cpu: int = Field(default=1, ge=1)
     memory_mb: int = Field(default=512, ge=16)
@@ -154,9 +150,8 @@ class ToolSpec:
 
     def needs(self, given: BaseModel) -> Resources:
         """What a call with these arguments needs."""
-        if self.memory_mb is None:
-            return self.resources
-        return self.resources.model_copy(update={"memory_mb": self.memory_mb(given)})
+        own = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
+        return self.resources.model_copy(update=own)
 
     def path_fields(self) -> tuple[str, ...]:
         """Names of the arguments that are input paths."""
@@ -171,9 +166,8 @@ class ToolSpec:
         unknown = sorted(set(arguments) - set(self.given.model_fields))
         if unknown:
             known = ", ".join(self.given.model_fields) or "none"
-            raise InputError(
-                f"{self.name}: unknown argument {', '.join(unknown)}; it takes: {known}"
-            )
+            wrong = ", ".join(unknown)
+            raise InputError(f"{self.name}: unknown argument {wrong}; it takes: {known}")
         try:
             return self.given.model_validate(dict(arguments))
         except ValidationError as error:
@@ -234,9 +228,8 @@ def tool(
         given = hints.get(names[0]) if len(names) == 2 else None
         returns = hints.get("return")
         if not (_is_model(given) and _is_model(returns)):
-            raise TypeError(
-                f"tool {name}: write it as (given: InputModel, context: ToolContext) -> ResultModel"
-            )
+            form = "(given: InputModel, context: ToolContext) -> ResultModel"
+            raise TypeError(f"tool {name}: write it as {form}")
         spec = ToolSpec(
             name=name,
             suite=suite,
@@ -285,8 +278,8 @@ class Registry:
             return self.tools[name]
         import difflib
 
-        near = difflib.get_close_matches(name, self.tools, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; see `sage tools list`"
+        near = " or ".join(difflib.get_close_matches(name, self.tools, n=3))
+        hint = f"; did you mean {near}?" if near else "; see `sage tools list`"
         raise InputError(f'no tool is called "{name}"{hint}')
 
     def all(self) -> tuple[ToolSpec, ...]:
@@ -318,13 +311,12 @@ class Registry:
         """
         spec = self.get(name)
         given = spec.parse(arguments)
-        if self.cache is not None and spec.cacheable:
-            found = self.cache.find(spec, given, context)
-            if found is not None:
-                return found
+        cache = self.cache if spec.cacheable else None
+        if cache is not None and (found := cache.find(spec, given, context)) is not None:
+            return found
         run = execute(spec, given, context, self.cache.index if self.cache else None)
-        if self.cache is not None and spec.cacheable:
-            self.cache.store(spec, given, context, run)
+        if cache is not None:
+            cache.store(spec, given, context, run)
         return run
 
 

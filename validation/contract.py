@@ -153,6 +153,16 @@ class SpecificationPlan(Strict):
     follow_up_months: tuple[float | None, ...] = (None, 60.0)
     exclude_first_months: tuple[float, ...] = (0.0, 1.0)
 
+    @model_validator(mode="after")
+    def _holds_the_claims_own(self) -> SpecificationPlan:
+        own = (() in self.covariate_sets, None in self.follow_up_months)
+        if not (self.cuts and all(own) and 0.0 in self.exclude_first_months):
+            raise ValueError(
+                "the curve leaves out the claim's own choices: keep at least one cut, covariates "
+                "[], follow-up null, exclusions 0"
+            )
+        return self
+
 
 class Rules(Strict):
     """Thresholds that tests and verdict use. All are fixed when the contract is frozen."""
@@ -225,10 +235,7 @@ class Contract(Strict):
     def _controls_and_choices_are_its_own(self) -> Contract:
         positive, negative = self.controls.known_positive, self.controls.negative_endpoint
         if negative is not None and negative != self.hypothesis.negative_endpoint:
-            raise ValueError(
-                f'controls.negative_endpoint "{negative}" is not the one of the hypothesis: set '
-                "hypothesis.negative_endpoint"
-            )
+            raise ValueError(f'"{negative}" is not named so: set hypothesis.negative_endpoint')
         if positive is not None and positive.variable not in self.keys():
             raise ValueError(f'the known positive "{positive.variable}" is not a listed variable')
         for what, sets, has in (
@@ -238,20 +245,8 @@ class Contract(Strict):
             other = sorted({key for one in sets for key in one} - set(has))
             if other:
                 raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
-        own = self.specification
-        for name, kept in (
-            ("cuts", bool(own.cuts)),
-            ("covariate_sets", () in own.covariate_sets),
-            ("follow_up_months", None in own.follow_up_months),
-            ("exclude_first_months", 0.0 in own.exclude_first_months),
-            ("strata_sets", self.strata in own.strata_sets),
-        ):
-            if not kept:
-                raise ValueError(
-                    f"specification.{name} leaves out the claim's own choice (cuts: at least one; "
-                    "covariate_sets: []; follow_up_months: null; exclude_first_months: 0; "
-                    "strata_sets: the contract's strata)"
-                )
+        if self.strata not in self.specification.strata_sets:
+            raise ValueError("specification.strata_sets leaves out the contract's own strata")
         return self
 
     @property
@@ -361,19 +356,8 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
 
 
-def schema() -> dict[str, Any]:
-    """JSON schema of a contract."""
-    return Contract.model_json_schema()
-
-
 def read_claim(path: Path) -> Hypothesis | FrozenContract:
-    """Read a hypothesis file, or a frozen contract, whichever it is.
-
-    Raises
-    ------
-    InputError
-        If it is neither; the message names the field.
-    """
+    """Read a hypothesis file, or a frozen contract; InputError if it is neither."""
     found = _read(path)
     frozen = isinstance(found, dict) and "contract" in found
     return FrozenContract.read(path) if frozen else read_hypothesis(path)

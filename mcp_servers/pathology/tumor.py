@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_servers.pathology.surveying import Surveyed
-    from mcp_servers.slides.arrays import F32, BoolArray
+    from mcp_servers.slides.arrays import F32, AnyArray, BoolArray
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
 
@@ -231,7 +231,7 @@ def to_thumbnail(
 
     k = surveyed.scale(slide) * picture_width / slide.width
     move = np.array([[k, 0, 0], [0, k, 0]], dtype=np.float64)
-    values = mask.view(np.uint8) if mask.dtype == np.bool_ else mask
+    values: AnyArray = mask.view(np.uint8) if mask.dtype == np.bool_ else mask
     out = cv2.warpAffine(values, move, (picture_width, height), flags=cv2.INTER_NEAREST)
     return np.asarray(out, dtype=np.float32)
 

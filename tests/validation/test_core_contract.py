@@ -10,12 +10,12 @@ import pytest
 
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contract import (
+    Contract,
     FrozenContract,
     SplitRule,
     draft,
     freeze,
     read_hypothesis,
-    schema,
 )
 from validation.errors import InputError
 from validation.hypothesis import CutRule
@@ -173,7 +173,7 @@ def test_filters_keep_only_known_values(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_json_schema() -> None:
-    found = schema()
+    found = Contract.model_json_schema()
     assert found["type"] == "object"
     assert {"hypothesis", "tests", "power", "seed"} <= set(found["properties"])
 

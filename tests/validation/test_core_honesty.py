@@ -247,8 +247,8 @@ def test_barcodes_and_a_newer_follow_up_are_recognized(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("specification.cuts=[]", "specification.cuts leaves out"),
-        ("specification.follow_up_months=[60]", "follow_up_months leaves out"),
+        ("specification.cuts=[]", "leaves out the claim's own choices"),
+        ("specification.follow_up_months=[60]", "leaves out the claim's own choices"),
         ("rules.alpha=0.49", "alpha"),
         ("rules=5", "rules"),
     ],
