@@ -113,6 +113,8 @@ def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     time, event = study.outcome(outcome.endpoint)
     assert event is not None
     keep = (codes >= 0) & (time == time) & (event == event)
+    for key in contract.test(outcome.id).strata:
+        keep &= study.rows[key].notna().to_numpy()
     curves = {}
     for code, name in enumerate(names):
         mine = keep & (codes == code)

@@ -13,6 +13,9 @@ from validation.figures.style import DASHES, MUTED, OKABE_ITO, save
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
+HIGH = 0.8
+"""Share alive in mid-figure from which on a curve runs below the legend."""
+
 
 def kaplan_meier_figure(
     curves: Mapping[str, KaplanMeier],
@@ -51,8 +54,10 @@ def kaplan_meier_figure(
                 markersize=4.5,
                 markeredgewidth=0.8,
             )
-        # Many groups need a long legend: room above the curves, so that it hides none of them.
-        axes.set_ylim(0, 1.02 + (0.085 * len(curves) if len(curves) > 2 else 0.0))
+        # A long legend, or a curve that stays high: room above, so that it hides none of them.
+        high = any(float(one.at([0.4 * end])[0]) > HIGH for one in curves.values())
+        crowded = high or len(curves) > 2
+        axes.set_ylim(0, 1.02 + (0.085 * len(curves) if crowded else 0.0))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100"])
         axes.set_ylabel(f"{endpoint} (%)")
         axes.axhline(0.5, color=MUTED, linewidth=0.5, linestyle=":", zorder=0)
