@@ -60,7 +60,7 @@ def test_what_may_not_be_changed_is_refused(tmp_path: Path) -> None:
         ({"seed": "one"}, "not a whole number"),
         ({"hypothesis.endpoint": "nowhere"}, 'no endpoint "nowhere"'),
         ({"controls.negative_endpoint": "node"}, "set hypothesis.negative_endpoint"),
-        ({"specification.covariate_sets": [["clinical:age"]]}, "is not a covariate"),
+        ({"specification.covariate_sets": [[], ["clinical:age"]]}, "is not a covariate"),
         ({}, "changes nothing"),
     ):
         with pytest.raises(InputError, match=message):
