@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -156,3 +158,19 @@ def run_once(tmp_path: Path, raw: pd.DataFrame, **options: object) -> Results:
     cohort = load(tmp_path / "cohort", raw)
     frozen = frozen_for(cohort, options.pop("hypothesis", None), **options)  # type: ignore[arg-type]
     return run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))
+
+
+def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
+    """Run `sage validate run` on a claim in one --out and return its result."""
+    from typer.testing import CliRunner
+
+    from sage.cli.validate import app
+
+    path = tmp_path / "h.json"
+    path.write_text(claim(**changes).model_dump_json())
+    given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(app, ["run", *given, *options])
+    if done.exception is not None:
+        raise done.exception
+    found: dict[str, Any] = json.loads(done.stdout)[0]
+    return found

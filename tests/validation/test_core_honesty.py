@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
-from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, write
+from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Entry, Ledger
@@ -25,18 +25,6 @@ runner = CliRunner()
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def go(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
-    """One call of `sage validate run` in one --out."""
-    path = tmp_path / "h.json"
-    path.write_text(claim(**changes).model_dump_json())
-    given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
-    done = runner.invoke(app, ["run", *given, *options])
-    if done.exception is not None:
-        raise done.exception
-    found: dict[str, Any] = json.loads(done.stdout)[0]
-    return found
 
 
 # -- asking again -----
@@ -54,12 +42,12 @@ def test_a_claim_turned_round_after_its_result_is_exploratory(
     tmp_path: Path, changes: dict[str, str]
 ) -> None:
     cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
-    first = go(tmp_path, cohort, direction="lower_risk")
+    first = validate(tmp_path, cohort, direction="lower_risk")
     assert first["verdict"]["verdict"] == "not_supported"
     exposure = {"variable": "clinical:marker", "label": "marker"}
     if "comparison" in changes:
         exposure["cut"] = "continuous"
-    again = go(tmp_path, cohort, exposures=[exposure], **changes)
+    again = validate(tmp_path, cohort, exposures=[exposure], **changes)
     assert (again["verdict"]["verdict"], again["verdict"]["because"]) == (
         "inconclusive",
         "registration",
@@ -69,27 +57,27 @@ def test_a_claim_turned_round_after_its_result_is_exploratory(
 
 def test_another_seed_is_another_attempt_and_the_same_call_is_not(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
-    assert go(tmp_path, cohort)["verdict"]["verdict"] == "supported"
-    assert go(tmp_path, cohort)["verdict"]["verdict"] == "supported"
-    assert go(tmp_path, cohort, "--seed", "9")["verdict"]["because"] == "registration"
+    assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+    assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+    assert validate(tmp_path, cohort, "--seed", "9")["verdict"]["because"] == "registration"
 
 
 def test_patients_who_were_all_seen_confirm_nothing(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(700, log_hr=STRONG))
-    go(tmp_path, cohort)
-    assert go(tmp_path, cohort, "--split", "0.5")["verdict"]["because"] == "registration"
+    validate(tmp_path, cohort)
+    assert validate(tmp_path, cohort, "--split", "0.5")["verdict"]["because"] == "registration"
 
 
 def test_a_renamed_claim_cannot_open_the_confirmation_again(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(700, log_hr=STRONG))
-    go(tmp_path, cohort, "--split", "0.5")
+    validate(tmp_path, cohort, "--split", "0.5")
     with pytest.raises(InputError, match="already opened"):
-        go(tmp_path, cohort, "--split", "0.4", id="another-name")
+        validate(tmp_path, cohort, "--split", "0.4", id="another-name")
 
 
 def test_results_of_another_contract_are_kept_beside_the_new_ones(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(240))
-    first, second = go(tmp_path, cohort), go(tmp_path, cohort, "--seed", "9")
+    first, second = validate(tmp_path, cohort), validate(tmp_path, cohort, "--seed", "9")
     kept = tmp_path / "out" / f"marker-os.{first['contract_sha256'][:12]}"
     for folder, found in ((kept, first), (tmp_path / "out" / "marker-os", second)):
         assert FrozenContract.read(folder / "contract.json").sha256 == found["contract_sha256"]
@@ -105,7 +93,7 @@ def test_a_second_cohort_that_lacks_the_marker_is_refused_before_any_result(tmp_
     text = (other / "cohort.toml").read_text(encoding="utf-8")
     (other / "cohort.toml").write_text(text.replace("[variables.marker]", "[variables.thing]"))
     with pytest.raises(InputError, match='no variable "clinical:marker"'):
-        go(tmp_path, cohort, "--replicate", str(other))
+        validate(tmp_path, cohort, "--replicate", str(other))
     assert not (tmp_path / "out" / "marker-os").exists()
 
 
@@ -198,13 +186,13 @@ kind = "continuous"
     with pytest.raises(
         InputError, match=f"{role} .*clinical:same.* the outcome cannot predict itself"
     ):
-        go(tmp_path, cohort, **used)
+        validate(tmp_path, cohort, **used)
 
 
 def test_a_copy_of_the_follow_up_is_refused_by_its_order(tmp_path: Path) -> None:
     raw = patients(240)
     raw["marker"] = -(raw["months"] ** 0.5) + np.linspace(0, 0.01, len(raw))
-    found = go(tmp_path, write(tmp_path / "cohort", raw))
+    found = validate(tmp_path, write(tmp_path / "cohort", raw))
     assert found["verdict"]["because"] == "data"
     assert "orders the patients as the time of OS does" in found["verdict"]["reasons"][0]["text"]
 
@@ -213,7 +201,7 @@ def test_a_code_of_the_outcome_is_refused_whatever_its_order(tmp_path: Path) -> 
     raw = patients(240)
     raw["marker"] = np.where(raw["dead"] == 1, 1, np.where(raw.index % 2 == 0, 0, 2))
     exposure = {"variable": "clinical:marker", "label": "m", "cut": "fixed", "threshold": 0.5}
-    found = go(tmp_path, write(tmp_path / "cohort", raw), exposures=[exposure])
+    found = validate(tmp_path, write(tmp_path / "cohort", raw), exposures=[exposure])
     assert "it holds the outcome itself" in found["verdict"]["reasons"][0]["text"]
 
 

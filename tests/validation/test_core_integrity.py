@@ -14,7 +14,16 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
-from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
+from tests.validation.core_help import (
+    NODE,
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    validate,
+    write,
+)
 from validation import cohort as cohorts
 from validation.compile import confirmation_key, prepare
 from validation.contract import FrozenContract, SplitRule, draft, freeze
@@ -23,24 +32,11 @@ from validation.ledger import Ledger
 from validation.overlap import copied, require_other_patients
 
 runner = CliRunner()
-STRONG = 1.1
 
 
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
-    """Run `sage validate run` in one --out and return its result."""
-    path = tmp_path / "h.json"
-    path.write_text(claim(**changes).model_dump_json())
-    given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
-    done = runner.invoke(app, ["run", *given, *options])
-    if done.exception is not None:
-        raise done.exception
-    found: dict[str, Any] = json.loads(done.stdout)[0]
-    return found
 
 
 # -- leftovers of an earlier run -----------------------------------------------------------------
