@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -312,22 +312,23 @@ class Analysis:
             versions=versions(),
         )
 
-    def finish(self, out: Path) -> AnalysisResult:
+    def finish(self, out: Path, *, figures: bool = True) -> AnalysisResult:
         """Draw the figures, write `analysis.json` and `attempts.jsonl`, and return the result."""
         from validation.plots import draw
 
         out.mkdir(parents=True, exist_ok=True)
-        study, _ = self._study()
-        figures, failed = draw(self, study, out) if study is not None else ({}, [])
-        found = self.result(figures, failed)
+        study, _ = self._study() if figures else (None, None)
+        drawn, failed = draw(self, study, out) if study is not None else ({}, [])
+        found = self.result(drawn, failed)
         lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)
         write_text(out / "attempts.jsonl", lines)
         write_text(out / "analysis.json", stable_json(found.model_dump(mode="json")))
         return found
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Which libraries computed the numbers."""
+    """Which libraries computed the numbers (looked up once: the search takes 30 ms)."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
@@ -343,12 +344,13 @@ def execute(
     *,
     trace: Path | None = None,
     progress: Callable[[str], None] | None = None,
+    figures: bool = True,
 ) -> AnalysisResult:
     """Open, run and finish in one go."""
     analysis = Analysis.open(inputs, trace=trace)
     analysis._progress = progress
     analysis.run()
-    return analysis.finish(out)
+    return analysis.finish(out, figures=figures)
 
 
 def main(arguments: list[str]) -> int:

@@ -85,7 +85,7 @@ def judge_world(
     """Write a world into `folder`, run the hypotheses on it, judge them together, and clean up.
 
     The same path as `sage validate`: load, draft, freeze, run, and a final judgment once the ledger
-    holds every claim.
+    holds every claim; only the figures are not drawn.
     """
     from validation.cohort import load
     from validation.contract import freeze
@@ -103,7 +103,7 @@ def judge_world(
         done = []
         for one in hypotheses:
             frozen = freeze(draft(one, dictionary, seed=seed, alpha=alpha), cohort)
-            run(frozen, cohort, place / one.id, ledger=ledger)
+            run(frozen, cohort, place / one.id, ledger=ledger, figures=False)
             done.append((frozen, place / one.id))
         judged = []
         for result in finalize(done, ledger):

@@ -37,6 +37,7 @@ def run(
     ledger: Ledger,
     replicate: Cohort | None = None,
     progress: Progress | None = None,
+    figures: bool = True,
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
 
@@ -50,6 +51,7 @@ def run(
     ledger : the run's ledger; errors are controlled over all claims in it
     replicate : a second cohort on which the primary test is repeated
     progress : called with the name of each step
+    figures : False draws none (half the time; no number or verdict depends on them)
 
     Raises
     ------
@@ -80,7 +82,7 @@ def run(
         inputs = out / "inputs" / part
         prepare(frozen, who, inputs, part=part, ledger=ledger, **more)  # type: ignore[arg-type]
         folder = out / "analysis" / part
-        found = execute(inputs, folder, trace=trace, progress=say)
+        found = execute(inputs, folder, trace=trace, progress=say, figures=figures)
         record_tests(frozen, found, ledger)
         return found
 
