@@ -90,6 +90,7 @@ def _survey(
         slide.height * base,
         sampled_darkness(samples, view.mpp),
         tissue.background,
+        context.roots.output,
     )
     mask, warnings = tissue.mask, (*slide.warnings, *tissue_warnings(tissue))
     del tissue, samples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,3 +44,32 @@ def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[in
         before = passed[row - 1] if row else 0
         out.append((int(row), int(np.flatnonzero(mask[row])[pick - before])))
     return out if ends else out[1:-1]
+
+
+def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
+    """The median of float32 values that are not negative, too many to hold; `empty` if none.
+
+    `parts` is called twice and gives the same values each time. Numbers that are not negative are
+    in the order of their bits, so that the first pass counts those that share their upper 16 bits
+    and the second keeps only the ones around the middle.
+    """
+    counts = np.zeros(1 << 16, dtype=np.int64)
+    for part in parts():
+        counts += np.bincount(_upper(part), minlength=1 << 16)
+    total = int(counts.sum())
+    if not total:
+        return empty
+    passed = np.cumsum(counts)
+    low, high = np.searchsorted(passed, ((total - 1) // 2, total // 2), side="right")
+    near = []
+    for part in parts():
+        upper = _upper(part)
+        near.append(part[(upper >= low) & (upper <= high)])
+    values = np.sort(np.concatenate(near))
+    before = int(passed[low] - counts[low])
+    return float(values[[(total - 1) // 2 - before, total // 2 - before]].mean(dtype=np.float32))
+
+
+def _upper(values: F32) -> AnyArray:
+    """The upper 16 bits of each number; -0.0 counts as 0."""
+    return (np.ascontiguousarray(values) + np.float32(0)).view(np.uint32) >> 16

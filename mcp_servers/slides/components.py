@@ -47,6 +47,12 @@ class Components:
         own = self._within(rows)
         return np.repeat(self.labels[own], (self.stops - self.starts)[own])
 
+    def labels_at(self, rows: AnyArray, columns: AnyArray) -> I32:
+        """The region of some True cells."""
+        step = np.int64(self.shape[1] + 1)
+        begin = self.rows * step + self.starts
+        return self.labels[np.searchsorted(begin, rows * step + columns, side="right") - 1]
+
     def largest(self, values: AnyArray, rows: slice = slice(None)) -> F64:
         """(count + 1,) largest of `values` per region, 0 where there is none.
 
@@ -66,7 +72,7 @@ class Components:
         width = self.shape[1]
         for part in np.array_split(wanted, len(wanted) // 100_000 + 1):
             start = self.rows[part].astype(np.int64) * width + self.starts[part]
-            mask.reshape(-1)[_spread(start, self.stops[part] - self.starts[part])] = value
+            mask.reshape(-1)[spread(start, self.stops[part] - self.starts[part])] = value
 
     def mask(self, chosen: BoolArray) -> BoolArray:
         """The cells of the `chosen` (count + 1) regions."""
@@ -127,7 +133,7 @@ class Pieces:
         of, width = self._of, columns.stop - columns.start
         out = np.zeros((rows.stop - rows.start, width), dtype=bool)
         start = (of.rows[own] - rows.start).astype(np.int64) * width + of.starts[own]
-        out.reshape(-1)[_spread(start - columns.start, of.stops[own] - of.starts[own])] = True
+        out.reshape(-1)[spread(start - columns.start, of.stops[own] - of.starts[own])] = True
         return out
 
 
@@ -169,7 +175,7 @@ def _joined(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
     high = np.searchsorted(begin, end - (width + 3) + reach, side="left")
     del begin, end
     beside = np.maximum(high - low, 0)
-    above = _spread(low, beside).astype(np.int32)
+    above = spread(low, beside).astype(np.int32)
     below = np.repeat(np.arange(len(rows), dtype=np.int32), beside)
     first = np.arange(len(rows), dtype=np.int32)
     while True:  # each group joins the earliest beside it; few rounds, as groups at least halve
@@ -183,7 +189,7 @@ def _joined(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
             first = further
 
 
-def _spread(starts: I64, lengths: AnyArray) -> I64:
+def spread(starts: I64, lengths: AnyArray) -> I64:
     """The numbers from each start on, as many as its length, in one array."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offset = np.repeat(starts - (ends - lengths), lengths)

@@ -8,7 +8,8 @@ import numpy as np
 
 from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F64, I64, U8, AnyArray, BoolArray
-from mcp_servers.slides.components import components
+from mcp_servers.slides.components import spread
+from mcp_servers.slides.outlines import outlines
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,9 @@ class Polygon:
         return cx, cy
 
 
-BEYOND = 2
-"""Outlines are drawn up to so many sizes of the mask beyond its border."""
 FARTHEST = 1e12
 """Coordinates beyond this, in pixels of the mask, are taken for it: no slide is near it."""
-WHOLE_CELLS = 8_000_000
-"""Masks up to this size are outlined at once."""
+Box = tuple[slice, slice]
 
 
 def ring_area(ring: F64) -> float:
@@ -68,69 +66,20 @@ def mask_polygons(
     """
     import cv2
 
-    if not mask.any():
-        return []
-    if mask.size > WHOLE_CELLS:
-        found = _by_piece(mask, scale, origin, min_area_px, simplify_px, label)
-        if found is not None:
-            return found
-    rings, tree = cv2.findContours(lattice(mask), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    tree = tree[0]
-
-    def place(ring: AnyArray) -> F64 | None:
+    def placed(ring: AnyArray) -> F64 | None:
         if simplify_px > 0:
-            ring = cv2.approxPolyDP(ring, simplify_px * 2, closed=True)
-        points = np.asarray(ring[:, 0, :], dtype=np.float64)
-        if len(points) < 3:
-            return None
-        return np.asarray(points / 2 * scale + np.asarray(origin))
+            ring = np.asarray(cv2.approxPolyDP(ring[:, None], simplify_px, closed=True))[:, 0]
+        return np.asarray(ring * scale + np.asarray(origin)) if len(ring) > 2 else None
 
     out = []
-    for index, ring in enumerate(rings):
-        if tree[index][3] >= 0:
-            continue
-        exterior = place(ring)
+    for outline in outlines(mask):
+        exterior = placed(outline.exterior)
         if exterior is None:
             continue
-        holes = []
-        child = int(tree[index][2])
-        while child >= 0:
-            hole = place(rings[child])
-            if hole is not None:
-                holes.append(hole)
-            child = int(tree[child][0])
-        polygon = Polygon(exterior, tuple(holes), label)
+        holes = tuple(h for h in map(placed, outline.holes) if h is not None)
+        polygon = Polygon(exterior, holes, label)
         if polygon.area / scale**2 >= min_area_px:
             out.append(polygon)
-    return out
-
-
-def _by_piece(
-    mask: BoolArray,
-    scale: float,
-    origin: tuple[float, float],
-    min_area_px: float,
-    simplify_px: float,
-    label_text: str,
-) -> list[Polygon] | None:
-    """`mask_polygons`, each connected region in its own box, so that no outline image of the whole
-    is needed; None when one region has half of the mask for its box."""
-    found = components(mask, diagonal=True)
-    pieces = found.pieces()
-    boxes = [pieces.box(label) for label in range(1, found.count + 1)]
-    if any((r.stop - r.start) * (c.stop - c.start) > mask.size // 2 for r, c in boxes):
-        return None
-    out = []
-    for label, (rows, columns) in enumerate(boxes, start=1):
-        corner = (origin[0] + columns.start * scale, origin[1] + rows.start * scale)
-        out += mask_polygons(
-            pieces.cells(label),
-            scale,
-            origin=corner,
-            min_area_px=min_area_px,
-            simplify_px=simplify_px,
-            label=label_text,
-        )
     return out
 
 
@@ -152,44 +101,65 @@ def lattice(mask: AnyArray) -> U8:
 
 
 def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:
-    """A (height, width) mask of polygons at `scale` level-0 pixels per mask pixel."""
-    import cv2
+    """A (height, width) mask of polygons at `scale` level-0 pixels per mask pixel.
 
-    mask = np.zeros(shape, dtype=np.uint8)
-    shift = 4  # 1/16 pixel
-    for polygon in polygons:
-        own = np.zeros(shape, dtype=np.uint8) if polygon.holes else mask
-        for ring, value in ((polygon.exterior, 1), *((hole, 0) for hole in polygon.holes)):
-            near = clipped(ring / scale - 0.5, shape)
-            if len(near):
-                points = np.round(near * 2**shift).astype(np.int32)
-                cv2.fillPoly(own, [points], value, shift=shift)
-        if polygon.holes:
-            mask |= own
-    return mask.astype(bool)
-
-
-def clipped(ring: F64, shape: tuple[int, int]) -> F64:
-    """The part of a ring that lies within `BEYOND` sizes of a (height, width) mask around it.
-
-    Coordinates without bound would not fit the integers that a ring is drawn with. Rings within
-    are given back as they are; where one is cut, it runs along the bounds (Sutherland, Hodgman).
+    A pixel belongs to a polygon when its center does: inside the outer ring (by the even-odd rule)
+    and outside of each hole.
     """
-    size = np.array([shape[1], shape[0]], dtype=np.float64)
-    low, high = -BEYOND * size, (BEYOND + 1) * size
-    ring = np.clip(ring, -FARTHEST, FARTHEST)
-    for axis, bound, side in ((0, low, 1.0), (1, low, 1.0), (0, high, -1.0), (1, high, -1.0)):
-        inside = side * (ring[:, axis] - bound[axis])
-        if not (inside < 0).any():
-            continue
-        before = np.roll(inside, 1)
-        crossing = (inside < 0) != (before < 0)
-        share = before / np.where(crossing, before - inside, 1.0)
-        cut = np.roll(ring, 1, axis=0) + share[:, None] * (ring - np.roll(ring, 1, axis=0))
-        cut[:, axis] = bound[axis]
-        both = np.stack([cut, ring], axis=1).reshape(-1, 2)
-        ring = both[np.stack([crossing, inside >= 0], axis=1).reshape(-1)]
-    return ring
+    mask = np.zeros(shape, dtype=bool)
+    for polygon in polygons:
+        exterior = _by_centers(polygon.exterior, scale)
+        box = _box(exterior, shape)
+        own = _inside(exterior, box)
+        for hole in polygon.holes:
+            ring = _by_centers(hole, scale)
+            rows, columns = common = _box(ring, shape, box)
+            gap = _inside(ring, common)
+            own[
+                rows.start - box[0].start : rows.stop - box[0].start,
+                columns.start - box[1].start : columns.stop - box[1].start,
+            ][gap] = False
+        mask[box] |= own
+    return mask
+
+
+def _by_centers(ring: F64, scale: float) -> F64:
+    """A ring in mask pixels whose centers have whole coordinates."""
+    return np.asarray(np.clip(ring / scale - 0.5, -FARTHEST, FARTHEST))
+
+
+def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
+    """Rows and columns of a mask, or of a part of it, whose centers a ring can hold."""
+    rows, columns = within or (slice(0, shape[0]), slice(0, shape[1]))
+    low, high = np.ceil(ring.min(axis=0)), np.ceil(ring.max(axis=0))
+    return (
+        slice(*np.clip((low[1], high[1]), rows.start, rows.stop).astype(int).tolist()),
+        slice(*np.clip((low[0], high[0]), columns.start, columns.stop).astype(int).tolist()),
+    )
+
+
+def _inside(ring: F64, box: Box) -> BoolArray:
+    """Which whole coordinates in a box of rows and columns lie inside a ring (even-odd)."""
+    rows, columns = box
+    height, width = rows.stop - rows.start, columns.stop - columns.start
+    changes = np.zeros((height, width), dtype=np.uint8)
+    if height < 1 or width < 1:
+        return changes.astype(bool)
+    (x0, y0), (x1, y1) = ring.T, np.roll(ring, -1, axis=0).T
+    # an edge crosses the rows from its upper end, included, to its lower one
+    first, last = (
+        np.clip(np.ceil(end), rows.start, rows.stop).astype(np.int64)
+        for end in (np.minimum(y0, y1), np.maximum(y0, y1))
+    )
+    edge = np.repeat(np.arange(len(ring)), last - first)
+    row = spread(first, last - first)
+    share = (row - y0[edge]) / (y1[edge] - y0[edge])
+    crossing = x0[edge] * (1 - share) + x1[edge] * share
+    column = np.clip(np.ceil(crossing), columns.start, columns.stop).astype(np.int64)
+    within = column < columns.stop
+    at = (row[within] - rows.start, column[within] - columns.start)
+    np.bitwise_xor.at(changes, at, np.uint8(1))
+    return np.bitwise_xor.accumulate(changes, axis=1, out=changes).view(bool)
 
 
 def grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:

@@ -31,7 +31,7 @@ def test_outlines_far_beyond_the_slide_cover_what_they_cover_of_it(far: float) -
     assert rasterize([Polygon(around)], 4.0, (30, 40)).all()
     hole = np.array([[40.0, 40], [80, 40], [80, 80], [40, 80]])
     holed = rasterize([Polygon(around, (hole,))], 4.0, (30, 40))
-    assert not holed[11:19, 11:19].any() and holed.sum() == pytest.approx(30 * 40 - 100, abs=44)
+    assert not holed[10:20, 10:20].any() and holed.sum() == 30 * 40 - 100
     assert not rasterize([Polygon(around + np.array([3 * far, 0]))], 4.0, (30, 40)).any()
     # a border that crosses the slide aslant stays where it is, x = y
     below = np.array([[-far, -far], [far, far], [-far, far]])
@@ -45,8 +45,7 @@ def test_outlines_far_beyond_the_slide_cover_what_they_cover_of_it(far: float) -
 def test_outlines_enclose_exactly_the_area_of_the_mask(mask: np.ndarray, scale: float) -> None:
     outlines = mask_polygons(mask, scale)
     area = sum(p.area for p in outlines)
-    # each inner corner is cut by 1/8 pixel
-    assert area == pytest.approx(mask.sum() * scale**2, abs=0.51 * mask.sum() * scale**2)
+    assert area == pytest.approx(mask.sum() * scale**2, rel=1e-9)
 
 
 def test_the_outline_of_a_rectangle_is_that_rectangle() -> None:
@@ -65,7 +64,7 @@ def test_holes_are_taken_off_and_come_back_when_drawn() -> None:
     outlines = mask_polygons(mask, 8.0)
     assert len(outlines) == 1 and len(outlines[0].holes) == 1
     back = rasterize(outlines, 8.0, (40, 40))
-    assert (back != mask).mean() < 0.06
+    assert (back == mask).all()
     assert not back[20, 20]
 
 
@@ -295,24 +294,3 @@ def test_broken_geojson_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"roi\.geojson"):
         read_polygons(path)
-
-
-def test_outlines_of_a_large_mask_are_those_of_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcp_servers.slides import geometry
-
-    rng = np.random.default_rng(3)
-    mask = np.kron(rng.random((12, 20)) > 0.75, np.ones((7, 5), bool))
-    mask[2:4, 3:90] = False
-    whole = geometry.mask_polygons(mask, 3.0, origin=(10.0, 20.0), label="a")
-    monkeypatch.setattr(geometry, "WHOLE_CELLS", 100)
-    pieces = geometry.mask_polygons(mask, 3.0, origin=(10.0, 20.0), label="a")
-
-    def key(polygon: geometry.Polygon) -> tuple[float, ...]:
-        return (*polygon.exterior.min(0), polygon.area, len(polygon.holes), len(polygon.exterior))
-
-    assert len(whole) > 10
-    assert sorted(map(key, whole)) == sorted(map(key, pieces))
-    full = np.ones((20, 20), bool)  # one region as large as the mask
-    full[5:8, 5:8] = False
-    (only,) = geometry.mask_polygons(full, 1.0)
-    assert only.area == pytest.approx(400 - 9, abs=0.6)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.large_slide import run_apart, tissue_cells, write_large_slide
 from mcp_servers.formats import spool
 from mcp_servers.formats.images import write_png_rows
+from mcp_servers.pathology.compute import survey as surveys
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.lymphoid import aggregates
 from mcp_servers.pathology.compute.survey import LAYERS, TILE, Survey
@@ -86,10 +87,10 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
 
 def test_glass_takes_no_memory_in_the_survey() -> None:
     survey = Survey.empty(75_000, 25_000, 0.2, (255, 255, 255))
-    assert survey.nbytes == 0
+    assert survey.tiles.nbytes == 0
     survey.put("green", np.s_[1000:1128, 5000:5128], np.full((128, 128), 0.5, np.float32))
     survey.count("nuclei", np.array([1000, 1000, 3125]), np.array([5000, 5000, 9375]))
-    assert survey.nbytes <= 6 * len(LAYERS) * TILE**2
+    assert survey.tiles.nbytes <= 6 * len(LAYERS) * TILE**2
     assert survey.layer("green")[999:1129, 4999:5129].sum() == 0.5 * 128**2
     assert survey.layer("green", slice(1100, 1200)).sum() == 0.5 * 28 * 128
     assert survey.layer("nuclei")[1000, 5000] == 2
@@ -97,10 +98,13 @@ def test_glass_takes_no_memory_in_the_survey() -> None:
     assert survey.layer("nuclei").sum() == 3
 
 
-def test_results_do_not_depend_on_the_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_depend_neither_on_the_bands_nor_on_the_tiles_that_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = []
-    for band in (16, 128, 10_000):
+    for band, held in ((16, 512), (128, 1), (10_000, 3)):
         monkeypatch.setattr(grids, "BAND", band)
+        monkeypatch.setattr(surveys, "HELD", held)
         survey = painted_survey(3000, 2500, 300)
         immune = aggregates(survey, min_regular=0.0)
         mask, threshold = tumor_mask(survey, min_area_um2=2000.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mcp_servers.pathology.compute.survey import CELL_UM, TILE, Survey
-from mcp_servers.slides.arrays import F32, F64, BoolArray
+from mcp_servers.pathology.compute.survey import CELL_UM, Survey
+from mcp_servers.slides.arrays import F32, F64, BoolArray, median_of
 from mcp_servers.slides.components import Components, components
 
 if TYPE_CHECKING:
@@ -172,23 +173,13 @@ def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str,
         "green_between",
     )
     sums = {name: np.zeros(found.count + 1) for name in (*names, "red_between", "covered")}
-    usual, seen = np.empty(len(survey.tiles) * TILE**2, dtype=np.float32), 0
     for rows in survey.bands():
-        if not survey.holds(rows):
-            continue
-        # dyed area without nuclei, and the densities there
-        nuclear, red = survey.layer("nuclear", rows), survey.layer("nuclear_red", rows)
-        area = np.maximum(survey.layer("tissue", rows) - nuclear - survey.layer("gap", rows), 0.0)
-        green = survey.layer("green", rows) - survey.layer("nuclear_green", rows)
-        dyed = area > 0.2
-        here = green[dyed] / area[dyed]
-        usual[seen : seen + len(here)] = here
-        seen += len(here)
         own = mask[rows]
         if not own.any():
             continue
+        area, green = _between_nuclei(survey, rows)
+        red = survey.layer("nuclear_red", rows)
         layers = {
-            "nuclear": nuclear,
             "nuclear_red": red,
             "between": area,
             "green_between": green,
@@ -199,7 +190,23 @@ def _sums(survey: Survey, mask: BoolArray, found: Components) -> tuple[dict[str,
         for name in sums:
             values = layers[name] if name in layers else survey.layer(name, rows)
             sums[name] += np.bincount(labels, values[own], found.count + 1)
-    return sums, float(np.median(usual[:seen], overwrite_input=True)) if seen else 1.0
+    return sums, median_of(lambda: _green_between(survey), 1.0)
+
+
+def _between_nuclei(survey: Survey, rows: slice) -> tuple[F32, F32]:
+    """Dyed area without nuclei in each cell of some rows, and the density of green there."""
+    bare = survey.layer("tissue", rows) - survey.layer("nuclear", rows) - survey.layer("gap", rows)
+    green = survey.layer("green", rows) - survey.layer("nuclear_green", rows)
+    return np.maximum(bare, np.float32(0)), green
+
+
+def _green_between(survey: Survey) -> Iterator[F32]:
+    """Density of green per dyed area between nuclei, of the cells that have some, by band."""
+    for rows in survey.bands():
+        if survey.holds(rows):
+            area, green = _between_nuclei(survey, rows)
+            dyed = area > 0.2
+            yield np.maximum(green[dyed] / area[dyed], np.float32(0))
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:

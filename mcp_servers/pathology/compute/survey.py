@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mcp_servers.formats.tile_spool import TileSpool
 from mcp_servers.pathology.compute.nuclei import (
     darkness,
     lymphocyte_like,
@@ -52,6 +54,8 @@ SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
 densities in steps of 0.01 (up to 2.55; a black pixel has 2.41)."""
 TILE = 128
 """Cells along a tile of the grid: a block of 1,024 px at 1 µm per pixel."""
+HELD = 512
+"""Tiles in memory: 96 MiB, 5 cm² of tissue, more than most slides have."""
 INDEX = {name: at for at, name in enumerate(LAYERS)}
 
 
@@ -68,28 +72,29 @@ class Survey:
 
     A slide of 75 x 25 mm has 29 million cells. They are kept as bytes (counts, and shares and
     densities in steps) in tiles of (layers, `TILE`, `TILE`), which only exist where something was
-    added: glass takes no memory. `layer` gives the values of some rows.
+    added, so glass takes no memory; beyond `HELD` tiles the rest waits in a file. `layer` gives the
+    values of some rows.
     """
 
     shape: tuple[int, int]
     dark: float
     background: tuple[int, int, int]
-    tiles: dict[tuple[int, int], U8] = field(default_factory=dict)
+    tiles: TileSpool
     kept: dict[object, Any] = field(default_factory=dict)
     """What was found in the finished survey, for the next who asks; small things only."""
 
     @classmethod
     def empty(
-        cls, width_um: float, height_um: float, dark: float, background: tuple[int, int, int]
+        cls,
+        width_um: float,
+        height_um: float,
+        dark: float,
+        background: tuple[int, int, int],
+        folder: Path | None = None,
     ) -> Survey:
-        """A grid of zeros that covers a slide."""
+        """A grid of zeros that covers a slide; `folder` is for what is not held in memory."""
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
-        return cls(shape, dark, background)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the tiles take."""
-        return sum(tile.nbytes for tile in self.tiles.values())
+        return cls(shape, dark, background, TileSpool(len(LAYERS), TILE, held=HELD, folder=folder))
 
     @property
     def tissue(self) -> BoolArray:
@@ -110,10 +115,11 @@ class Survey:
         for row in range(top // TILE, -(-bottom // TILE)):
             low, high = max(top, row * TILE), min(bottom, (row + 1) * TILE)
             for column in range(-(-self.shape[1] // TILE)):
-                tile = self.tiles.get((row, column))
-                if tile is not None:
+                held = self.tiles.read(
+                    (row, column), INDEX[name], low - row * TILE, high - row * TILE
+                )
+                if held is not None:
                     part = out[low - top : high - top, column * TILE : (column + 1) * TILE]
-                    held = tile[INDEX[name], low - row * TILE : high - row * TILE]
                     part[:] = held[:, : part.shape[1]]
         return out
 
@@ -150,9 +156,7 @@ class Survey:
     def _tile(self, row: int, column: int) -> U8:
         """A tile to write to."""
         self.kept.clear()
-        if (row, column) not in self.tiles:
-            self.tiles[row, column] = np.zeros((len(LAYERS), TILE, TILE), dtype=np.uint8)
-        return self.tiles[row, column]
+        return self.tiles.edit((row, column))
 
     def bands(self) -> Iterator[slice]:
         """All rows, some at a time."""
@@ -189,7 +193,7 @@ class Survey:
 
     def area_mm2(self) -> float:
         """Tissue area."""
-        held = (tile[INDEX["tissue"]].sum(dtype=np.int64) for tile in self.tiles.values())
+        held = (self.stored("tissue", rows).sum(dtype=np.int64) for rows in self.bands())
         cells = float(sum(held)) / SHARE_STEPS
         return cells * (CELL_UM / 1000) ** 2
 

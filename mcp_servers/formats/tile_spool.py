@@ -1,0 +1,85 @@
+"""Byte tiles of a grid too large to hold: those last written to in memory, the rest in a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from mcp_servers.slides.arrays import U8
+
+Place = tuple[int, int]
+
+
+class TileSpool:
+    """Arrays of (layers, side, side) bytes by row and column; they begin as zeros when written to.
+
+    Up to `held` of them are in memory. The file has no name and goes with the spool, or when a job
+    dies. One thread at a time may write or read.
+    """
+
+    def __init__(self, layers: int, side: int, *, held: int, folder: Path | None = None) -> None:
+        """Nothing is written to `folder` (that for temporary files unless given) until need be."""
+        self._shape = (layers, side, side)
+        self._held = max(1, held)
+        self._folder = folder
+        self._memory: OrderedDict[Place, U8] = OrderedDict()
+        self._slots: dict[Place, int] = {}
+        self._file: BinaryIO | None = None
+
+    def __len__(self) -> int:
+        """Tiles that were ever written to."""
+        return len(self._memory.keys() | self._slots.keys())
+
+    def __iter__(self) -> Iterator[Place]:
+        """Their places, sorted."""
+        return iter(sorted(self._memory.keys() | self._slots.keys()))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tiles in memory."""
+        return sum(tile.nbytes for tile in self._memory.values())
+
+    def edit(self, place: Place) -> U8:
+        """A tile to write to, until another is asked for."""
+        tile = self._memory.get(place)
+        if tile is None:
+            tile = np.zeros(self._shape, dtype=np.uint8)
+            if place in self._slots:
+                for layer in range(self._shape[0]):
+                    tile[layer] = self._stored(place, layer, 0, self._shape[1])
+            self._memory[place] = tile
+            while len(self._memory) > self._held:
+                self._put_away(*self._memory.popitem(last=False))
+        self._memory.move_to_end(place)
+        return tile
+
+    def read(self, place: Place, layer: int, top: int, bottom: int) -> U8 | None:
+        """Some rows of a layer of a tile; None where there is none."""
+        tile = self._memory.get(place)
+        if tile is not None:
+            return np.asarray(tile[layer, top:bottom])
+        return self._stored(place, layer, top, bottom) if place in self._slots else None
+
+    def _stored(self, place: Place, layer: int, top: int, bottom: int) -> U8:
+        """Rows from the file."""
+        assert self._file is not None
+        layers, side, _ = self._shape
+        self._file.seek(((self._slots[place] * layers + layer) * side + top) * side)
+        held = self._file.read((bottom - top) * side)
+        return np.frombuffer(held, dtype=np.uint8).reshape(-1, side)
+
+    def _put_away(self, place: Place, tile: U8) -> None:
+        if self._file is None:
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
+        slot = self._slots.setdefault(place, len(self._slots))
+        self._file.seek(slot * tile.nbytes)
+        view = tile.data.cast("B")
+        while view:
+            view = view[self._file.write(view) :]
