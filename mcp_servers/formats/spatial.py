@@ -72,7 +72,7 @@ def from_geojson(
     if dots:
         counts = [len(one.points) for one in dots]
         where = np.concatenate([one.points for one in dots])
-        _check_inside(path, where, where, size)
+        check_inside(path, where, where, size)
         measured = _columns(path, dots, ("x", "y"), warnings)
         columns = {k: np.repeat(v, counts) for k, v in measured.items()}
         found[f"{name}_points"] = _points(where, columns, mpp)
@@ -95,7 +95,7 @@ def _areas(
         parts = [shapely.Polygon(p.exterior, p.holes) for p in one.polygons]
         shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
     bounds = shapely.bounds(shapes)
-    _check_inside(path, bounds[:, :2], bounds[:, 2:], size)
+    check_inside(path, bounds[:, :2], bounds[:, 2:], size)
     crossing = int((~shapely.is_valid(shapes)).sum())
     if crossing:
         warnings.append(f"{path.name}: {crossing} outlines cross themselves; kept as they are")
@@ -121,14 +121,12 @@ def _columns(
         if any(values):
             columns[column] = np.array(values, dtype=object)
     keys = list(dict.fromkeys(key for one in objects for key in one.measurements))
-    for key, column in zip(
-        keys, _column_names(path, keys, [*own, *columns], warnings), strict=True
-    ):
+    for key, column in zip(keys, column_names(path, keys, [*own, *columns], warnings), strict=True):
         columns[column] = np.array([one.measurements.get(key, np.nan) for one in objects])
     return columns
 
 
-def _column_names(
+def column_names(
     path: Path, texts: Sequence[str], taken: Iterable[str], warnings: list[str]
 ) -> list[str]:
     """A name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
@@ -154,32 +152,6 @@ def _clean(text: str) -> str:
     text = text.replace("µ", "u").replace("^", "")
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
     return name or "_"
-
-
-def from_csv(
-    path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
-) -> Elements:
-    """A points element of a table with x and y in level-0 pixels; its other columns are kept."""
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(path)
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' ParserError is a ValueError
-        raise InputError(f"{path}: not a CSV table: {error}") from error
-    if not {"x", "y"} <= set(frame.columns):
-        held = ", ".join(map(str, frame.columns[:12]))
-        raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
-    if not len(frame):
-        return {}
-    where = frame[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
-    broken = np.flatnonzero(~np.isfinite(where).all(axis=1))
-    if len(broken):
-        raise InputError(f"{path}: row {broken[0] + 2} has no number for x or y")
-    _check_inside(path, where, where, size)
-    keys = [str(key) for key in frame.columns if key not in ("x", "y")]
-    names = _column_names(path, keys, ("x", "y"), warnings)
-    columns = {column: frame[key].to_numpy() for key, column in zip(keys, names, strict=True)}
-    return {f"{name}_points": _points(where, columns, mpp)}
 
 
 def _points(where: F64, columns: dict[str, Any], mpp: float | None) -> Any:
@@ -253,7 +225,7 @@ def _table(
         for key, stored in file.items()
         if getattr(stored, "shape", None) == (count,) and key not in ("coords", "features")
     }
-    columns = _column_names(path, list(per_tile), (), warnings)
+    columns = column_names(path, list(per_tile), (), warnings)
     for stored, column in zip(per_tile.values(), columns, strict=True):
         values = stored[()]
         text = values.dtype.kind in "SO"
@@ -336,11 +308,11 @@ def image_of(view: View, mpp: float | None, tick: Callable[[float], None]) -> An
     )
 
 
-def _check_inside(path: Path, low: F64, high: F64, size: tuple[int, int]) -> None:
-    """Refuse objects (n corners, low and high) that do not touch the slide."""
+def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: int = 0) -> None:
+    """Refuse objects (n corners, low and high) off the slide; `start` is the first."""
     outside = (high < 0).any(axis=1) | (low > np.array(size)).any(axis=1)
     if outside.any():
-        first = int(np.flatnonzero(outside)[0])
+        first = start + int(np.flatnonzero(outside)[0])
         raise InputError(
             f"{path}: object {first} lies outside the slide ({size[0]} x {size[1]} px); "
             "is it of another slide, or not in level-0 pixels?"

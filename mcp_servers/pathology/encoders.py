@@ -67,7 +67,7 @@ def encoder_memory(given: UsesEncoder) -> int:
 @tool(
     "encode_tiles",
     SUITE,
-    "1.2.0",
+    "1.2.1",
     "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
     resources=Resources(
         cpu=2,

@@ -114,7 +114,7 @@ NUCLEI_VALIDITY = Validity(
 @tool(
     "nuclei",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=20.0),
     validity=NUCLEI_VALIDITY,

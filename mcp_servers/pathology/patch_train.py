@@ -94,7 +94,7 @@ class PatchTrainResult(BaseModel):
 @tool(
     "patch_train",
     SUITE,
-    "1.1.0",
+    "1.1.1",
     "Train a patch classifier (linear head on any encoder) from QuPath outlines or image folders.",
     resources=Resources(
         cpu=2,

@@ -38,7 +38,7 @@ class RegionPatchesResult(SlideResult):
 @tool(
     "region_patches",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Extract patches labelled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,

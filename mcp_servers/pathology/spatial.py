@@ -73,7 +73,7 @@ class SpatialResult(SlideResult):
 @tool(
     "spatialdata_export",
     SUITE,
-    "1.0.1",
+    "1.0.2",
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
     resources=Resources(memory_mb=3072, seconds_per_item=10.0),
     validity=Validity(stain="any", organ="any"),
@@ -191,13 +191,13 @@ def _named(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
 def _elements(
     stem: str, path: Path, slide: Slide, warnings: list[str], open_files: ExitStack
 ) -> dict[str, Any]:
-    from mcp_servers.formats import spatial
+    from mcp_servers.formats import spatial, spatial_points
 
     size = (slide.width, slide.height)
     if path.suffix.lower() == ".geojson":
         return spatial.from_geojson(path, stem, size, slide.mpp, warnings)
     if path.suffix.lower() == ".csv":
-        return spatial.from_csv(path, stem, size, slide.mpp, warnings)
+        return spatial_points.from_csv(path, stem, size, slide.mpp, warnings)
     return spatial.from_hdf5(path, stem, size, slide.mpp, warnings, open_files)
 
 
@@ -217,7 +217,8 @@ def _describe(name: str, element: Any, file: str) -> SpatialElement:
     elif model is ShapesModel:
         kind, count, columns = "shapes", len(element), len(element.columns) - 1
     elif model is PointsModel:
-        kind, count, columns = "points", len(element), len(element.columns) - 2
+        rows = int(element.divisions[-1]) + 1  # they are numbered; counting would read them all
+        kind, count, columns = "points", rows, len(element.columns) - 2
     else:
         assert model is Image2DModel
         count, columns = len(getattr(element, "children", ())) or 1, 0

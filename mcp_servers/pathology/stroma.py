@@ -33,7 +33,7 @@ class StromaResult(SlideResult):
 @tool(
     "stroma",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Stroma and collagen proxy of a slide: fractions and fiber alignment (H&E, no special stain).",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=Validity(

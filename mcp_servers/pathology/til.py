@@ -56,7 +56,7 @@ class TilResult(SlideResult):
 @tool(
     "til",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Density of lymphocytes in tumor, at its margin and around it, and margin enrichment.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=Validity(

@@ -88,7 +88,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
 @tool(
     "tile_slide",
     SUITE,
-    "1.0.1",
+    "1.0.2",
     "Coordinates of square tiles over the tissue of a slide or within given regions.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),

@@ -101,7 +101,7 @@ TLS_VALIDITY = Validity(
 @tool(
     "tls",
     SUITE,
-    "1.2.0",
+    "1.2.1",
     "Detect TLS-like lymphoid aggregates: count, area, density per mm², location to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,

@@ -239,7 +239,7 @@ def to_thumbnail(
 @tool(
     "tumor",
     SUITE,
-    "1.1.1",
+    "1.1.2",
     "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,

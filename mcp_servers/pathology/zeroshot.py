@@ -50,7 +50,7 @@ class TextScoreResult(SlideResult):
 @tool(
     "text_score",
     SUITE,
-    "1.0.1",
+    "1.0.2",
     "Score a slide's tiles against texts, zero-shot, with a vision-language model's weights.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=Validity(

@@ -278,6 +278,34 @@ def test_columns_of_one_name_are_numbered_and_none_is_lost(made: Path) -> None:
 
 
 @needs_spatialdata
+def test_a_table_is_read_in_parts_that_fit_together(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.formats import spatial_points
+
+    monkeypatch.setattr(spatial_points, "ROWS", 3)
+    table = made / "t.csv"
+    rows = ["1,2,1,True,7", "3,4,2,False,x", '5,6,3,True,"a, b"', "7,8,4.5,,", "9,10,,True,007"]
+    table.write_text("\n".join(["x,y,n,mixed,text", *rows]) + "\n")
+    done = run(context(made), "spatialdata_export", slide="s.svs", files=["t.csv"])
+    (element,) = done["elements"]
+    assert (element["kind"], element["count"], element["columns"]) == ("points", 5, 3)
+    points = read(made).points["t_points"]
+    assert points.npartitions == 2
+    held = points.compute()
+    assert held.index.tolist() == [0, 1, 2, 3, 4]
+    assert held[["x", "y"]].to_numpy().tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
+    assert held["n"].tolist()[:4] == [1, 2, 3, 4.5] and np.isnan(held["n"].iloc[4])
+    assert held["mixed"].tolist() == ["True", "False", "True", "", "True"]
+    assert held["text"].tolist() == ["7", "x", "a, b", "", "007"]
+    for row, words in (("here,1,1,True,a", "row 8 has no number"), ("1,9999,1,,", "object 6 lies")):
+        table.write_text("\n".join(["x,y,n,mixed,text", *rows, "1,1,1,,", row]) + "\n")
+        with pytest.raises(InputError, match=rf"t\.csv: {words}"):
+            run(context(made), "spatialdata_export", slide="s.svs", files=["t.csv"], replace=True)
+    assert len(read(made).points["t_points"]) == 5  # the store stays as it was
+
+
+@needs_spatialdata
 def test_a_file_that_holds_nothing_is_named(made: Path) -> None:
     with pytest.raises(InputError, match=r"s\.tls\.geojson: nothing to export; no file holds"):
         run(context(made), "spatialdata_export", slide="s.svs", files=["results/s.tls.geojson"])

@@ -1,0 +1,117 @@
+"""Points elements of a SpatialData store from CSV tables of any length, some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mcp_servers.errors import InputError
+from mcp_servers.formats.spatial import Elements, check_inside, column_names, placed
+
+ROWS = 200_000
+Kind: TypeAlias = "np.dtype[Any] | type[str]"
+
+
+def from_csv(
+    path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
+) -> Elements:
+    """A points element of a table with x and y in level-0 pixels; its other columns are kept.
+
+    The table is read twice: once here, to check it and to learn the kinds of its columns, and once
+    while the store is written.
+    """
+    import dask.dataframe as dd
+    from spatialdata.models import PointsModel
+
+    kinds: dict[str, Kind] = {}
+    count = 0
+    for frame in _read(path, None):
+        _check(path, frame, count, size)
+        _widen(kinds, frame)
+        count += len(frame)
+    if not count:
+        return {}
+    own = ("x", "y")
+    keys = [key for key in kinds if key not in own]
+    names = dict(zip(keys, column_names(path, keys, own, warnings), strict=True))
+    rows = _Rows(path, kinds, names)
+    starts = range(0, count, ROWS)
+    points = dd.from_map(rows, starts, meta=rows(0)[:0], divisions=(*starts, count - 1))
+    made = PointsModel.parse(
+        points, coordinates={"x": "x", "y": "y"}, transformations=placed(mpp), sort=True
+    )
+    return {f"{name}_points": made}
+
+
+class _Rows:
+    """`ROWS` rows of a table from a given one on; quick when asked for one after the other."""
+
+    def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
+        self._path, self._kinds, self._names = path, kinds, names
+        self._next, self._frames = 0, _read(path, kinds)
+        self._lock = Lock()
+
+    def __dask_tokenize__(self) -> str:
+        return str(self._path)
+
+    def __call__(self, start: int) -> Any:
+        """The rows, in the order and with the kinds of columns that all parts have."""
+        with self._lock:
+            if start < self._next:
+                self._next, self._frames = 0, _read(self._path, self._kinds)
+            while self._next <= start:
+                frame = next(self._frames)
+                self._next += ROWS
+        texts = [key for key, kind in self._kinds.items() if kind is str]
+        # an empty column and text are read back as the same kind only when stored as text
+        frame[texts] = frame[texts].fillna("")
+        return frame.rename(columns=dict(self._names))
+
+
+def _read(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
+    """Frames of `ROWS` rows; raises `InputError` where the file is no table."""
+    import pandas as pd
+
+    try:
+        with pd.read_csv(path, chunksize=ROWS, dtype=kinds, low_memory=False) as frames:
+            yield from frames
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' ParserError is a ValueError
+        raise InputError(f"{path}: not a CSV table: {error}") from error
+
+
+def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
+    """Refuse rows without a place, or with one that is not on the slide."""
+    import pandas as pd
+
+    if not {"x", "y"} <= set(frame.columns):
+        held = ", ".join(map(str, frame.columns[:12]))
+        raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
+    where = frame[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+    broken = np.flatnonzero(~np.isfinite(where).all(axis=1))
+    if len(broken):
+        raise InputError(f"{path}: row {start + broken[0] + 2} has no number for x or y")
+    check_inside(path, where, where, size, start)
+
+
+def _widen(kinds: dict[str, Kind], frame: Any) -> None:
+    """Make the kind of each column one that also holds this frame's values."""
+    from pandas.api.types import is_numeric_dtype
+
+    for key, values in frame.items():
+        own: Kind = str
+        if key in ("x", "y"):
+            own = np.dtype(np.float64)
+        elif is_numeric_dtype(values.dtype):  # booleans too
+            own = values.dtype
+        kinds[str(key)] = _common(kinds.get(str(key), own), own)
+
+
+def _common(one: Kind, other: Kind) -> Kind:
+    """Text holds everything, a wider number the narrower; booleans and numbers meet as text."""
+    if not isinstance(one, np.dtype) or not isinstance(other, np.dtype):
+        return str
+    return np.result_type(one, other) if (one.kind == "b") == (other.kind == "b") else str
