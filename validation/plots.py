@@ -119,7 +119,7 @@ def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     for code, name in enumerate(names):
         mine = keep & (codes == code)
         curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
-    p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value or 0)
+    p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value)
     within = "stratified " if contract.test(outcome.id).strata else ""
     path = out / f"{outcome.id}.svg"
     drawing = partial(
@@ -212,7 +212,7 @@ def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path
         if f"{prefix}fine_gray.summary" in numbers:
             notes.append(numbers[f"{prefix}fine_gray.summary"].text + ", Fine and Gray")
         if f"{prefix}gray.p" in numbers:
-            notes.append(f"Gray's test {p_is(numbers[f'{prefix}gray.p'].value or 0)}")
+            notes.append(f"Gray's test {p_is(numbers[f'{prefix}gray.p'].value)}")
     title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
     path = out / f"{outcome.id.replace('.', '_')}.svg"
     drawing = partial(

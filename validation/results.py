@@ -216,8 +216,10 @@ def p_text(p: float) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def p_is(p: float, name: str = "p") -> str:
-    """A p-value as a relation: `p = 0.012`, `p < 0.0001`."""
+def p_is(p: float | None, name: str = "p") -> str:
+    """A p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
+    if p is None:
+        return f"{name} not available"
     text = p_text(p)
     return f"{name} < {text[1:]}" if text.startswith("<") else f"{name} = {text}"
 

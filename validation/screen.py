@@ -17,6 +17,7 @@ from scipy.special import chdtrc, ndtr
 from validation.statistics.base import (
     BoolArray,
     FloatArray,
+    HazardRatios,
     IntArray,
     as_float,
     design,
@@ -39,7 +40,7 @@ LEAST_PRESENT = 0.5
 
 
 @dataclass(frozen=True)
-class ScreenResult:
+class ScreenResult(HazardRatios):
     """One entry per feature, in the order given.
 
     `coef` and `hr` are per standard deviation of the feature when `per_sd`, else per its unit; NaN
@@ -48,20 +49,11 @@ class ScreenResult:
     are fitted on the patients that have them.
     """
 
-    names: tuple[str, ...]
-    coef: FloatArray
-    se: FloatArray
-    hr: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    p: FloatArray
     p_score: FloatArray
     score: FloatArray
     q: FloatArray
     status: tuple[str, ...]
     n_used: IntArray
-    n: int
-    events: int
     covariates: tuple[str, ...]
     per_sd: bool
 

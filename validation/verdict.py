@@ -114,7 +114,7 @@ def _if_significant(
     reasons = [
         _for(
             "primary",
-            f"{effect_text(primary.effect)}, {p_is(primary.p or 0)}; {p_is(q, 'q')} over "
+            f"{effect_text(primary.effect)}, {p_is(primary.p)}; {p_is(q, 'q')} over "
             f"{_count(evidence.family, 'claim')} of the ledger",
         )
     ]
@@ -213,7 +213,7 @@ def _if_not(
     contract = evidence.contract
     rules, effect = contract.rules, primary.effect
     assert effect is not None
-    numbers = f"{effect_text(effect)}, {p_is(primary.p or 0)}, {p_is(q, 'q')}"
+    numbers = f"{effect_text(effect)}, {p_is(primary.p)}, {p_is(q, 'q')}"
     if not expected and (primary.p or 1) < rules.alpha:
         text = f"significant in the other direction: {numbers}"
         return _verdict("not_supported", "evidence", [_against("primary", text)], limits)
@@ -260,11 +260,11 @@ def _controls_block(evidence: Evidence) -> Reason | None:
         hr = analysis.numbers["control.known_positive.hr"].value or 1.0
         right = (hr > 1) == (plan.direction is Direction.HIGHER_RISK)
         enough = (positive.events or 0) >= KNOWN_EVENTS
-        if enough and (not right or (positive.p or 0) >= contract.rules.alpha):
+        if enough and (not right or positive.p is None or positive.p >= contract.rules.alpha):
             return _prevents(
                 "known positive",
                 f"{plan.label or plan.variable} does not show in these data (HR per SD {hr:.2f}, "
-                f"{p_is(positive.p or 1)}): the outcome data are in doubt",
+                f"{p_is(positive.p)}): the outcome data are in doubt",
             )
     negative = analysis.test("control.negative")
     if negative is not None and negative.p is not None and negative.p < contract.rules.alpha:

@@ -48,14 +48,10 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         if test.status != "ok":
             out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
-            line = (
-                f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value or 0)}"
-            )
+            line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
             out.print(line, markup=False, soft_wrap=True)
         elif test.method in ("gray", "joint_groups") and number is not None:
-            out.print(
-                f"    {part}{test.id} ({test.endpoint}): {p_is(number.value or 0)}", markup=False
-            )
+            out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
         elif test.method == "calibration":
             slope, harrell = (
                 found.numbers[f"{part}{test.id}.{name}"].text for name in ("slope", "harrell")

@@ -17,6 +17,14 @@ from kg.services.runner import Runner
 from tests.kg.lit_server import FAST, MANY, Answer, as_json, serving
 
 
+async def fetch_all(url: str, limit: Limit, count: int) -> None:
+    """Ask for `count` addresses at once under one limit."""
+    client = ServiceClient(None, FAST)
+    requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(count)]
+    await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+    await client.close()
+
+
 def test_concurrency_stays_within_the_limit() -> None:
     running, most = [0], [0]
 
@@ -27,30 +35,16 @@ def test_concurrency_stays_within_the_limit() -> None:
         running[0] -= 1
         return as_json({})
 
-    async def work(url: str) -> None:
-        client = ServiceClient(None, FAST)
-        limit = Limit(1000, 1.0, concurrency=2)
-        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(8)]
-        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
-        await client.close()
-
     with serving() as services:
         services.routes["/x"] = slow
-        asyncio.run(work(services.url))
+        asyncio.run(fetch_all(services.url, Limit(1000, 1.0, concurrency=2), 8))
     assert most[0] == 2
 
 
 def test_requests_never_exceed_the_published_rate() -> None:
-    async def work(url: str) -> None:
-        client = ServiceClient(None, FAST)
-        limit = Limit(3, 0.5, concurrency=9)
-        requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(9)]
-        await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
-        await client.close()
-
     with serving() as services:
         services.routes["/x"] = as_json({})
-        asyncio.run(work(services.url))
+        asyncio.run(fetch_all(services.url, Limit(3, 0.5, concurrency=9), 9))
         times = sorted(one.at for one in services.seen)
     # 20 ms of slack for the way from sending to arrival.
     assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
+from mcp_servers.slides.slide import Slide
 
 Image = NDArray[np.uint8]
 EOSIN_PINK, HEMATOXYLIN_BLUE, GLASS = (226, 150, 190), (90, 60, 140), (243, 243, 243)
@@ -75,3 +76,13 @@ def png(path: Path, image: Any) -> Path:
 
 
 Maker = Callable[..., Path]
+
+
+def damage_tile(path: Path, number: int) -> None:
+    """Overwrite the encoded bytes of one tile of a slide's finest level."""
+    with Slide.open(path, backend="direct") as slide:
+        one = slide.source._directories[0]  # type: ignore[attr-defined]
+        at, count = int(one.offsets[number]), int(one.counts[number])
+    data = bytearray(path.read_bytes())
+    data[at : at + count] = b"\x11" * count
+    path.write_bytes(bytes(data))

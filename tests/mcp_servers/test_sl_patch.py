@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,9 +20,11 @@ from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
 
+Labelled: TypeAlias = tuple[Path, list[SlideTruth]]
+
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[SlideTruth]]:
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
     """Three painted slides with outlines of their classes, and a fourth without."""
     folder = tmp_path_factory.mktemp("labelled")
     (folder / "slides").mkdir()
@@ -37,7 +40,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Slide
 
 
 @pytest.fixture(scope="module")
-def trained(labelled: tuple[Path, list[SlideTruth]]) -> dict[str, Any]:
+def trained(labelled: Labelled) -> dict[str, Any]:
     """The model trained from the command line."""
     folder, _ = labelled
     return sage_tool(
@@ -47,7 +50,7 @@ def trained(labelled: tuple[Path, list[SlideTruth]]) -> dict[str, Any]:
 
 
 def test_a_model_is_trained_and_scored_on_slides_it_did_not_see(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+    labelled: Labelled, trained: dict[str, Any]
 ) -> None:
     folder, _ = labelled
     assert trained["method"] == "learned" and trained["folds"] == 3
@@ -65,7 +68,7 @@ def test_a_model_is_trained_and_scored_on_slides_it_did_not_see(
 
 
 def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+    labelled: Labelled, trained: dict[str, Any]
 ) -> None:
     from PIL import Image
 
@@ -89,7 +92,7 @@ def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
 
 @pytest.mark.parametrize("name", ["tls", "til", "stroma", "region_patches"])
 def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any], name: str
+    labelled: Labelled, trained: dict[str, Any], name: str
 ) -> None:
     folder, _ = labelled
     ctx = context(folder)
@@ -100,13 +103,13 @@ def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
 
 
 def test_a_slide_of_the_training_set_is_flagged(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+    labelled: Labelled, trained: dict[str, Any]
 ) -> None:
     got = run(context(labelled[0]), "tumor", slide="slides/p301.tif", model=trained["model"])
     assert any("trained on this slide" in note for note in got["warnings"])
 
 
-def test_patients_are_never_on_both_sides(labelled: tuple[Path, list[SlideTruth]]) -> None:
+def test_patients_are_never_on_both_sides(labelled: Labelled) -> None:
     folder, _ = labelled
     rows = [("p301", "a"), ("p302", "a"), ("p303", "a")]
     pd.DataFrame(rows, columns=["slide", "patient"]).to_csv(folder / "one.csv", index=False)
@@ -117,7 +120,7 @@ def test_patients_are_never_on_both_sides(labelled: tuple[Path, list[SlideTruth]
     assert any("nothing could be held out" in note for note in got["warnings"])
 
 
-def test_labels_without_meaning_are_not_learned(labelled: tuple[Path, list[SlideTruth]]) -> None:
+def test_labels_without_meaning_are_not_learned(labelled: Labelled) -> None:
     folder, truths = labelled
     mixed = folder / "mixed"
     mixed.mkdir()
@@ -159,7 +162,7 @@ def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_learned_is_named(
-    labelled: tuple[Path, list[SlideTruth]], change: dict[str, Any], words: str
+    labelled: Labelled, change: dict[str, Any], words: str
 ) -> None:
     options = {"slides": "slides", "regions": "regions", "max_patches": 5, "name": "bad"} | change
     given = {k: v for k, v in options.items() if v is not None}
@@ -168,9 +171,7 @@ def test_what_cannot_be_learned_is_named(
     assert not list((labelled[0] / "out").glob("bad*"))
 
 
-def test_a_model_that_does_not_fit_is_refused(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
-) -> None:
+def test_a_model_that_does_not_fit_is_refused(labelled: Labelled, trained: dict[str, Any]) -> None:
     folder, _ = labelled
     ctx = context(folder)
     (folder / "junk.safetensors").write_bytes(b"junk")
@@ -185,7 +186,7 @@ def test_a_model_that_does_not_fit_is_refused(
 
 
 def test_a_head_gives_probabilities_and_stores_no_code(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any], tmp_path: Path
+    labelled: Labelled, trained: dict[str, Any], tmp_path: Path
 ) -> None:
     from mcp_servers.pathology.patch_model import load_model
 
@@ -211,6 +212,15 @@ def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **ca
     return new
 
 
+def refused(labelled: Labelled, trained: dict[str, Any], card: dict[str, Any]) -> str:
+    """What `tumor` says to the trained model with another card, card.safetensors."""
+    folder, _ = labelled
+    rewritten(folder / "out" / trained["model"], folder / "card.safetensors", **card)
+    with pytest.raises(InputError) as found:
+        run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
+    return str(found.value)
+
+
 @pytest.mark.parametrize(
     ("card", "words"),
     [
@@ -221,15 +231,9 @@ def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **ca
     ],
 )  # fmt: skip
 def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
-    labelled: tuple[Path, list[SlideTruth]],
-    trained: dict[str, Any],
-    card: dict[str, Any],
-    words: str,
+    labelled: Labelled, trained: dict[str, Any], card: dict[str, Any], words: str
 ) -> None:
-    folder, _ = labelled
-    rewritten(folder / "out" / trained["model"], folder / "old.safetensors", **card)
-    with pytest.raises(InputError, match=words):
-        run(context(folder), "tumor", slide="p304.tif", model="old.safetensors")
+    assert re.search(words, refused(labelled, trained, card))
 
 
 @pytest.mark.parametrize(
@@ -252,15 +256,9 @@ def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
     ],
 )
 def test_a_card_that_cannot_be_used_is_named(
-    labelled: tuple[Path, list[SlideTruth]],
-    trained: dict[str, Any],
-    card: dict[str, Any],
-    words: str,
+    labelled: Labelled, trained: dict[str, Any], card: dict[str, Any], words: str
 ) -> None:
-    folder, _ = labelled
-    rewritten(folder / "out" / trained["model"], folder / "card.safetensors", **card)
-    with pytest.raises(InputError, match=rf"card\.safetensors: .*{words}"):
-        run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
+    assert re.search(rf"card\.safetensors: .*{words}", refused(labelled, trained, card))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +275,7 @@ def test_a_card_that_cannot_be_used_is_named(
     ],
 )
 def test_numbers_that_cannot_be_used_are_refused(
-    labelled: tuple[Path, list[SlideTruth]],
+    labelled: Labelled,
     trained: dict[str, Any],
     name: str,
     change: Any,
@@ -294,7 +292,7 @@ def test_numbers_that_cannot_be_used_are_refused(
 
 
 def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+    labelled: Labelled, trained: dict[str, Any]
 ) -> None:
     folder, _ = labelled
     with Slide.open(folder / "p304.tif") as slide:
@@ -305,7 +303,7 @@ def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
 
 
 def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
-    labelled: tuple[Path, list[SlideTruth]], trained: dict[str, Any]
+    labelled: Labelled, trained: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match=r"model patch was trained at 0\.5 µm.*this scan has 1;"):
         run(context(labelled[0]), "tumor", slide="p304.tif", mpp=1.0, model=trained["model"])
@@ -319,7 +317,7 @@ def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
      ("cluster_tiles", {"slide": "p304.tif", "features": "p304.tif"})],
 )  # fmt: skip
 def test_a_seed_that_no_generator_takes_is_named(
-    labelled: tuple[Path, list[SlideTruth]], name: str, given: dict[str, Any], seed: int
+    labelled: Labelled, name: str, given: dict[str, Any], seed: int
 ) -> None:
     with pytest.raises(InputError, match='"seed"'):
         run(context(labelled[0]), name, **given, seed=seed)

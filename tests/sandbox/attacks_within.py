@@ -5,6 +5,15 @@ from __future__ import annotations
 from sandbox.types import Reason
 from tests.sandbox.attack import SHORT, Attack
 
+
+def filling(folder: str, size: str) -> str:
+    """A program that writes files of `size` (an expression) to a folder until it is stopped."""
+    return f"""
+for i in range(10_000):
+    open(f"{folder}/f{{i}}", "wb").write(b"x" * ({size}))
+"""
+
+
 EXHAUSTION = [
     Attack(
         "fork_bomb",
@@ -64,26 +73,17 @@ with open("/output/big", "wb") as f:
     ),
     Attack(
         "disk_filler_in_many_files",
-        """
-for i in range(10_000):
-    open(f"/output/f{i}", "wb").write(b"x" * (1 << 16))
-""",
+        filling("/output", "1 << 16"),
         Reason.OUTPUT_LIMIT,
     ),
     Attack(
         "temporary_space_filler",
-        """
-for i in range(10_000):
-    open(f"/tmp/f{i}", "wb").write(b"x" * (4 << 20))
-""",
+        filling("/tmp", "4 << 20"),
         Reason.OUTPUT_LIMIT,
     ),
     Attack(
         "shared_memory_filler",
-        """
-for i in range(10_000):
-    open(f"/dev/shm/f{i}", "wb").write(b"x" * (4 << 20))
-""",
+        filling("/dev/shm", "4 << 20"),
         Reason.OUTPUT_LIMIT,
     ),
     Attack(
