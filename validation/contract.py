@@ -1,4 +1,4 @@
-"""The validation contract: what will be tested, written and hashed before any outcome is read.
+"""The validation contract: what will be tested, written and hashed before any outcome is compared.
 
 A contract is plain data. Freezing binds it to the hashes of a cohort's files; whatever is not in a
 frozen contract is not run. An amendment is a new version that names its parent by hash.
