@@ -147,7 +147,7 @@ def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "
 
 
 def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]:
-    """Settle the analysis plan, draft the contract, and freeze it before any outcome is compared."""
+    """Settle the plan, draft the contract, and freeze it before any outcome is compared."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("coding_instructions", name):
