@@ -67,7 +67,8 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     from mcp_servers.pathology.patch_model import encode_corners
     from mcp_servers.slides.slide import Slide
 
-    features, labels, names, corners = [], [], [], []
+    features: list[F32] = []
+    labels, names, corners = [], [], []
     empty: list[str] = []
     rng = np.random.default_rng(given.seed)
     for number, job in enumerate(jobs):
@@ -81,10 +82,8 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
                 empty.append(job.name)
                 continue
             span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
-            features.append(
-                encode_corners(
-                    slide, at, grid, given.encoder, given.weights, given.device, context, span
-                )
+            features += encode_corners(
+                slide, at, grid, given.encoder, given.weights, given.device, context, span
             )
             labels += own
             names += [job.name] * len(at)

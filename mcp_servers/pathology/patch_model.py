@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from mcp_servers.errors import InputError
 from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
 from mcp_servers.registry import explain
-from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray
+from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
@@ -164,8 +164,8 @@ def encode_corners(
     device: str,
     context: ToolContext,
     span: tuple[float, float] = (0.0, 1.0),
-) -> F32:
-    """Features (n, d) of tiles by an encoder of the registry.
+) -> Iterator[F32]:
+    """Features (up to 32, d) of tiles by an encoder of the registry, batch by batch.
 
     Raises
     ------
@@ -176,11 +176,9 @@ def encode_corners(
     from mcp_servers.pathology.models import encoder_for, encoder_spec
 
     loaded, _ = encoder_for(encoder_spec(encoder), weights, device, grid.mpp, context)
-    parts = []
     for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):
-        parts.append(loaded.encode(batch))
+        yield np.asarray(loaded.encode(batch), dtype=np.float32)
         context.progress(span[0] + (span[1] - span[0]) * done / len(corners), "encoding")
-    return np.concatenate(parts).astype(np.float32)
 
 
 def tumor_probability(
@@ -230,16 +228,18 @@ def tumor_probability(
             f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
             "train one with smaller tiles, or find tumor without a model"
         )
-    features = encode_corners(
+    parts = []
+    for features in encode_corners(
         slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
-    )
-    if features.shape[1] != len(model.head.mean):
-        raise InputError(
-            f"{card['name']}: trained on {len(model.head.mean)} features of {card['encoder']}, "
-            f"these weights give {features.shape[1]}"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):  # judged below
-        probability = model.head.probabilities(features)[:, model.tumor].sum(axis=1)
+    ):
+        if features.shape[1] != len(model.head.mean):
+            raise InputError(
+                f"{card['name']}: trained on {len(model.head.mean)} features of "
+                f"{card['encoder']}, these weights give {features.shape[1]}"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            parts.append(model.head.probabilities(features)[:, model.tumor].sum(axis=1))
+    probability = np.concatenate(parts)
     if not np.isfinite(probability).all():
         raise InputError(f"{card['name']}: gives no finite probability here; its file is damaged")
     size = grid.patch_size_level0
@@ -250,20 +250,23 @@ def tumor_probability(
     values[at[:, 1], at[:, 0]] = probability
     known[at[:, 1], at[:, 0]] = 1.0
     ratio = cell_scale / size
-    # centers of the cells in units of tiles
-    move = np.array([[ratio, 0, ratio / 2 - 0.5], [0, ratio, ratio / 2 - 0.5]], dtype=np.float64)
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-
-    def warp(layer: AnyArray) -> AnyArray:
-        height, width = shape
-        mode = cv2.BORDER_REPLICATE
-        return np.asarray(
-            cv2.warpAffine(layer, move, (width, height), flags=flags, borderMode=mode)
+    out = np.zeros(shape, dtype=np.float32)
+    for band in bands(shape[0]):
+        # centers of the cells in units of tiles
+        first = ratio * band.start + ratio / 2 - 0.5
+        move = np.array([[ratio, 0, ratio / 2 - 0.5], [0, ratio, first]], dtype=np.float64)
+        near, sums = (
+            cv2.warpAffine(
+                layer,
+                move,
+                (shape[1], band.stop - band.start),
+                flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
+            for layer in (known, values)
         )
-
-    near = warp(known)
-    out = warp(values * known) / np.maximum(near, 1e-3)
-    return np.asarray(np.where(near > 0.05, out, 0.0), dtype=np.float32)
+        np.divide(sums, np.maximum(near, 1e-3), out=out[band], where=near > 0.05)
+    return out
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
