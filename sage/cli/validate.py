@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 from typer.core import TyperGroup
 
+from sage.cli.options import AsJson
 from sage.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ app = typer.Typer(
     help="Test a hypothesis on a cohort; screen features.",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for machines.")]
 CohortName = Annotated[str, typer.Option("--cohort", help="A cohort folder or built-in name.")]
 Root = Annotated[
     Path | None, typer.Option(help="Where the cohort's files lie, if not beside cohort.toml.")
