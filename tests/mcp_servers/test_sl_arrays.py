@@ -294,3 +294,34 @@ def test_broken_geojson_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"roi\.geojson"):
         read_polygons(path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    cells=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    seed=st.integers(0, 99),
+)
+def test_layers_of_cells_are_averages_by_area(
+    size: tuple[int, int], cells: tuple[int, int], seed: int
+) -> None:
+    from mcp_servers.pathology.compute.pixels import cell_layers
+
+    rows, columns = min(cells[0], size[0]), min(cells[1], size[1])
+    rng = np.random.default_rng(seed)
+    red, green, blue = rng.random((3, *size), dtype=np.float32)
+    labels = rng.integers(0, 4, size, dtype=np.int32)
+    epithelial, tissue = np.array([False, True, False, True]), rng.random(size) < 0.8
+    found = cell_layers(
+        red, green, blue, green, labels, epithelial, tissue, 0.3, rows, columns
+    )  # fmt: skip
+    nuclear = (labels > 0) & tissue
+    blood = (blue > 0.55 * green) & (green > 0.5) & (red < 0.2 * green)
+    pink = (green > 0.12) & (red < 0.5 * green) & (labels == 0) & ~blood & tissue
+    parts = [tissue, nuclear, epithelial[labels] & tissue, red * nuclear, green * nuclear]
+    parts += [red * tissue, green * tissue, (green < 0.3) & tissue, pink]
+    # each pixel cut into rows x columns parts, so that every cell holds whole ones
+    for layer, part in zip(found, parts, strict=True):
+        fine = np.kron(np.asarray(part, dtype=float), np.ones((rows, columns)))
+        wanted = fine.reshape(rows, size[0], columns, size[1]).mean(axis=(1, 3))
+        assert layer == pytest.approx(wanted, abs=1e-6)

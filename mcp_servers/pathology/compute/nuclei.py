@@ -69,18 +69,13 @@ def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = D
     """Half way between the local means of what lies above and below Otsu's global threshold."""
     import cv2
 
+    from mcp_servers.pathology.compute.pixels import half_way, upper_part
+
     density = np.minimum(density, np.float32(cap))
     start = max(otsu(density[::2, ::2], 0.0, cap), floor)
-    above = (density > start).astype(np.float32)
     size = (2 * radius + 1, 2 * radius + 1)
-    n_above = cv2.blur(above, size)
-    mean_above = cv2.blur(density * above, size)
-    mean_all = cv2.blur(density, size)
-    below = (mean_all - mean_above) / np.maximum(1.0 - n_above, 0.02)
-    top = mean_above / np.maximum(n_above, 1e-6)
-    top = np.where(n_above > 0.01, top, start * 1.5)
-    threshold = (top + below) / 2
-    return np.asarray(np.clip(threshold, 0.75 * start, 1.6 * start), dtype=np.float32)
+    share, upper = (cv2.blur(part, size) for part in upper_part(density, start))
+    return half_way(share, upper, cv2.blur(density, size), start)
 
 
 def segment(
@@ -159,6 +154,7 @@ def measured(
     `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast.
     """
     from mcp_servers.pathology.compute.kernels import label_sums
+    from mcp_servers.pathology.compute.pixels import renumbered
 
     labels = np.ascontiguousarray(labels, dtype=np.int32)
     count = int(labels.max()) + 1
@@ -172,12 +168,8 @@ def measured(
         keep &= within[row, column]
     number = np.zeros(count, dtype=np.int32)
     number[1:][keep] = np.arange(1, int(keep.sum()) + 1)
-    labels = number[labels]
-    inside = labels > 0
-    contrast = 0.0
-    if inside.any():
-        contrast = float(smooth[inside].mean() - smooth[~inside].mean()) if (~inside).any() else 0.0
-    return Nuclei(labels, table[keep], contrast)
+    kept, contrast = renumbered(labels, number, smooth)
+    return Nuclei(kept, table[keep], contrast)
 
 
 def _without_holes(mask: AnyArray, largest: float) -> U8:

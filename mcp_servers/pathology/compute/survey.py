@@ -21,7 +21,7 @@ from mcp_servers.pathology.compute.nuclei import (
     regular_outline,
     segment,
 )
-from mcp_servers.pathology.compute.tissue import optical_density
+from mcp_servers.pathology.compute.tissue import density_planes
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 
 CELL_UM = 8.0
@@ -48,6 +48,8 @@ LAYERS = (
 
 
 COUNTS = frozenset(("lymphocytes", "nuclei", "regular"))
+SHARED = tuple(name for name in LAYERS if name not in COUNTS)
+"""The layers that are averages over a cell's pixels, in the order of `pixels.cell_layers`."""
 DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
 SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
 """Shares are kept in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
@@ -147,9 +149,11 @@ class Survey:
 
     def count(self, name: str, rows: AnyArray, columns: AnyArray) -> None:
         """Add one to the cells at these rows and columns, for each time they are named."""
-        place = np.stack([rows // TILE, columns // TILE], axis=1)
-        for row, column in np.unique(place, axis=0).tolist():
-            own = (place[:, 0] == row) & (place[:, 1] == column)
+        across = -(-self.shape[1] // TILE)
+        place = rows // TILE * across + columns // TILE
+        for number in np.unique(place).tolist():
+            row, column = divmod(number, across)
+            own = place == number
             at = (rows[own] - row * TILE, columns[own] - column * TILE)
             np.add.at(self._tile(row, column)[INDEX[name]], at, 1)
 
@@ -224,6 +228,8 @@ def add_block(
     """
     import cv2
 
+    from mcp_servers.pathology.compute.pixels import cell_layers
+
     nuclei = segment(image, mpp)
     lymphoid = lymphocyte_like(nuclei.table, survey.dark)
     round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
@@ -247,27 +253,15 @@ def add_block(
     window = np.s_[row : row + height, column : column + width]
     part = tissue[top:bottom, left:right]
     labels = nuclei.labels[top:bottom, left:right]
-    density = optical_density(image[top:bottom, left:right], survey.background)
-    red, green, blue = density[:, :, 0], density[:, :, 1], density[:, :, 2]
-    is_nucleus = labels > 0
-    gap = cv2.blur(green, (3, 3)) < GAP_DENSITY
-    blood = (blue > 0.55 * green) & (green > 0.5) & (red < 0.2 * green)
-    pink = (green > 0.12) & (red < 0.5 * green) & ~is_nucleus & ~blood
-    pixels: dict[str, AnyArray] = {
-        "tissue": part,
-        "nuclear": is_nucleus & part,
-        "epithelial": np.concatenate([[False], epithelial])[labels] & part,
-        "nuclear_red": red * (is_nucleus & part),
-        "nuclear_green": green * (is_nucleus & part),
-        "red": red * part,
-        "green": green * part,
-        "gap": gap & part,
-        "pink": pink & part,
-    }
-    for name, values in pixels.items():
-        small = cv2.resize(values.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+    red, green, blue = density_planes(image[top:bottom, left:right], survey.background)
+    near = cv2.blur(green, (3, 3))
+    is_epithelial = np.concatenate([[False], epithelial])
+    layers = cell_layers(
+        red, green, blue, near, labels, is_epithelial, part, GAP_DENSITY, height, width
+    )
+    for name, values in zip(SHARED, layers, strict=True):
         with held:
-            survey.put(name, window, np.asarray(small))
+            survey.put(name, window, values)
 
 
 def _count(

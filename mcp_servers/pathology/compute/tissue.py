@@ -42,8 +42,12 @@ def background_color(image: U8) -> tuple[int, int, int]:
 
 def optical_density(image: U8, background: tuple[int, int, int] = (255, 255, 255)) -> F32:
     """-log10(I / I0) per channel, clipped at 0; I below 1 counts as 1."""
-    planes = [_density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)]
-    return np.stack(planes, axis=2)
+    return np.stack(density_planes(image, background), axis=2)
+
+
+def density_planes(image: U8, background: tuple[int, int, int]) -> list[F32]:
+    """`optical_density`, each channel by itself."""
+    return [_density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)]
 
 
 def _density_plane(channel: U8, background: int) -> F32:

@@ -1,0 +1,147 @@
+"""Compiled loops over pixels: what array expressions do in a pass for each operator, in one.
+
+Values are kept as float32 throughout, so that the results are those of the expressions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from mcp_servers.slides.arrays import F32, AnyArray
+
+
+@njit(cache=True, nogil=True)
+def upper_part(density: AnyArray, start: float) -> tuple[AnyArray, AnyArray]:
+    """1 where a density exceeds `start`, else 0; and the density there, else 0."""
+    height, width = density.shape
+    limit = np.float32(start)
+    above = np.zeros((height, width), np.float32)
+    product = np.zeros((height, width), np.float32)
+    for y in range(height):
+        for x in range(width):
+            if density[y, x] > limit:
+                above[y, x] = 1
+                product[y, x] = density[y, x]
+    return above, product
+
+
+@njit(cache=True, nogil=True)
+def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) -> F32:
+    """Half way between the means above and below `start`, within 0.75 and 1.6 of it.
+
+    `share` is the local mean of `upper_part`'s first map, `upper` of its second, `every` of the
+    density itself. Where hardly anything is above, its mean is taken to be 1.5 of `start`.
+    """
+    height, width = share.shape
+    out = np.empty((height, width), np.float32)
+    one, two = np.float32(1), np.float32(2)
+    least, few, some = np.float32(0.02), np.float32(1e-6), np.float32(0.01)
+    usual = np.float32(start * 1.5)
+    low, high = np.float32(0.75 * start), np.float32(1.6 * start)
+    for y in range(height):
+        for x in range(width):
+            part = share[y, x]
+            below = (every[y, x] - upper[y, x]) / max(one - part, least)
+            top = upper[y, x] / max(part, few) if part > some else usual
+            out[y, x] = min(max((top + below) / two, low), high)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def renumbered(labels: AnyArray, number: AnyArray, values: AnyArray) -> tuple[AnyArray, float]:
+    """Labels under new numbers (0 drops them), and how far the mean of `values` on the rest of
+    them lies above that elsewhere; 0 when either is empty."""
+    height, width = labels.shape
+    out = np.empty((height, width), np.int32)
+    inside, outside = 0.0, 0.0
+    count = 0
+    for y in range(height):
+        for x in range(width):
+            k = number[labels[y, x]]
+            out[y, x] = k
+            if k > 0:
+                inside += values[y, x]
+                count += 1
+            else:
+                outside += values[y, x]
+    rest = height * width - count
+    if count == 0 or rest == 0:
+        return out, 0.0
+    return out, inside / count - outside / rest
+
+
+@njit(cache=True, nogil=True)
+def cell_layers(
+    red: AnyArray,
+    green: AnyArray,
+    blue: AnyArray,
+    near: AnyArray,
+    labels: AnyArray,
+    epithelial: AnyArray,
+    tissue: AnyArray,
+    gap_density: float,
+    rows: int,
+    columns: int,
+) -> F32:
+    """(9, rows, columns): averages over the pixels of each cell, of what is on the tissue.
+
+    The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap, pink.
+    `red`, `green` and `blue` are optical densities, `near` the green one averaged over neighbors,
+    `epithelial` says it of each label. Pink is what looks like collagen: eosinophilic, neither
+    nuclear nor blood. A pixel on the border of cells counts for each by the share that lies in it.
+    """
+    height, width = labels.shape
+    limit = np.float32(gap_density)
+    bluish, reddish, reddish_blood = np.float32(0.55), np.float32(0.5), np.float32(0.2)
+    dense, dyed = np.float32(0.5), np.float32(0.12)
+    out = np.zeros((9, rows + 1, columns + 1))
+    line = np.zeros((columns + 1, 9))
+    cells, shares = np.empty(width, np.int64), np.empty(width)
+    for x in range(width):
+        cells[x], shares[x] = _cell(x, columns, width)
+    for y in range(height):
+        line[:] = 0
+        for x in range(width):
+            if not tissue[y, x]:
+                continue
+            r, g, b = red[y, x], green[y, x], blue[y, x]
+            k = labels[y, x]
+            gap = near[y, x] < limit
+            pink = False
+            if k <= 0 and g > dyed and r < reddish * g:
+                pink = not (b > bluish * g and g > dense and r < reddish_blood * g)
+            for step in range(2):
+                part = shares[x] if step == 0 else 1.0 - shares[x]
+                if part <= 0:
+                    break
+                at = cells[x] + step
+                line[at, 0] += part
+                line[at, 5] += part * r
+                line[at, 6] += part * g
+                if k > 0:
+                    line[at, 1] += part
+                    line[at, 3] += part * r
+                    line[at, 4] += part * g
+                    if epithelial[k]:
+                        line[at, 2] += part
+                if gap:
+                    line[at, 7] += part
+                if pink:
+                    line[at, 8] += part
+        cell, share = _cell(y, rows, height)
+        for layer in range(9):
+            for c in range(columns):
+                out[layer, cell, c] += share * line[c, layer]
+                out[layer, cell + 1, c] += (1.0 - share) * line[c, layer]
+    pixels = (height / rows) * (width / columns)
+    averages: F32 = (out[:, :rows, :columns] / pixels).astype(np.float32)
+    return averages
+
+
+@njit(cache=True, nogil=True)
+def _cell(at: int, cells: int, length: int) -> tuple[int, float]:
+    """The cell in which pixel `at` of `length` begins, and the share of the pixel that is in it."""
+    cell = at * cells // length
+    over = (at + 1) * cells - (cell + 1) * length  # of the pixel's `cells` parts
+    return cell, 1.0 if over <= 0 else 1.0 - over / cells
