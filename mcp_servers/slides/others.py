@@ -13,6 +13,8 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 
 MAX_IMAGE_PIXELS = 200_000_000
 """Images without a pyramid are held in memory; larger ones must be converted first."""
+READ_PIXELS = 4_000_000
+"""OpenSlide is asked for no more at once: its RGBA and what is made of it take 20 bytes a pixel."""
 GRAY = "gray image: stain tools assume an RGB bright-field image"
 """What is said of an image that has no color."""
 
@@ -48,6 +50,16 @@ class OpenSlideSource:
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
         """See `Source.read`; transparent pixels take the slide's background color."""
+        rows = max(1, READ_PIXELS // (width * reduce)) * reduce
+        if height <= rows:
+            return shrink(self._read(level, x, y, width, height), reduce)
+        out = blank(math.ceil(height / reduce), math.ceil(width / reduce))
+        for top in range(0, height, rows):
+            part = self._read(level, x, y + top, width, min(rows, height - top))
+            out[top // reduce : (top + rows) // reduce] = shrink(part, reduce)
+        return out
+
+    def _read(self, level: int, x: int, y: int, width: int, height: int) -> U8:
         import openslide
 
         one = self.levels[level]
@@ -63,9 +75,9 @@ class OpenSlideSource:
         rgb = rgba[:, :, :3]
         alpha = rgba[:, :, 3:]
         if (alpha == 255).all():
-            return shrink(np.ascontiguousarray(rgb), reduce)
+            return np.ascontiguousarray(rgb)
         mixed = rgb.astype(np.uint16) * alpha + self._background * (255 - alpha.astype(np.uint16))
-        return shrink((mixed // 255).astype(np.uint8), reduce)
+        return (mixed // 255).astype(np.uint8)
 
     def close(self) -> None:
         self._slide.close()

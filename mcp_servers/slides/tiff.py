@@ -274,6 +274,8 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
                 tags[name] = None if tag is None else tag.value
             directories = [_directory(page, base) for page in pages]
             return directories, str(base.description or ""), tags
+    except InputError:  # is a ValueError too
+        raise
     except (tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError) as error:
         raise UnsupportedError(f"not a readable TIFF: {error}") from error
 
@@ -323,11 +325,14 @@ def _directory(page: Any, base: Any) -> _Directory:
     offsets = np.asarray(page.dataoffsets, dtype=np.int64)
     counts = np.asarray(page.databytecounts, dtype=np.int64)
     expected = math.ceil(width / level.tile_width) * math.ceil(height / level.tile_height)
-    if offsets.size != expected or counts.size != expected:
+    listed = min(offsets.size, counts.size)
+    if listed < expected:
         raise InputError(
-            f"{page.parent.filename}: {width} x {height} px need {expected} tiles, the file lists "
-            f"{offsets.size}; it is damaged."
+            f"{page.parent.filehandle.path}: {width} x {height} px need {expected} tiles, the file "
+            f"lists {listed}; it is damaged. Copy or export it again."
         )
+    if max(offsets.size, counts.size) > expected:
+        raise UnsupportedError("more tiles than one plane of its size has")
     predictor = int(page.predictor)
     if predictor not in (1, 2):
         raise UnsupportedError(f"predictor {predictor}")
