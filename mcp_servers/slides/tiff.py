@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 CACHE_BYTES = 48 * 2**20
+UNREADABLE = "it has no readable directory"
+"""How the reason begins when a file is no whole TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
 
@@ -265,7 +267,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
     try:
         with tifffile.TiffFile(path) as file:
             if not file.series:
-                raise UnsupportedError("no image series")
+                raise UnsupportedError(UNREADABLE)
             pages = _level_pages(file)
             base = pages[0]
             tags: dict[str, Any] = {"ome": file.ome_metadata if file.is_ome else None}
@@ -277,7 +279,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
     except InputError:  # is a ValueError too
         raise
     except (tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError) as error:
-        raise UnsupportedError(f"not a readable TIFF: {error}") from error
+        raise UnsupportedError(f"{UNREADABLE} ({error})") from error
 
 
 def _level_pages(file: Any) -> list[Any]:

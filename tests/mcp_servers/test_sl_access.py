@@ -269,6 +269,28 @@ def test_openslide_is_asked_for_a_bounded_number_of_pixels(
         assert np.array_equal(one, other)
 
 
+def test_a_truncated_slide_whose_directory_is_gone_is_called_truncated(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "half.svs"  # the directory stands behind the pixels, as in most scans
+    tifffile.imwrite(path, blobs(512, 512), photometric="rgb")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, 4, len(data) + 1000)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"half\.svs: .*truncated or damaged. Copy it again"):
+        Slide.open(path)
+
+
+def test_an_image_of_many_channels_is_refused_by_name(tmp_path: Path) -> None:
+    import tifffile
+
+    tifffile.imwrite(
+        tmp_path / "five.tif", np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
+    )
+    with pytest.raises(InputError, match=r"five\.tif: .*\(60, 60, 5\) is not RGB"):
+        Slide.open(tmp_path / "five.tif")
+
+
 @pytest.mark.slides
 def test_an_unreadable_slide_is_refused() -> None:
     with pytest.raises(InputError, match=r"unreadable\.svs"):
