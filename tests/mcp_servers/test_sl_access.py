@@ -299,7 +299,7 @@ def test_an_unreadable_slide_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "not|cannot")],
+    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "truncated")],
 )
 def test_files_that_are_no_slides_are_named(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "x.svs"
