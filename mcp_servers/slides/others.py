@@ -75,9 +75,9 @@ class OpenSlideSource:
         rgb = rgba[:, :, :3]
         alpha = rgba[:, :, 3:]
         if (alpha == 255).all():
-            return np.asarray(np.ascontiguousarray(rgb), dtype=np.uint8)
+            return np.ascontiguousarray(rgb, dtype=np.uint8)
         mixed = rgb.astype(np.uint16) * alpha + self._background * (255 - alpha.astype(np.uint16))
-        return (mixed // 255).astype(np.uint8)
+        return np.asarray(mixed // 255, dtype=np.uint8)
 
     def close(self) -> None:
         self._slide.close()
