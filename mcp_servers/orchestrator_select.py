@@ -150,13 +150,10 @@ def by_descriptions(request: str, cards: Mapping[str, ToolCard], inputs: dict[st
         if not any(step.tool == best for step in steps):
             steps.append(_step(cards[best], inputs, clause, {}))
     if not steps:
-        near = sorted(cards, key=lambda name: -_score(stems(request), texts[name], known, total))[
-            :5
-        ]
-        raise InputError(
-            f'no tool covers "{request[:100]}"; the nearest are: {", ".join(near)}. '
-            "See `sage tools list`"
-        )
+        scores = {name: _score(stems(request), texts[name], known, total) for name in texts}
+        near = sorted((name for name in scores if scores[name] > 0), key=lambda one: -scores[one])
+        nearest = f"the nearest are: {', '.join(near[:5])}. " if near else ""
+        raise InputError(f'no tool covers "{request[:100]}"; {nearest}See `sage tools list`')
     return Plan(steps=steps[:8], method="descriptions", notes=notes)
 
 

@@ -90,6 +90,10 @@ def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
     if not {"x", "y"} <= set(frame.columns):
         held = ", ".join(map(str, frame.columns[:12]))
         raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first values for rows' names
+        raise InputError(
+            f"{path}: row {start + 2} has more values than the header has columns; name each column"
+        )
     where = frame[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     broken = np.flatnonzero(~np.isfinite(where).all(axis=1))
     if len(broken):

@@ -10,7 +10,9 @@ from mcp_servers.context import ToolContext
 from mcp_servers.registry import InputPath
 
 if TYPE_CHECKING:
+    from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
+    from mcp_servers.slides.view import View
 
 Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
@@ -20,6 +22,8 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 """Where a network computes; auto: a GPU where there is one."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """Of what is drawn at random; the generators take 32 bits."""
+SMALL_REGION = 25.0
+"""Cells of the tissue mask below which a region is warned of: its area is off by a fifth or so."""
 
 
 class Given(BaseModel):
@@ -65,3 +69,14 @@ def open_slide(given: SlideInput, context: ToolContext) -> Slide:
     return context.shared(
         key, lambda: Slide.open(path, mpp=given.mpp, threads=max(2, context.threads))
     )
+
+
+def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
+    """What to say of regions that are small on the tissue mask, a grid of the view's pixels."""
+    least = min(polygon.area for polygon in polygons) / view.scale**2
+    if least >= SMALL_REGION:
+        return []
+    return [
+        f"a region spans only {least:.2g} cells of the tissue mask (of {view.mpp:.2g} µm): what "
+        "lies in it, and its area, are rough"
+    ]

@@ -67,7 +67,7 @@ def encoder_memory(given: UsesEncoder) -> int:
 @tool(
     "encode_tiles",
     SUITE,
-    "1.2.1",
+    "1.2.2",
     "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
     resources=Resources(
         cpu=2,
@@ -101,6 +101,8 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
 
+    if given.coords is not None and given.regions is not None:
+        raise InputError("give coords or regions, not both: tiles of coords are taken as they are")
     spec = encoder_spec(given.encoder)
     slide = open_slide(given, context)
     warnings = list(slide.warnings)
@@ -119,7 +121,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         )
     else:
         found, view = slide_tissue(slide)
-        corners, _, grid = tile_grid(slide, found.mask, view.scale, given)
+        corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tile to encode; see the tool tile_slide")
     if not 0.6 <= grid.mpp / spec.mpp <= 1.7:

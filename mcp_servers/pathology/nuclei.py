@@ -16,6 +16,7 @@ from mcp_servers.pathology.common import (
     SlideResult,
     of_slide,
     open_slide,
+    region_warnings,
 )
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
 
@@ -114,7 +115,7 @@ NUCLEI_VALIDITY = Validity(
 @tool(
     "nuclei",
     SUITE,
-    "1.1.2",
+    "1.1.3",
     "Detect and outline nuclei, with shape and stain of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=20.0),
     validity=NUCLEI_VALIDITY,
@@ -244,6 +245,7 @@ def search_area(
         mask = mask & rasterize(polygons, view.scale, mask.shape)
         if not mask.any():
             warnings.append("the regions hold no tissue")
+        warnings += region_warnings(polygons, view)
     return mask, view.scale, warnings
 
 

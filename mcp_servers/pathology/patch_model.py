@@ -219,7 +219,7 @@ def tumor_probability(
     given = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
     )
-    corners, _, grid = tile_grid(slide, tissue, tissue_scale, given)
+    corners, _, grid = tile_grid(slide, tissue, tissue_scale, given, context)
     if not len(corners):
         if not tissue.any():
             return np.zeros(shape, dtype=np.float32)

@@ -38,7 +38,7 @@ class RegionPatchesResult(SlideResult):
 @tool(
     "region_patches",
     SUITE,
-    "1.1.2",
+    "1.1.3",
     "Extract patches labelled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,
@@ -47,7 +47,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     """Region-aware patches of one slide."""
     import numpy as np
 
-    from mcp_servers.formats.geojson import feature, read_polygons, write_geojson
+    from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png
     from mcp_servers.pathology.compute.tumor import zones
@@ -56,7 +56,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
     from mcp_servers.pathology.tumor import tumor_area
-    from mcp_servers.slides.geometry import covered, mask_polygons, rasterize
+    from mcp_servers.slides.geometry import covered, mask_polygons
 
     slide = open_slide(given, context)
     tissue, overview = slide_tissue(slide)
@@ -65,10 +65,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     surveyed = survey_slide(slide, given, context)
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
-    if given.regions is not None:
-        polygons = read_polygons(context.input(given.regions, "file"))
-        mask = mask & rasterize(polygons, overview.scale, mask.shape)
-    corners, share, described = tile_grid(slide, mask, overview.scale, given)
+    corners, share, described = tile_grid(slide, mask, overview.scale, given, context)
     size, scale = described.patch_size_level0, surveyed.scale(slide)
     cover = np.stack([covered(parts[name], corners, size, scale) for name in REGIONS])
     which = cover.argmax(axis=0) if len(corners) else np.zeros(0, dtype=int)

@@ -45,14 +45,21 @@ class TilesResult(SlideResult):
 
 
 def tile_grid(
-    slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput
+    slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
 ) -> tuple[I64, F64, Grid]:
-    """Corners (level-0 pixels), tissue share of each, and the grid's description."""
-    from mcp_servers.slides.geometry import covered
+    """Corners (level-0 pixels) of the tiles with enough tissue that lie in the regions, if any are
+    given; the tissue share of each, and the grid's description."""
+    from mcp_servers.formats.geojson import read_polygons
+    from mcp_servers.slides.geometry import covered, rasterize
 
     corners, described = every_tile(slide, given)
     share = covered(tissue, corners, described.patch_size_level0, mask_scale)
     keep = share >= max(given.min_tissue, 1e-9)
+    if given.regions is not None:
+        polygons = read_polygons(context.input(given.regions, "file"))
+        inside = rasterize(polygons, mask_scale, tissue.shape)
+        within = covered(inside, corners, described.patch_size_level0, mask_scale)
+        keep &= within >= given.min_in_region
     return corners[keep], share[keep], described
 
 
@@ -95,23 +102,16 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     """Tile grid of one slide."""
-    from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
+    from mcp_servers.formats.geojson import feature, square, write_geojson
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png
     from mcp_servers.pathology.drawing import GREEN, captioned
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-    from mcp_servers.slides.geometry import covered, rasterize
 
     slide = open_slide(given, context)
     context.progress(0.0, "tissue")
     found, view = slide_tissue(slide)
-    corners, share, described = tile_grid(slide, found.mask, view.scale, given)
-    if given.regions is not None:
-        polygons = read_polygons(context.input(given.regions, "file"))
-        inside = rasterize(polygons, view.scale, found.mask.shape)
-        within = covered(inside, corners, described.patch_size_level0, view.scale)
-        keep = within >= given.min_in_region
-        corners, share = corners[keep], share[keep]
+    corners, share, described = tile_grid(slide, found.mask, view.scale, given, context)
     warnings = [*slide.warnings, *tissue_warnings(found)]
     if len(corners) == 0:
         warnings.append("no tile has enough tissue")

@@ -50,7 +50,7 @@ class TextScoreResult(SlideResult):
 @tool(
     "text_score",
     SUITE,
-    "1.0.2",
+    "1.0.3",
     "Score a slide's tiles against texts, zero-shot, with a vision-language model's weights.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=Validity(
@@ -90,7 +90,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     )
     slide = open_slide(given, context)
     found, view = slide_tissue(slide)
-    corners, _, grid = tile_grid(slide, found.mask, view.scale, given)
+    corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tile has enough tissue; see the tool tile_slide")
     words = _embed_texts(model, tokens, given.texts, device)

@@ -20,7 +20,7 @@ class Limits:
     result: int = 256 << 10
     image: int = 1 << 20
     images: int = 4
-    resource: int = 8 << 20
+    resource: int = 32 << 20
     wait: float = 45.0
     wait_with_progress: float = 600.0
     jobs: int = 64

@@ -13,6 +13,8 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 
 MAX_IMAGE_PIXELS = 200_000_000
 """Images without a pyramid are held in memory; larger ones must be converted first."""
+READ_PIXELS = 4_000_000
+"""OpenSlide is asked for no more at once: its RGBA and what is made of it take 20 bytes a pixel."""
 GRAY = "gray image: stain tools assume an RGB bright-field image"
 """What is said of an image that has no color."""
 
@@ -48,6 +50,16 @@ class OpenSlideSource:
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
         """See `Source.read`; transparent pixels take the slide's background color."""
+        rows = max(1, READ_PIXELS // (width * reduce)) * reduce
+        if height <= rows:
+            return shrink(self._read(level, x, y, width, height), reduce)
+        out = blank(math.ceil(height / reduce), math.ceil(width / reduce))
+        for top in range(0, height, rows):
+            part = self._read(level, x, y + top, width, min(rows, height - top))
+            out[top // reduce : (top + rows) // reduce] = shrink(part, reduce)
+        return out
+
+    def _read(self, level: int, x: int, y: int, width: int, height: int) -> U8:
         import openslide
 
         one = self.levels[level]
@@ -63,9 +75,9 @@ class OpenSlideSource:
         rgb = rgba[:, :, :3]
         alpha = rgba[:, :, 3:]
         if (alpha == 255).all():
-            return shrink(np.ascontiguousarray(rgb), reduce)
+            return np.ascontiguousarray(rgb, dtype=np.uint8)
         mixed = rgb.astype(np.uint16) * alpha + self._background * (255 - alpha.astype(np.uint16))
-        return shrink((mixed // 255).astype(np.uint8), reduce)
+        return np.asarray(mixed // 255, dtype=np.uint8)
 
     def close(self) -> None:
         self._slide.close()
@@ -77,7 +89,7 @@ class ImageSource:
     name = "image"
 
     def __init__(self, path: Path) -> None:
-        pixels, self.warnings = _load(path)
+        pixels, self.warnings = as_rgb8(_load(path), path)
         self._pixels = pixels
         height, width = pixels.shape[:2]
         self.levels: tuple[Level, ...] = (Level(width, height, 1.0, 512, 512),)
@@ -90,7 +102,7 @@ class ImageSource:
         self._pixels = blank(1, 1)
 
 
-def _load(path: Path) -> tuple[U8, tuple[str, ...]]:
+def _load(path: Path) -> AnyArray:
     if path.suffix.lower() in {".tif", ".tiff", ".btf"}:
         return _load_tiff(path)
     from PIL import Image, UnidentifiedImageError
@@ -99,14 +111,14 @@ def _load(path: Path) -> tuple[U8, tuple[str, ...]]:
         with Image.open(path) as image:
             _refuse_large(path, image.width, image.height)
             if image.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
-                return as_rgb8(np.asarray(image))
+                return np.asarray(image)
             if image.mode == "LA" or (image.mode in {"L", "1"} and "transparency" in image.info):
-                return as_rgb8(np.asarray(image.convert("LA")))
+                return np.asarray(image.convert("LA"))
             if image.mode in {"L", "1"}:
-                return as_rgb8(np.asarray(image.convert("L")))
+                return np.asarray(image.convert("L"))
             if image.mode in {"RGBA", "PA"} or "transparency" in image.info:
-                return as_rgb8(np.asarray(image.convert("RGBA")))
-            return as_rgb8(np.asarray(image.convert("RGB")))
+                return np.asarray(image.convert("RGBA"))
+            return np.asarray(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(
             f"{path}: not a slide or image that can be read ({error}). "
@@ -114,7 +126,7 @@ def _load(path: Path) -> tuple[U8, tuple[str, ...]]:
         ) from error
 
 
-def _load_tiff(path: Path) -> tuple[U8, tuple[str, ...]]:
+def _load_tiff(path: Path) -> AnyArray:
     import tifffile
 
     try:
@@ -145,7 +157,7 @@ def _load_tiff(path: Path) -> tuple[U8, tuple[str, ...]]:
     channel = "S" if "S" in axes else "C" if "C" in axes else ""
     if channel:
         pixels = np.moveaxis(pixels, axes.index(channel), -1)
-    return as_rgb8(pixels)
+    return np.asarray(pixels)
 
 
 def _refuse_large(path: Path, width: int, height: int) -> None:
@@ -157,7 +169,7 @@ def _refuse_large(path: Path, width: int, height: int) -> None:
         )
 
 
-def as_rgb8(pixels: AnyArray) -> tuple[U8, tuple[str, ...]]:
+def as_rgb8(pixels: AnyArray, path: Path) -> tuple[U8, tuple[str, ...]]:
     """8-bit RGB of an image of any depth and channel count, with what was done to it.
 
     Transparency is laid on white; 16-bit and float data are scaled by their range.
@@ -168,7 +180,7 @@ def as_rgb8(pixels: AnyArray) -> tuple[U8, tuple[str, ...]]:
         notes.append(GRAY)
     if pixels.ndim != 3 or pixels.shape[2] not in (2, 3, 4):
         raise InputError(
-            f"an image of shape {pixels.shape} is not RGB; fluorescence and multi-channel "
+            f"{path}: an image of shape {pixels.shape} is not RGB; fluorescence and multi-channel "
             "images are not supported."
         )
     if pixels.dtype != np.uint8:

@@ -25,7 +25,7 @@ from mcp_servers.slides.metadata import (
 )
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
 from mcp_servers.slides.source import Level, Source
-from mcp_servers.slides.tiff import TiffSource, UnsupportedError
+from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
 from mcp_servers.slides.view import View
 
 Backend = Literal["auto", "direct", "openslide", "image"]
@@ -150,7 +150,15 @@ class Slide:
             if direct is not None:
                 direct.close()
         else:
-            image = ImageSource(self.path)
+            try:
+                image = ImageSource(self.path)
+            except InputError as error:
+                if not reason.startswith(UNREADABLE):
+                    raise
+                raise InputError(
+                    f"{self.path}: a TIFF by its first bytes, but {reason}: it is truncated or "
+                    "damaged. Copy it again."
+                ) from error
             self.source = image
             self.warnings = (*image.warnings, f"read whole into memory ({reason})")
 

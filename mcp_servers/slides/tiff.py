@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 CACHE_BYTES = 48 * 2**20
+UNREADABLE = "it has no readable directory"
+"""How the reason begins when a file is no whole TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
 
@@ -265,7 +267,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
     try:
         with tifffile.TiffFile(path) as file:
             if not file.series:
-                raise UnsupportedError("no image series")
+                raise UnsupportedError(UNREADABLE)
             pages = _level_pages(file)
             base = pages[0]
             tags: dict[str, Any] = {"ome": file.ome_metadata if file.is_ome else None}
@@ -274,8 +276,10 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
                 tags[name] = None if tag is None else tag.value
             directories = [_directory(page, base) for page in pages]
             return directories, str(base.description or ""), tags
+    except InputError:  # is a ValueError too
+        raise
     except (tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError) as error:
-        raise UnsupportedError(f"not a readable TIFF: {error}") from error
+        raise UnsupportedError(f"{UNREADABLE} ({error})") from error
 
 
 def _level_pages(file: Any) -> list[Any]:
@@ -323,11 +327,14 @@ def _directory(page: Any, base: Any) -> _Directory:
     offsets = np.asarray(page.dataoffsets, dtype=np.int64)
     counts = np.asarray(page.databytecounts, dtype=np.int64)
     expected = math.ceil(width / level.tile_width) * math.ceil(height / level.tile_height)
-    if offsets.size != expected or counts.size != expected:
+    listed = min(offsets.size, counts.size)
+    if listed < expected:
         raise InputError(
-            f"{page.parent.filename}: {width} x {height} px need {expected} tiles, the file lists "
-            f"{offsets.size}; it is damaged."
+            f"{page.parent.filehandle.path}: {width} x {height} px need {expected} tiles, the file "
+            f"lists {listed}; it is damaged. Copy or export it again."
         )
+    if max(offsets.size, counts.size) > expected:
+        raise UnsupportedError("more tiles than one plane of its size has")
     predictor = int(page.predictor)
     if predictor not in (1, 2):
         raise UnsupportedError(f"predictor {predictor}")

@@ -94,6 +94,11 @@ def test_other_requests_find_tools_by_their_descriptions(request_: str, tools: l
 def test_what_no_tool_covers_is_refused_or_noted() -> None:
     with pytest.raises(InputError, match="no tool covers"):
         by_descriptions("bake a cake", pathology(), {})
+    with pytest.raises(InputError) as refused:
+        by_descriptions("bake cake", pathology(), {})
+    assert "nearest" not in str(refused.value)  # none is near: the first of a list are not
+    with pytest.raises(InputError, match=r"the nearest are: tumor, region_patches"):
+        by_descriptions("weigh apples near a tumor border and pears", pathology(), {})
     plan = by_descriptions("segment nuclei; bake a cake", pathology(), {"slide": "a.svs"})
     assert plan.notes == ['no tool covers "bake a cake"']
 

@@ -318,6 +318,27 @@ def test_a_request_or_a_queue_beyond_its_bound_is_refused(folder: Path) -> None:
     asyncio.run(main())
 
 
+def test_the_overlay_of_a_real_slide_can_be_read_as_a_resource(folder: Path) -> None:
+    from mcp_servers.registry import load
+    from mcp_servers.roots import Roots
+    from mcp_servers.servers.server import ToolServer
+    from mcp_servers.workers.inline import InlineWorkers
+
+    async def main() -> None:
+        roots = Roots.of([folder / "in"], folder / "out")
+        # nuclei on a real scan of 3,000 px: 10,658,406 bytes
+        (folder / "out" / "overlay.png").write_bytes(bytes(10_658_406))
+        (folder / "out" / "huge.png").write_bytes(bytes(40 << 20))
+        server = ToolServer("test", roots, InlineWorkers(load("oncology")))
+        async with Client(server.build()) as client:
+            (one,) = (await client.read_resource("sage://output/overlay.png")).contents
+            assert len(base64.b64decode(one.blob)) == 10_658_406
+            with pytest.raises(MCPError, match=r"huge\.png has 41943040 bytes, more than"):
+                await client.read_resource("sage://output/huge.png")
+
+    asyncio.run(main())
+
+
 def test_a_large_image_is_shown_smaller(tmp_path: Path) -> None:
     import io
     import random

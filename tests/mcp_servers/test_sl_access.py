@@ -235,6 +235,62 @@ def test_a_huge_header_without_data_is_refused_at_once(tmp_path: Path) -> None:
         Slide.open(path)
 
 
+def test_a_huge_header_with_too_few_tiles_is_refused_not_left_to_openslide(tmp_path: Path) -> None:
+    path = pyramid(tmp_path / "claims.tif", blobs(256, 256), levels=1)
+    import tifffile
+
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for name in ("ImageWidth", "ImageLength"):
+            file.pages[0].tags[name].overwrite(100_000)  # type: ignore[union-attr]
+    with pytest.raises(InputError, match=r"claims\.tif: .*need 152881 tiles, the file lists 1"):
+        Slide.open(path)
+
+
+def test_openslide_is_asked_for_a_bounded_number_of_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.slides import others
+
+    path = pyramid(tmp_path / "flat.svs", blobs(1200, 904), levels=1)
+    with Slide.open(path, backend="openslide") as slide:
+        whole = slide.scaled(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
+        asked: list[int] = []
+        inner = slide.source._slide.read_region  # type: ignore[attr-defined]
+
+        def recorded(at: tuple[int, int], level: int, size: tuple[int, int]) -> object:
+            asked.append(size[0] * size[1])
+            return inner(at, level, size)
+
+        monkeypatch.setattr(slide.source._slide, "read_region", recorded)  # type: ignore[attr-defined]
+        monkeypatch.setattr(others, "READ_PIXELS", 50_000)
+        parts = slide.scaled(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
+    assert max(asked) <= 50_000
+    for one, other in zip(whole, parts, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_truncated_slide_whose_directory_is_gone_is_called_truncated(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "half.svs"  # the directory stands behind the pixels, as in most scans
+    tifffile.imwrite(path, blobs(512, 512), photometric="rgb")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, 4, len(data) + 1000)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"half\.svs: .*truncated or damaged. Copy it again"):
+        Slide.open(path)
+
+
+def test_an_image_of_many_channels_is_refused_by_name(tmp_path: Path) -> None:
+    import tifffile
+
+    tifffile.imwrite(
+        tmp_path / "five.tif", np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
+    )
+    with pytest.raises(InputError, match=r"five\.tif: .*\(60, 60, 5\) is not RGB"):
+        Slide.open(tmp_path / "five.tif")
+
+
 @pytest.mark.slides
 def test_an_unreadable_slide_is_refused() -> None:
     with pytest.raises(InputError, match=r"unreadable\.svs"):
@@ -243,7 +299,7 @@ def test_an_unreadable_slide_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "not|cannot")],
+    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "truncated")],
 )
 def test_files_that_are_no_slides_are_named(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "x.svs"
