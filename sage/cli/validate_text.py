@@ -46,9 +46,12 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         summary = found.numbers.get(f"{part}{test.id}.summary")
         number = found.numbers.get(f"{part}{test.id}.p")
         if test.status != "ok":
-            out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
+            line = f"    {part}{test.id}: {test.status}: {test.reason}"
+            out.print(line, markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
+            note = contract.test(test.id).note
             line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
+            line += f" [{note}]" if note else ""
             out.print(line, markup=False, soft_wrap=True)
         elif test.method in ("gray", "joint_groups") and number is not None:
             out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
@@ -78,6 +81,7 @@ def contract_lines(plan: Contract) -> list[str]:
     ]
     lines += [
         f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
+        + ("" if one.threshold is None else f" at {one.threshold:g}")
         for one in plan.exposures
     ]
     lines += [
