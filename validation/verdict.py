@@ -346,7 +346,7 @@ def _limits(evidence: Evidence) -> list[str]:
         if events is not None and events.value == 0:
             limits.append("no event in one of the groups: the effect's size rests on a penalty")
     for one in evidence.analysis.flow:
-        if one.step == "exposure" and one.after < 0.5 * one.before:
+        if one.step in ("exposure", "outcome") and one.after < 0.5 * one.before:
             limits.append(f"{one.reason} in {one.after} of {one.before} patients only")
     for name, reason in sorted(evidence.analysis.controls.items()):
         if reason != "ran":

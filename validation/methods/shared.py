@@ -59,6 +59,11 @@ def enough(study: Study, plan: TestPlan) -> None:
         )
     if not np.isfinite(value[keep]).all():
         raise InputError(f"{plan.endpoint}: values that are not finite")
+    if event is not None and np.all(value[keep] == value[keep][0]):
+        raise InputError(
+            f"{plan.endpoint}: all {int(keep.sum())} patients have one time, {value[keep][0]:g} "
+            "months: nothing can be compared. Check the time column"
+        )
 
 
 def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
