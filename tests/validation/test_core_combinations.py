@@ -223,3 +223,48 @@ def test_the_reader_is_told_what_a_line_is_about(tmp_path: Path) -> None:
     assert "[clinical:sex eq male]" in done.output
     contract = CliRunner().invoke(app, ["contract", *given])
     assert "cut fixed at 0.25" in contract.output
+
+
+def test_a_forest_plot_tells_subgroups_and_controls_from_the_claim(tmp_path: Path) -> None:
+    raw = patients(300, log_hr=0.5)
+    raw = raw.assign(
+        center=np.where(raw.index % 2 == 0, "north", "south"),
+        months_to_accident=raw["months"].to_numpy()[::-1],
+        accident=raw["dead"].to_numpy()[::-1],
+    )
+    found = validate(
+        tmp_path,
+        write(tmp_path / "cohort", raw, more=CENTER),
+        strata=["clinical:center"],
+        negative_endpoint="accident",
+        subgroups=[{"variable": "clinical:sex", "op": "eq", "value": "male"}],
+    )
+    svg = (tmp_path / "out/marker-os" / found["figures"]["forest"]["file"]).read_text()
+    for label in (
+        "Overall survival, stratified",
+        "Overall survival, adjusted, stratified",
+        "Overall survival, stratified (Sex = male)",
+        "Accident, stratified (negative control)",
+    ):
+        assert svg.count(f"<!-- {label} -->") == 1, label
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [("OS", "expected events; detectable at 80%"), ("size", "patients; detectable at 80%")],
+)
+def test_a_contract_states_its_power_on_the_endpoints_own_scale(
+    tmp_path: Path, endpoint: str, said: str
+) -> None:
+    from typer.testing import CliRunner
+
+    from sage.cli.validate import app
+
+    path = tmp_path / "h.json"
+    path.write_text(claim(endpoint=endpoint).model_dump_json())
+    cohort = write(tmp_path / "cohort", patients(200), more=NODE)
+    done = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(cohort)])
+    line = next(one for one in done.output.splitlines() if one.startswith("power: "))
+    assert said in line
+    assert ("events for a hazard ratio of 1.5" in line) == (endpoint == "OS")
+    assert "None" not in line and "nan" not in line and " 0 expected" not in line
