@@ -268,3 +268,46 @@ def test_a_contract_states_its_power_on_the_endpoints_own_scale(
     assert said in line
     assert ("events for a hazard ratio of 1.5" in line) == (endpoint == "OS")
     assert "None" not in line and "nan" not in line and " 0 expected" not in line
+
+
+def test_hazards_that_cross_refute_nothing_that_mean_survival_shows(tmp_path: Path) -> None:
+    """An early advantage that is lost later: the ratio averages to nothing, the mean does not."""
+    raw = patients(600)
+    rng = np.random.default_rng(1)
+    high = raw["marker"] > raw["marker"].median()
+    time = np.where(high, rng.weibull(0.6, 600) * 22, rng.weibull(3, 600) * 30)
+    raw = raw.assign(
+        months=np.round(np.minimum(time, 90) + 0.1, 2), dead=(time < 90).astype(int)
+    ).drop(columns="stage")
+    cohort = write(tmp_path / "cohort", raw.assign(stage=1))
+    found = validate(tmp_path, cohort)
+    tests = {one["id"]: one for one in found["tests"]}
+    assert tests["schoenfeld"]["p"] < 0.001
+    assert tests["rmst"]["p"] < 0.05 and tests["rmst"]["statistic"] < 0
+    assert found["numbers"]["primary.upper"]["value"] < 1.5
+    verdict = found["verdict"]
+    assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "assumption")
+    assert "which agrees with the claim" in verdict["reasons"][0]["text"]
+
+
+@pytest.mark.parametrize("cut", ["spline", "optimal"])
+def test_a_u_shaped_association_is_of_no_direction(tmp_path: Path, cut: str) -> None:
+    raw = patients(500, seed=4)
+    rng = np.random.default_rng(3)
+    time = rng.exponential(40 / np.exp(0.9 * raw["marker"].abs()))
+    raw = raw.assign(
+        months=np.round(np.minimum(time, 60) + 0.1, 2), dead=(time < 60).astype(int), stage=1
+    )
+    cohort = write(tmp_path / "cohort", raw)
+    for direction in ("higher_risk", "lower_risk"):
+        found = validate(
+            tmp_path, cohort, id=direction, direction=direction, comparison="per_sd",
+            exposures=[MARKER | {"cut": cut}],
+        )  # fmt: skip
+        assert found["numbers"]["primary.p"]["value"] < 0.01
+        low, high = (found["numbers"][f"primary.{one}"]["value"] for one in ("lower", "upper"))
+        assert low < 1 < high
+        verdict = found["verdict"]
+        assert verdict["verdict"] != "supported"
+        said = " ".join(one["text"] for one in verdict["reasons"])
+        assert "significant in the other direction" not in said
