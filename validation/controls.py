@@ -168,19 +168,23 @@ def random_features(
 
 def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
     """The claim's exposure with one of its variables replaced; None where it cannot be cut."""
+    import numpy as np
+
     contract = study.contract
     uses = contract.exposures
     values = [numbers_of(study.rows, use) for use in uses]
-    values[exposure] = raw
     cuts = list(study.cuts)
-    rule = contract.exposures[exposure].cut
-    if rule is CutRule.FIXED:
+    use = uses[exposure]
+    if use.cut is CutRule.FIXED:
         # A threshold in the feature's own unit means nothing for another one: keep its share.
-        rule = CutRule.MEDIAN
+        assert use.threshold is not None
+        below = int((values[exposure] <= use.threshold).sum())
+        use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
     try:
-        cuts[exposure] = find_cut(raw, uses[exposure], rule)
+        cuts[exposure] = find_cut(raw, use)
     except InputError:
         return None
+    values[exposure] = raw
     return expose(contract.comparison, uses, tuple(values), tuple(cuts))
 
 
@@ -292,7 +296,13 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestO
     name = study.contract.controls.negative_endpoint
     assert name is not None
     primary = study.contract.primary_test
-    plan = TestPlan(id="control.negative", role="secondary", method=primary.method, endpoint=name)
+    plan = TestPlan(
+        id="control.negative",
+        role="secondary",
+        method=primary.method,
+        endpoint=name,
+        strata=primary.strata,
+    )
     found = run_method(study, plan, book, tables)
     return found.model_copy(update={"role": "control"})
 

@@ -8,6 +8,7 @@ from validation.controls import all_layers, control_outcome
 from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Direction
 from validation.population import Cut, expose, find_cut, numbers_of
+from validation.registered import SEARCHING
 from validation.results import Book, TestOutcome
 from validation.study import Study
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+
+
+CLAIMED = "as claimed"
+"""Where each exposure has a rule of its own, beside the curves that cut all of them alike."""
 
 
 def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
@@ -44,6 +49,9 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
         cuts = _cuts(study, rule)
         if cuts is not None:
             exposures[rule.value] = _exposure(study, cuts)[known]
+    own_cut = _own_cut(study)
+    if own_cut == CLAIMED:
+        exposures[CLAIMED] = _exposure(study, study.cuts)[known]
     sets: dict[str, Any] = {}
     for keys in plan.covariate_sets:
         X, names = study.design(keys, known, missing=True)
@@ -89,7 +97,7 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
     book.put("specification.highest", kept[-1].value, contract.scale)
     total = len(curve.specifications)
     book.put("specification.failed", curve.failed, "specifications", f"{curve.failed} of {total}")
-    first = {"cut-point": contract.exposures[0].cut, "covariates": "none", "follow-up": "all"}
+    first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
         all(str(first.get(key)) == value for key, value in one.choices.items()) for one in kept
@@ -101,6 +109,14 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
         "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
     )
     return outcome, curve
+
+
+def _own_cut(study: Study) -> str:
+    """The claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
+    rules = {str(use.cut) for use in study.contract.exposures}
+    if study.contract.comparison is Comparison.PER_SD and not rules & set(SEARCHING):
+        return CutRule.CONTINUOUS.value
+    return rules.pop() if len(rules) == 1 else CLAIMED
 
 
 def _labels(study: Study, keys: tuple[str, ...]) -> str:
@@ -124,10 +140,15 @@ def _model(study: Study, known: Mask) -> Model:
 
 
 def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
-    """All exposures cut by one rule; None where the rule does not fit them."""
+    """All exposures cut by one rule; None where the rule does not fit them.
+
+    The claim's own cuts are taken as they are: a confirmation part has those of the discovery part.
+    """
     uses = study.contract.exposures
+    if rule.value == _own_cut(study) == study.cuts[0].rule.value:
+        return study.cuts
     if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
-        return study.cuts if rule in {cut.rule for cut in study.cuts} else None
+        return None
     try:
         return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
     except InputError:

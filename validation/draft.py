@@ -78,12 +78,15 @@ def draft(
     if positive is not None:
         variables.append(use_of(dictionary, positive.variable, "known_positive"))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
+    _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
-    sets = list(dict.fromkeys([(), covariates[:2], covariates]))
+    # As in the adjusted test: what holds the outcome itself does not adjust it.
+    free = tuple(key for key in covariates if key not in endpoint.contained_in)
+    sets = list(dict.fromkeys([(), free[:2], free]))
     if controls is None:
         negative = hypothesis.negative_endpoint
         if negative is not None and _endpoint(dictionary, negative).kind != endpoint.kind:
@@ -181,6 +184,24 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         threshold=one.threshold,
         level=one.level,
     )
+
+
+def _refuse_unfit_exposures(
+    hypothesis: Hypothesis, endpoint: Endpoint, secondary: list[Endpoint]
+) -> None:
+    """Refuse exposures that hold an outcome, and cut rules that the primary endpoint lacks."""
+    for one in hypothesis.exposures:
+        holds = [also.key for also in (endpoint, *secondary) if one.variable in also.contained_in]
+        if holds:
+            raise InputError(
+                f'exposure "{one.label}" ({one.variable}) holds the outcome "{holds[0]}" in it '
+                "(`contained_in`): the outcome cannot predict itself. Choose another endpoint"
+            )
+        if one.cut in SEARCHING and endpoint.kind != "survival":
+            raise InputError(
+                f'exposure "{one.label}": cut "{one.cut}" serves survival endpoints; '
+                f'"{endpoint.key}" is {endpoint.kind}. Use "continuous", or a cut'
+            )
 
 
 def _covariates(

@@ -13,6 +13,7 @@ from validation.types import sha256_file
 
 if TYPE_CHECKING:
     from validation.analysis import Analysis
+    from validation.contract import Contract
     from validation.results import TestOutcome
     from validation.study import Study
 
@@ -253,12 +254,10 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figu
     for one in done.values():
         if one.effect is None or one.effect.scale != primary.effect.scale or one.n is None:
             continue
-        endpoint = contract.endpoint(one.endpoint).label
-        kind = "adjusted" if one.role == "adjusted" else "unadjusted"
         events = "" if one.events is None else f"{one.events} / {one.n}"
         rows.append(
             ForestRow(
-                label=f"{endpoint}, {kind}",
+                label=_model_label(contract, one),
                 value=one.effect.value,
                 lower=one.effect.lower,
                 upper=one.effect.upper,
@@ -284,6 +283,25 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figu
         title,
         "Effects with 95% confidence intervals by endpoint and model.",
     )
+
+
+def _model_label(contract: Contract, one: TestOutcome) -> str:
+    """Which endpoint, model and patients a row of the forest plot is about."""
+    control = one.id.startswith("control.")
+    plan = contract.primary_test if control else contract.test(one.id)
+    kinds = ["adjusted"] if one.role == "adjusted" else []
+    kinds += ["stratified"] if plan.strata else []
+    label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
+    if control:
+        return f"{label} (negative control)"
+    if plan.subgroup is None:
+        return label
+    part = plan.subgroup
+    name = next(use.label for use in contract.variables if use.key == part.variable)
+    sign = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}.get(part.op, part.op)
+    values = part.value if isinstance(part.value, tuple) else (part.value,)
+    shown = ", ".join(str(value) for value in values if value is not None)
+    return f"{label} ({name} {sign} {shown})".replace(" )", ")")
 
 
 def _specification(analysis: Analysis, out: Path) -> Figure:

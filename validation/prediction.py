@@ -143,7 +143,12 @@ def unknown_levels(study: Study, model: PredictionModel) -> Mask:
 
 def recut(study: Study, model: PredictionModel) -> bool:
     """True when these patients' exposure is cut or standardized otherwise than the model's."""
-    return bool(model.cuts) and tuple(study.cuts) != model.cuts
+    grouped = study.exposed.grouped
+
+    def used(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
+        return [(one.lower, one.upper) if grouped else (one.mean, one.sd) for one in cuts]
+
+    return bool(model.cuts) and used(study.cuts) != used(model.cuts)
 
 
 def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:

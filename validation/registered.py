@@ -101,8 +101,11 @@ def of_endpoint(
         "continuous": "linear",
     }
     method = main[endpoint.kind, grouped]
+    note = ""
     if rule in SEARCHING and endpoint.kind == "survival":
         method = SEARCHING[rule]
+    elif rule in SEARCHING:
+        note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
     name = f"{prefix}primary" if primary else f"{prefix}secondary"
     found = [
         TestPlan(
@@ -112,6 +115,7 @@ def of_endpoint(
             endpoint=endpoint.key,
             strata=strata,
             claim=True,
+            note=note,
         )
     ]
 

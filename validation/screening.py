@@ -11,6 +11,9 @@ from validation.errors import InputError
 from validation.types import write_text
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from validation.cohort.cohort import Cohort
     from validation.screen import ScreenResult
 
@@ -31,6 +34,7 @@ class CohortScreen:
     seconds: float
     undetected: int = 0
     losses: tuple[tuple[str, int], ...] = ()
+    leaks: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """How many features, patients, events, refusals; how many pass at q 0.05."""
@@ -54,33 +58,41 @@ class CohortScreen:
 
     def warnings(self) -> list[str]:
         """What a reader of the ranking must know."""
+        found = [
+            f"{name} is left out: it parts all patients with {self.endpoint} from those without: "
+            "it holds the outcome itself, or was recorded after it"
+            for name in self.leaks
+        ]
         lost, n = sum(count for _, count in self.losses), self.result.n
         if lost <= n:
-            return []
+            return found
         why = ", ".join(f"{count} without {what}" for what, count in self.losses)
         return [
+            *found,
             f"only {n} of {n + lost} patients with {self.endpoint} are screened ({why}): they may "
-            "not stand for the rest; leave out what most patients lack"
+            "not stand for the rest; leave out what most patients lack",
         ]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Features from the most to the least related."""
+        """Features from the most to the least related; no numbers for those that were refused."""
         found = self.result
-        import numpy as np
 
-        order = np.argsort(np.where(np.isnan(found.p), 2.0, found.p), kind="stable")[:top]
+        def known(values: NDArray[np.float64], at: int) -> float | None:
+            return float(values[at]) if found.ok[at] else None
+
         return [
             {
                 "feature": found.names[at],
-                "hr": float(found.hr[at]),
-                "lower": float(found.lower[at]),
-                "upper": float(found.upper[at]),
-                "p": float(found.p[at]),
+                "hr": known(found.hr, at),
+                "lower": known(found.lower, at),
+                "upper": known(found.upper, at),
+                "p": known(found.p, at),
+                "p_score": known(found.p_score, at),
                 "q": float(found.q[at]),
                 "n": int(found.n_used[at]),
                 "status": found.status[at],
             }
-            for at in order
+            for at in found.ranking()[:top]
         ]
 
 
@@ -150,13 +162,23 @@ def screen_cohort(
         raise InputError(
             f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(names)} features to screen'
         )
-    picked = np.asarray(shown)
-    features = np.column_stack(blocks)[np.ix_(rows, picked)]
-    names = [name for name, one in zip(names, shown, strict=True) if one]
+    times = table.loc[keep, f"{endpoint}.time"].to_numpy(dtype=float)
+    events = (table.loc[keep, f"{endpoint}.event"] == 1).to_numpy()
+    if np.all(times == times[0]):
+        raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
+    everything = np.column_stack(blocks)
+    apart = _parts(everything[rows], events)
+    detectable = np.asarray(shown)
+    leaks = tuple(np.asarray(names)[apart & detectable].tolist())
+    picked = detectable & ~apart
+    if not picked.any():
+        raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
+    features = everything[np.ix_(rows, picked)]
+    names = [name for name, one in zip(names, picked, strict=True) if one]
     begin = time.perf_counter()
     found = screen(
-        table.loc[keep, f"{endpoint}.time"].to_numpy(dtype=float),
-        (table.loc[keep, f"{endpoint}.event"] == 1).to_numpy(),
+        times,
+        events,
         features,
         adjusters[keep].to_numpy(dtype=float) if adjusters.shape[1] else None,
         names,
@@ -169,12 +191,27 @@ def screen_cohort(
         cohort.simulated,
         found,
         seconds,
-        int((~picked).sum()),
+        int((~detectable).sum()),
         tuple((what, count) for what, count in losses if count),
+        leaks,
     )
     if out is not None:
         _write(done, out, cohort.spec.title)
     return done
+
+
+def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(p,) features that part all patients with the event from all without, as no marker does."""
+    import numpy as np
+
+    from validation.study import FEWEST_PARTED
+
+    had, had_not = features[events], features[~events]
+    if min(len(had), len(had_not)) < FEWEST_PARTED:
+        return np.zeros(features.shape[1], dtype=bool)
+    low, high = (np.fmin.reduce(one) for one in (had, had_not))
+    top, bottom = (np.fmax.reduce(one) for one in (had_not, had))
+    return np.asarray((low > top) | (bottom < high))
 
 
 def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:

@@ -245,7 +245,8 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -
             f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
             "recorded after it. Use what was known before"
         )
-    if event is not None and len(levels) > MOST_LEVELS:
+    timed = event is not None and np.ptp(outcome[known]) > 0
+    if timed and len(levels) > MOST_LEVELS:
         same = abs(float(spearmanr(values[known], outcome[known]).statistic))
         if same > SAME_ORDER:
             raise InputError(

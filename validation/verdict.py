@@ -15,7 +15,8 @@
      has no estimate for the claim's own choices;
    - inconclusive (assumption) if hazards are not proportional and the restricted mean survival
      difference does not agree;
-   - inconclusive (assumption) if the adjusted effect points the other way;
+   - inconclusive (assumption) if the adjusted effect points the other way, or p tests any
+     association (spline, searched cut) and the interval of the slope includes none;
    - inconclusive (replication) if a second cohort contradicts it;
    - inconclusive (registration) if the contract was written after another one on the same
      exposures and endpoint (an earlier version, seed, cut, or name) gave results in these patients;
@@ -24,7 +25,8 @@
    relevant effect in the expected direction, or not significant (nor before control over the
    ledger) although the events sufficed to find that effect with 80% power and the estimate is as
    precise as that takes (its standard error; strata, interactions and rare groups make events
-   count for less): not supported.
+   count for less): not supported; inconclusive (assumption) if hazards are not proportional and the
+   restricted mean survival difference agrees with the claim.
 6. Below alpha alone, but not after control over the ledger: inconclusive (multiplicity).
 7. Otherwise inconclusive (power).
 
@@ -87,7 +89,7 @@ def judge(evidence: Evidence) -> Verdict:
     again = _replication(evidence)
     q = evidence.q if evidence.q is not None else primary.p
     if evidence.locked:
-        found = _if_not(evidence, primary, q, expected, limits)
+        found = _under_hazards(evidence, _if_not(evidence, primary, q, expected, limits))
         text = (
             f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
             f"{contract.split.unlock_alpha:g} in the expected direction; the confirmation patients "
@@ -97,7 +99,7 @@ def judge(evidence: Evidence) -> Verdict:
         return found.model_copy(update={"reasons": reasons})
     if q < contract.rules.alpha and expected:
         return _if_significant(evidence, primary, q, limits)
-    found = _if_not(evidence, primary, q, expected, limits)
+    found = _under_hazards(evidence, _if_not(evidence, primary, q, expected, limits))
     if again is None:
         return found
     # Without a claim in the first cohort there is nothing to replicate; the second is reported.
@@ -108,8 +110,7 @@ def judge(evidence: Evidence) -> Verdict:
 def _if_significant(
     evidence: Evidence, primary: TestOutcome, q: float, limits: list[str]
 ) -> Verdict:
-    contract, analysis = evidence.contract, evidence.analysis
-    rules = contract.rules
+    contract, analysis, rules = evidence.contract, evidence.analysis, evidence.contract.rules
     assert primary.effect is not None
     reasons = [
         _for(
@@ -119,6 +120,9 @@ def _if_significant(
         )
     ]
     doubts: list[tuple[str, Reason]] = []
+    if _undirected(primary):
+        text = "associated, but the interval of the slope includes none: no direction is shown"
+        doubts.append(("assumption", _prevents("direction", text)))
     permuted = analysis.test("control.permuted")
     if permuted is not None and permuted.p is not None:
         if permuted.p >= rules.alpha:
@@ -207,6 +211,13 @@ def _if_significant(
     return _verdict("supported", "evidence", reasons, limits)
 
 
+def _undirected(primary: TestOutcome) -> bool:
+    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
+    effect, searched = primary.effect, primary.method in ("spline", "maximally_selected")
+    assert effect is not None
+    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+
+
 def _if_not(
     evidence: Evidence, primary: TestOutcome, q: float, expected: bool, limits: list[str]
 ) -> Verdict:
@@ -214,7 +225,7 @@ def _if_not(
     rules, effect = contract.rules, primary.effect
     assert effect is not None
     numbers = f"{effect_text(effect)}, {p_is(primary.p)}, {p_is(q, 'q')}"
-    if not expected and (primary.p or 1) < rules.alpha:
+    if not expected and (primary.p or 1) < rules.alpha and not _undirected(primary):
         text = f"significant in the other direction: {numbers}"
         return _verdict("not_supported", "evidence", [_against("primary", text)], limits)
     if excludes_relevant(contract, effect):
@@ -301,6 +312,19 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     )
 
 
+def _under_hazards(evidence: Evidence, found: Verdict) -> Verdict:
+    """A ratio averaged over hazards that are not proportional refutes nothing by itself."""
+    contract, analysis = evidence.contract, evidence.analysis
+    test, hazard = analysis.test("schoenfeld"), _proportionality(contract, analysis)
+    if test is None or hazard is None or (test.p or 0) >= contract.rules.proportionality_alpha:
+        return found
+    if hazard.outcome == "for" and found.verdict == "not_supported":
+        reasons = [_prevents(hazard.rule, f"{hazard.text} with the claim"), *found.reasons]
+        return _verdict("inconclusive", "assumption", reasons, list(found.limits))
+    beside = Reason(rule=hazard.rule, outcome="limits", text=hazard.text)
+    return found.model_copy(update={"reasons": (*found.reasons, beside)})
+
+
 def _was_tested(second: AnalysisResult | None, contract: Contract) -> bool:
     found = second.test(contract.primary) if second is not None else None
     return found is not None and found.effect is not None
@@ -346,7 +370,7 @@ def _limits(evidence: Evidence) -> list[str]:
         if events is not None and events.value == 0:
             limits.append("no event in one of the groups: the effect's size rests on a penalty")
     for one in evidence.analysis.flow:
-        if one.step == "exposure" and one.after < 0.5 * one.before:
+        if one.step in ("exposure", "outcome") and one.after < 0.5 * one.before:
             limits.append(f"{one.reason} in {one.after} of {one.before} patients only")
     for name, reason in sorted(evidence.analysis.controls.items()):
         if reason != "ran":

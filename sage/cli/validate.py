@@ -337,12 +337,16 @@ def screen(
     for warning in summary["warnings"]:
         console.print(f"[yellow]warning[/] {warning}", soft_wrap=True)
     for row in rows:
+        if row["status"] != "ok":
+            console.print(f"  {row['feature']:<34} not estimated: {row['status']}", markup=False)
+            continue
         console.print(
             f"  {row['feature']:<34} HR {row['hr']:.2f} per SD (95% CI {row['lower']:.2f} to "
             f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}",
             markup=False,
             soft_wrap=True,
         )
+    console.print("ranked by the larger of Wald's p (shown) and the score test's", style="dim")
     if out is not None:
         console.print(f"table and volcano plot in {out}")
 

@@ -46,9 +46,12 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         summary = found.numbers.get(f"{part}{test.id}.summary")
         number = found.numbers.get(f"{part}{test.id}.p")
         if test.status != "ok":
-            out.print(f"    {test.id}: {test.status}: {test.reason}", markup=False, soft_wrap=True)
+            line = f"    {part}{test.id}: {test.status}: {test.reason}"
+            out.print(line, markup=False, soft_wrap=True)
         elif summary is not None and number is not None and not test.id.startswith("control"):
+            note = contract.test(test.id).note
             line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
+            line += f" [{note}]" if note else ""
             out.print(line, markup=False, soft_wrap=True)
         elif test.method in ("gray", "joint_groups") and number is not None:
             out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
@@ -70,7 +73,6 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 def contract_lines(plan: Contract) -> list[str]:
     """A contract as lines for a reader, in the order in which a protocol states it."""
-    power = plan.power
     lines = [
         f"population: {plan.population}"
         + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
@@ -78,6 +80,7 @@ def contract_lines(plan: Contract) -> list[str]:
     ]
     lines += [
         f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
+        + ("" if one.threshold is None else f" at {one.threshold:g}")
         for one in plan.exposures
     ]
     lines += [
@@ -87,9 +90,7 @@ def contract_lines(plan: Contract) -> list[str]:
         f"alpha {plan.rules.alpha:g}",
         f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
         f"strata: {', '.join(plan.strata) or 'none'}",
-        f"power: {power.n} patients, {power.events or 0:.0f} expected events; detectable at 80%: "
-        f"{power.minimum_detectable or float('nan'):.2f} ({plan.scale}); events for "
-        f"{plan.rules.relevant_ratio:g}: {power.required_events}",
+        _power(plan),
         f"tests: {', '.join(one.id for one in plan.tests)}",
         f"split: {plan.split.policy}"
         + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
@@ -98,3 +99,17 @@ def contract_lines(plan: Contract) -> list[str]:
     if plan.version > 1:
         lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
     return [*lines, *(f"note: {one}" for one in plan.notes)]
+
+
+def _power(plan: Contract) -> str:
+    """What the primary test can see, as far as it is known for this kind of endpoint."""
+    power = plan.power
+    text = f"power: {power.n} patients"
+    if power.events is not None:
+        text += f", {power.events:.0f} expected events"
+    if power.minimum_detectable is not None:
+        text += f"; detectable at 80%: {power.minimum_detectable:.2f} ({plan.scale})"
+    if power.required_events is not None:
+        ratio = plan.rules.relevant_ratio
+        text += f"; events for a {plan.scale} of {ratio:g}: {power.required_events}"
+    return text

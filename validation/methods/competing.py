@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.contract import TestPlan
 from validation.errors import InputError
+from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, wald_outcome
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -27,6 +28,8 @@ NONE_COMPETE = "nobody had a competing event"
 
 def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Cox model of the event's own hazard; whoever had a competing event is censored there."""
+    if imputes(study, plan):
+        return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     time, codes = study.status(plan.endpoint, keep)
     fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes)

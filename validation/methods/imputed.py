@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import Scale, TestPlan
-from validation.methods.shared import bearable, layers_of, outcome_of, row_of
+from validation.methods.shared import bearable, fit_cox, fit_logistic, layers_of, outcome_of, row_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -31,7 +31,6 @@ def imputes(study: Study, plan: TestPlan) -> bool:
 
 def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Cox models of every completed copy; strata as registered."""
-    from validation.statistics.cox import cox
     from validation.statistics.imputation import outcome_predictors
 
     keep = study.complete(plan.endpoint, plan.strata)
@@ -40,7 +39,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     layers = layers_of(study, plan, keep, e, notes)
 
     def fit(X: Floats, names: list[str]) -> Any:
-        return cox(t, e, X, names, strata=layers)
+        return fit_cox(t, e, X, names, study, notes, layers)
 
     events = int(e.sum())
     return _pooled(
@@ -53,14 +52,14 @@ def imputed_logistic(
     study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 ) -> TestOutcome:
     """Logistic models of every completed copy."""
-    from validation.statistics.binary import logistic
-
     keep = study.complete(plan.endpoint)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]
+    notes: list[str] = []
     return _pooled(
-        study, plan, book, tables, keep, y[:, None], lambda X, names: logistic(y, X, names),
-        len(y), "odds ratio", {"events": int((y == 1).sum()), "notes": []},
+        study, plan, book, tables, keep, y[:, None],
+        lambda X, names: fit_logistic(y, X, names, study, notes),
+        len(y), "odds ratio", {"events": int((y == 1).sum()), "notes": notes},
     )  # fmt: skip
 
 
@@ -135,7 +134,7 @@ def _pooled(
     said = f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"
     return outcome_of(
         plan,
-        **(more | {"notes": [said, *more["notes"]]}),
+        **(more | {"notes": [said, *dict.fromkeys(more["notes"])]}),
         n=int(keep.sum()),
         effect=effect,
         p=float(pooled.p[0]),

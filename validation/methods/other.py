@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
-from validation.methods.shared import effect_of, matrix, outcome_of, rows_of
+from validation.methods.shared import effect_of, fit_logistic, matrix, outcome_of, rows_of
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -51,25 +51,12 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    from validation.statistics.binary import logistic
-    from validation.statistics.errors import ConvergenceError, SeparationError
-
     if imputes(study, plan):
         return imputed_logistic(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]
-    rarer = int(min((y == 1).sum(), (y == 0).sum()))
-    limit = study.contract.rules.events_per_covariate
-    if rarer / X.shape[1] < limit:
-        notes.append(f"Firth's penalty: {rarer} patients with the rarer outcome")
-        fit = logistic(y, X, names, penalty="firth")
-    else:
-        try:
-            fit = logistic(y, X, names)
-        except (SeparationError, ConvergenceError) as error:
-            notes.append(f"Firth's penalty: {error}")
-            fit = logistic(y, X, names, penalty="firth")
+    fit = fit_logistic(y, X, names, study, notes)
     effect = effect_of(fit, "odds ratio")
     book.effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, "odds ratio")

@@ -59,6 +59,11 @@ def enough(study: Study, plan: TestPlan) -> None:
         )
     if not np.isfinite(value[keep]).all():
         raise InputError(f"{plan.endpoint}: values that are not finite")
+    if event is not None and np.all(value[keep] == value[keep][0]):
+        raise InputError(
+            f"{plan.endpoint}: all {int(keep.sum())} patients have one time, {value[keep][0]:g} "
+            "months: nothing can be compared. Check the time column"
+        )
 
 
 def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
@@ -102,6 +107,8 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
         word for word, keys in (("covariates", plan.covariates), ("strata", plan.strata)) if keys
     )
     notes = [f"{lost} patients left out for missing {what}"] if lost else []
+    if lost and plan.covariates and study.contract.missing.policy == "multiple_imputation":
+        notes[0] += " (nothing is imputed here)"
     Z, names = study.design(plan.covariates, keep)
     main = [(name, part[keep]) for name, part in study.adjusters()]
     columns = [study.exposed.x[keep], *(part for _, part in main)]
@@ -161,6 +168,22 @@ def fit_cox(
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
         return cox(time, event, X, names, strata=strata, penalty="firth")
+
+
+def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: list[str]) -> Any:
+    """Logistic model by the contract's rule: Firth's penalty as in `fit_cox`."""
+    from validation.statistics.binary import logistic
+    from validation.statistics.errors import ConvergenceError, SeparationError
+
+    rarer = int(min((y == 1).sum(), (y == 0).sum()))
+    if rarer / X.shape[1] < study.contract.rules.events_per_covariate:
+        notes.append(f"Firth's penalty: {rarer} patients with the rarer outcome")
+        return logistic(y, X, names, penalty="firth")
+    try:
+        return logistic(y, X, names)
+    except (SeparationError, ConvergenceError) as error:
+        notes.append(f"Firth's penalty: {error}")
+        return logistic(y, X, names, penalty="firth")
 
 
 _COLUMN: dict[Scale, str] = {

@@ -1,0 +1,313 @@
+"""Options that meet: strata and negative controls, mixed cuts, imputation and competing risks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import NODE, claim, patients, validate, write
+from validation.errors import InputError
+
+MARKER = {"variable": "clinical:marker", "label": "marker"}
+CENTER = """
+[variables.center]
+table = "clinical"
+column = "center"
+kind = "categorical"
+label = "Center"
+
+[endpoints.accident]
+kind = "survival"
+table = "clinical"
+time = "months_to_accident"
+time_unit = "months"
+event = "accident"
+event_values = [1]
+censored_values = [0]
+label = "Accident"
+"""
+CAUSE = """
+[endpoints.cause]
+kind = "competing"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "cause"
+event_values = [1]
+competing_values = [2]
+censored_values = [0]
+label = "Death of the tumor"
+"""
+
+
+def test_a_negative_control_is_compared_within_the_claims_strata(tmp_path: Path) -> None:
+    """Where centers differ in marker and accidents, only a comparison within them is clean."""
+    from lifelines import CoxPHFitter
+
+    raw = patients(400)
+    rng = np.random.default_rng(8)
+    center = np.where(raw["marker"] + rng.normal(size=400) > 0, "north", "south")
+    time = rng.exponential(np.where(center == "north", 12, 60))
+    raw = raw.assign(
+        center=center,
+        months_to_accident=np.round(np.minimum(time, 90) + 0.1, 2),
+        accident=(time < 90).astype(int),
+    )
+    cohort = write(tmp_path / "cohort", raw, more=CENTER)
+    found = validate(
+        tmp_path, cohort, strata=["clinical:center"], negative_endpoint="accident"
+    )  # fmt: skip
+    high = (raw["marker"] > raw["marker"].median()).astype(float)
+    theirs = CoxPHFitter().fit(
+        raw[["months_to_accident", "accident", "center"]].assign(high=high),
+        "months_to_accident",
+        "accident",
+        strata=["center"],
+    )
+    assert found["numbers"]["control.negative.effect"]["value"] == pytest.approx(
+        float(theirs.hazard_ratios_["high"]), rel=1e-3
+    )
+    assert found["numbers"]["control.negative.p"]["value"] > 0.05
+    assert found["verdict"]["because"] != "control"
+
+
+def test_what_holds_the_outcome_neither_predicts_nor_adjusts_it(tmp_path: Path) -> None:
+    """Stage is made of the nodes: no exposure for them, and no choice of the curve."""
+    node = NODE.replace('label = "Node', 'contained_in = ["clinical:stage"]\nlabel = "Node')
+    cohort = write(tmp_path / "cohort", patients(), more=node)
+    covariates = ["clinical:stage", "clinical:sex"]
+    found = validate(tmp_path, cohort, endpoint="node", covariates=covariates)
+    choices = {row["covariates"] for row in found["tables"]["specification"]}
+    assert choices == {"none", "Sex"}
+    stage = {"variable": "clinical:stage", "label": "stage"}
+    for endpoints in ({"endpoint": "node"}, {"secondary_endpoints": ["node"]}):
+        with pytest.raises(InputError, match=r'"stage".*holds the outcome "node"'):
+            validate(tmp_path, cohort, exposures=[stage], **endpoints)
+
+
+@pytest.mark.parametrize("cut", ["optimal", "spline"])
+@pytest.mark.parametrize("endpoint", ["node", "size", "cause"])
+def test_a_cut_rule_that_an_endpoint_lacks_is_refused_and_never_replaced(
+    tmp_path: Path, cut: str, endpoint: str
+) -> None:
+    raw = patients(120).assign(cause=lambda table: table["dead"])
+    cohort = write(tmp_path / "cohort", raw, more=NODE + CAUSE)
+    with pytest.raises(InputError, match=f'cut "{cut}" serves survival endpoints; "{endpoint}"'):
+        validate(tmp_path, cohort, exposures=[MARKER | {"cut": cut}], endpoint=endpoint)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_curve_of_mixed_cuts_holds_the_claim_itself(tmp_path: Path, first: int) -> None:
+    exposures = [
+        MARKER,
+        {"variable": "clinical:stage", "label": "stage", "cut": "fixed", "threshold": 3},
+    ]
+    cohort = write(tmp_path / "cohort", patients(400, log_hr=0.6))
+    order = [exposures[first], exposures[1 - first]]
+    found = validate(tmp_path, cohort, exposures=order, covariates=["clinical:sex"])
+    rows = [
+        row
+        for row in found["tables"]["specification"]
+        if row["cut-point"] == "as claimed" and row["covariates"] == row["exclusions"] == "none"
+        and row["follow-up"] == "all"
+    ]  # fmt: skip
+    own = found["numbers"]["primary.effect"]["value"]
+    assert [float(row["estimate"]) for row in rows] == [pytest.approx(own, abs=6e-4)]
+    assert found["numbers"]["specification.own"]["value"] == 1
+
+
+def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
+    tmp_path: Path,
+) -> None:
+    cohort = write(tmp_path / "cohort", patients(500, log_hr=1.1))
+    found = validate(tmp_path, cohort, "--split", "0.5")
+    rows = {
+        (row["cut-point"], row["covariates"], row["follow-up"], row["exclusions"]): row
+        for row in found["tables"]["specification"]
+    }
+    assert found["tests"][0]["part"] == "confirmation"
+    own = float(rows["median", "none", "all", "none"]["estimate"])
+    assert own == pytest.approx(found["numbers"]["primary.effect"]["value"], abs=6e-4)
+
+
+def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
+    """One patient in five lies above the threshold, so one in five of each draw is exposed."""
+    from validation import cohort as cohorts
+    from validation.compile import prepare
+    from validation.contract import draft, freeze
+    from validation.controls import _rebuilt
+    from validation.population import Cut
+    from validation.study import Study
+
+    raw = patients(300)
+    at = float(np.quantile(raw["marker"], 0.8))
+    cohort = cohorts.load(write(tmp_path / "cohort", raw))
+    fixed = claim(exposures=[MARKER | {"cut": "fixed", "threshold": at}])
+    frozen = freeze(draft(fixed, cohort.dictionary()), cohort)
+    written = prepare(frozen, cohort, tmp_path / "inputs")
+    cuts = tuple(Cut.model_validate(one) for one in written["cuts"])
+    study = Study.of(frozen.contract, pd.read_parquet(tmp_path / "inputs/table.parquet"), cuts)
+    drawn = np.random.default_rng(2).exponential(size=300) * 1000
+    rebuilt = _rebuilt(study, 0, drawn)
+    assert rebuilt is not None
+    assert np.nansum(rebuilt.x) == np.nansum(study.exposed.x) == 60
+
+
+def test_cause_specific_models_are_imputed_where_the_contract_says_so(tmp_path: Path) -> None:
+    raw = patients(300)
+    rng = np.random.default_rng(4)
+    other = (raw["dead"] == 1) & (rng.random(300) < 0.3)
+    raw = raw.assign(
+        cause=np.where(other, 2, raw["dead"]), stage=raw["stage"].where(raw.index % 4 != 0)
+    )
+    cohort = write(tmp_path / "cohort", raw, more=CAUSE)
+    found = validate(tmp_path, cohort, "--impute", endpoint="cause", covariates=["clinical:stage"])
+    tests = {one["id"]: one for one in found["tests"]}
+    assert tests["adjusted"]["n"] == 300
+    assert any("imputations" in note for note in tests["adjusted"]["notes"])
+    # what has no imputation says so
+    assert tests["fine_gray_adjusted"]["n"] == 225
+    assert any("nothing is imputed" in note for note in tests["fine_gray_adjusted"]["notes"])
+
+
+@pytest.mark.parametrize("endpoint", ["OS", "node"])
+def test_imputed_models_take_firths_penalty_where_the_contract_asks_for_it(
+    tmp_path: Path, endpoint: str
+) -> None:
+    raw = patients(160)
+    rare = raw.index % 4 == 0
+    raw = raw.assign(
+        dead=np.where(rare, raw["dead"], 0),
+        node=np.where(raw.index % 6 == 0, "N1", "N0"),
+        stage=raw["stage"].where(raw.index % 5 != 0),
+    )
+    cohort = write(tmp_path / "cohort", raw, more=NODE)
+    covariates = ["clinical:stage", "clinical:sex"]
+    found = validate(tmp_path, cohort, "--impute", endpoint=endpoint, covariates=covariates)
+    adjusted = next(one for one in found["tests"] if one["id"] == "adjusted")
+    assert adjusted["status"] == "ok"
+    assert sum("Firth" in note for note in adjusted["notes"]) == 1
+
+
+def test_the_reader_is_told_what_a_line_is_about(tmp_path: Path) -> None:
+    """A refused test of the second cohort is not taken for one of the first, nor subgroup 1."""
+    from typer.testing import CliRunner
+
+    from sage.cli.validate import app
+
+    raw = patients(300, log_hr=1.1)
+    first = write(tmp_path / "first", raw)
+    other = patients(200, log_hr=1.1, seed=9).drop(columns="stage")
+    second = write(tmp_path / "second", other.assign(patient=lambda t: "X" + t["patient"]))
+    text = (second / "cohort.toml").read_text()
+    start, stop = text.index("[variables.stage]"), text.index("[variables.sex]")
+    (second / "cohort.toml").write_text(
+        text.replace(text[start:stop], "").replace('id = "toy"', 'id = "other"')
+    )
+    men = {"variable": "clinical:sex", "op": "eq", "value": "male"}
+    threshold = {"cut": "fixed", "threshold": 0.25}
+    hypothesis = claim(
+        exposures=[MARKER | threshold], subgroups=[men], covariates=["clinical:stage"]
+    )
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps(hypothesis.model_dump(mode="json")))
+    given = [str(path), "--cohort", str(first)]
+    out = ["--replicate", str(second), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["run", *given, *out])
+    assert "replicate.calibration: refused: the model developed in toy" in done.output
+    assert "[clinical:sex eq male]" in done.output
+    contract = CliRunner().invoke(app, ["contract", *given])
+    assert "cut fixed at 0.25" in contract.output
+
+
+def test_a_forest_plot_tells_subgroups_and_controls_from_the_claim(tmp_path: Path) -> None:
+    raw = patients(300, log_hr=0.5)
+    raw = raw.assign(
+        center=np.where(raw.index % 2 == 0, "north", "south"),
+        months_to_accident=raw["months"].to_numpy()[::-1],
+        accident=raw["dead"].to_numpy()[::-1],
+    )
+    found = validate(
+        tmp_path,
+        write(tmp_path / "cohort", raw, more=CENTER),
+        strata=["clinical:center"],
+        negative_endpoint="accident",
+        subgroups=[{"variable": "clinical:sex", "op": "eq", "value": "male"}],
+    )
+    svg = (tmp_path / "out/marker-os" / found["figures"]["forest"]["file"]).read_text()
+    for label in (
+        "Overall survival, stratified",
+        "Overall survival, adjusted, stratified",
+        "Overall survival, stratified (Sex = male)",
+        "Accident, stratified (negative control)",
+    ):
+        assert svg.count(f"<!-- {label} -->") == 1, label
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [("OS", "expected events; detectable at 80%"), ("size", "patients; detectable at 80%")],
+)
+def test_a_contract_states_its_power_on_the_endpoints_own_scale(
+    tmp_path: Path, endpoint: str, said: str
+) -> None:
+    from typer.testing import CliRunner
+
+    from sage.cli.validate import app
+
+    path = tmp_path / "h.json"
+    path.write_text(claim(endpoint=endpoint).model_dump_json())
+    cohort = write(tmp_path / "cohort", patients(200), more=NODE)
+    done = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(cohort)])
+    line = next(one for one in done.output.splitlines() if one.startswith("power: "))
+    assert said in line
+    assert ("events for a hazard ratio of 1.5" in line) == (endpoint == "OS")
+    assert "None" not in line and "nan" not in line and " 0 expected" not in line
+
+
+def test_hazards_that_cross_refute_nothing_that_mean_survival_shows(tmp_path: Path) -> None:
+    """An early advantage that is lost later: the ratio averages to nothing, the mean does not."""
+    raw = patients(600)
+    rng = np.random.default_rng(1)
+    high = raw["marker"] > raw["marker"].median()
+    time = np.where(high, rng.weibull(0.6, 600) * 22, rng.weibull(3, 600) * 30)
+    raw = raw.assign(
+        months=np.round(np.minimum(time, 90) + 0.1, 2), dead=(time < 90).astype(int)
+    ).drop(columns="stage")
+    cohort = write(tmp_path / "cohort", raw.assign(stage=1))
+    found = validate(tmp_path, cohort)
+    tests = {one["id"]: one for one in found["tests"]}
+    assert tests["schoenfeld"]["p"] < 0.001
+    assert tests["rmst"]["p"] < 0.05 and tests["rmst"]["statistic"] < 0
+    assert found["numbers"]["primary.upper"]["value"] < 1.5
+    verdict = found["verdict"]
+    assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "assumption")
+    assert "which agrees with the claim" in verdict["reasons"][0]["text"]
+
+
+@pytest.mark.parametrize("cut", ["spline", "optimal"])
+def test_a_u_shaped_association_is_of_no_direction(tmp_path: Path, cut: str) -> None:
+    raw = patients(500, seed=4)
+    rng = np.random.default_rng(3)
+    time = rng.exponential(40 / np.exp(0.9 * raw["marker"].abs()))
+    raw = raw.assign(
+        months=np.round(np.minimum(time, 60) + 0.1, 2), dead=(time < 60).astype(int), stage=1
+    )
+    cohort = write(tmp_path / "cohort", raw)
+    for direction in ("higher_risk", "lower_risk"):
+        found = validate(
+            tmp_path, cohort, id=direction, direction=direction, comparison="per_sd",
+            exposures=[MARKER | {"cut": cut}],
+        )  # fmt: skip
+        assert found["numbers"]["primary.p"]["value"] < 0.01
+        low, high = (found["numbers"][f"primary.{one}"]["value"] for one in ("lower", "upper"))
+        assert low < 1 < high
+        verdict = found["verdict"]
+        assert verdict["verdict"] != "supported"
+        said = " ".join(one["text"] for one in verdict["reasons"])
+        assert "significant in the other direction" not in said
