@@ -21,7 +21,7 @@ class RunByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `run` first when no command is named and no help is asked for."""
-        if args and args[0] != "--help" and not set(args) & set(self.commands):
+        if args and args[0] != "--help" and args[0] not in self.commands:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
