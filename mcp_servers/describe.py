@@ -50,6 +50,19 @@ def validity_lines(spec: ToolSpec) -> list[str]:
     return lines
 
 
+def beyond_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
+    """The `warnings` of a result, with one more where the slide's pixels are outside the card's
+    range; nothing where there is nothing to add."""
+    card, mpp = spec.validity, result.get("mpp")
+    if card is None or card.mpp is None or mpp is None or "warnings" not in result:
+        return {}
+    low, high = card.mpp
+    if low <= mpp <= high:
+        return {}
+    text = f"{spec.name} was made for {low:g} to {high:g} µm per pixel, this slide has {mpp:g}"
+    return {"warnings": [*result["warnings"], text]}
+
+
 def _fields(schema: dict[str, Any]) -> str:
     required = set(schema.get("required", ()))
     parts = []

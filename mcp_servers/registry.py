@@ -324,6 +324,7 @@ def execute(
     spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
 ) -> ToolRun:
     """Run a tool's function and gather result, outputs and provenance."""
+    from mcp_servers.describe import beyond_card
     from mcp_servers.results_cache import describe_output, hash_input
 
     context.check_cancelled()
@@ -339,7 +340,6 @@ def execute(
         if "FaultError" in kinds:
             raise FaultError(str(error)) from error
         raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
-    seconds = time.monotonic() - started
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:
         spec.returns.model_validate(result)
@@ -348,14 +348,14 @@ def execute(
             f"{spec.name} {spec.version} returned a result outside its schema: {explain(error)}"
         ) from error
     return ToolRun(
-        result=result,
+        result=result | beyond_card(spec, result),
         outputs=tuple(describe_output(context.roots.output, one) for one in context.written),
         provenance=Provenance(
             tool=spec.name,
             version=spec.version,
             arguments=given.model_dump(mode="json"),
             inputs={str(path): hash_input(path, index) for path in context.read},
-            seconds=round(seconds, 4),
+            seconds=round(time.monotonic() - started, 4),
             device=context.device,
         ),
     )
