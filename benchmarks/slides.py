@@ -87,10 +87,11 @@ def mask_and_tiles(path: Path) -> int:
     from mcp_servers.pathology.tiles import TilesInput, tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
 
+    context = ToolContext(Roots.of([path.parent], path.parent))
     with Slide.open(path) as slide:
         found, view = slide_tissue(slide)
         given = TilesInput(slide=str(path), tile_px=256, at_mpp=MPP)
-        corners, _, _ = tile_grid(slide, found.mask, view.scale, given)
+        corners, _, _ = tile_grid(slide, found.mask, view.scale, given, context)
     return len(corners)
 
 
