@@ -147,6 +147,10 @@ COLUMNS = (
 )
 
 
+PROPER = ("Kaplan", "Fine")
+"""Names of people, with which a title may begin."""
+
+
 def _place(key: str) -> tuple[int, str, int]:
     """Primary results first, secondary endpoints after them, the specification curve last."""
     endpoint, _, plain = key.rpartition(".")
@@ -160,7 +164,10 @@ def _place(key: str) -> tuple[int, str, int]:
 def _title(key: str) -> str:
     endpoint, _, plain = key.rpartition(".")
     words = TITLES.get(plain, plain.replace("_", " "))
-    return f"{endpoint}: {words[0].lower()}{words[1:]}" if endpoint else words
+    if not endpoint:
+        return words
+    name = words.startswith(PROPER)
+    return f"{endpoint}: {words if name else words[0].lower() + words[1:]}"
 
 
 CONTROLS = (
