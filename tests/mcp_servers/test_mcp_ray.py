@@ -87,7 +87,7 @@ def test_priorities_hold_on_ray(workers: Workers, roots: Roots) -> None:
     import ray
 
     cpus = int(ray.cluster_resources()["CPU"])
-    blockers = [workers.submit("wait", {"seconds": 1}, roots) for _ in range(cpus)]
+    blockers = [workers.submit("wait", {"seconds": 3}, roots) for _ in range(cpus)]
     low = [workers.submit("wait", {"seconds": 0.2}, roots) for _ in range(3)]
     high = workers.submit("wait", {"seconds": 0.2}, roots, priority=9)
     started = high.result(60).result["started"]
