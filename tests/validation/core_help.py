@@ -174,3 +174,19 @@ def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> 
         raise done.exception
     found: dict[str, Any] = json.loads(done.stdout)[0]
     return found
+
+
+def cause_of_death(event: object, competing: object, censored: object) -> str:
+    """An endpoint `cause` with a competing event, by the values that its column holds."""
+    return f"""
+[endpoints.cause]
+kind = "competing"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "cause"
+event_values = [{json.dumps(event)}]
+competing_values = [{json.dumps(competing)}]
+censored_values = [{json.dumps(censored)}]
+label = "Death from the tumor"
+"""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.validation.core_help import NODE, claim, patients, validate, write
+from tests.validation.core_help import NODE, cause_of_death, claim, patients, validate, write
 from validation.errors import InputError
 
 MARKER = {"variable": "clinical:marker", "label": "marker"}
@@ -30,18 +30,7 @@ event_values = [1]
 censored_values = [0]
 label = "Accident"
 """
-CAUSE = """
-[endpoints.cause]
-kind = "competing"
-table = "clinical"
-time = "months"
-time_unit = "months"
-event = "cause"
-event_values = [1]
-competing_values = [2]
-censored_values = [0]
-label = "Death of the tumor"
-"""
+CAUSE = cause_of_death(1, 2, 0)
 
 
 def test_a_negative_control_is_compared_within_the_claims_strata(tmp_path: Path) -> None:

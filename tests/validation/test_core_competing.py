@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
-from tests.validation.core_help import claim, frozen_for, load, patients, shared
+from tests.validation.core_help import cause_of_death, claim, frozen_for, load, patients, shared
 from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.results import Results
@@ -23,18 +23,7 @@ from validation.statistics.fine_gray import fine_gray
 
 runner = CliRunner()
 
-CAUSE = """
-[endpoints.cause]
-kind = "competing"
-table = "clinical"
-time = "months"
-time_unit = "months"
-event = "cause"
-event_values = ["tumor"]
-competing_values = ["other"]
-censored_values = ["alive"]
-label = "Death from the tumor"
-"""
+CAUSE = cause_of_death("tumor", "other", "alive")
 TCGA = """
 id = "tcga-blca-deaths"
 title = "TCGA bladder urothelial carcinoma: deaths by cause"
