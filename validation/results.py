@@ -92,6 +92,16 @@ class Reason(Strict):
     text: str
 
 
+class Answer(Strict):
+    """One of the three questions that a verdict rests on, with the estimate that answers it."""
+
+    question: Literal["association", "independence", "relevance"]
+    answer: Literal["yes", "no", "unclear", "not answered"]
+    effect: Effect | None = None
+    p: float | None = None
+    text: str
+
+
 class Verdict(Strict):
     """Supported, not supported, or inconclusive; why; and what it does not say."""
 
@@ -102,12 +112,23 @@ class Verdict(Strict):
         "assumption",
         "data",
         "control",
+        "independence",
+        "relevance",
+        "reproduction",
         "replication",
         "multiplicity",
         "registration",
     ]
     reasons: tuple[Reason, ...]
     limits: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+
+    @property
+    def badge(self) -> str:
+        """The verdict with what it rests on, as terminal, report and JSON print it."""
+        because = "" if self.because == "evidence" else f" ({self.because})"
+        return ", ".join([self.verdict.replace("_", " ") + because, *self.qualifiers])
 
 
 class AnalysisResult(Strict):
