@@ -304,11 +304,25 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
 
 def profiles(values: NDArray[np.float64]) -> NDArray[np.uint8]:
     """(variables, pilots) mid-ranks as bytes, in half ranks from 0; `ABSENT` where missing."""
-    from scipy.stats import rankdata
-
     missing = np.isnan(values)
-    ranks = rankdata(np.where(missing, np.inf, values), axis=1)
-    return np.where(missing, ABSENT, np.rint(2 * ranks) - 2).astype(np.uint8)
+    ranks = half_ranks(np.where(missing, np.inf, values))
+    return np.where(missing, ABSENT, ranks).astype(np.uint8)
+
+
+def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Twice the mid-ranks of each row, from 0; ties share the middle of their places."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    places = np.arange(values.shape[1])
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    edge = np.ones((len(values), 1), dtype=bool)
+    first = np.where(np.hstack([edge, differs]), places, 0)
+    last = np.where(np.hstack([differs, edge]), places, len(places))
+    first = np.maximum.accumulate(first, axis=1)
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    found = np.empty(values.shape, dtype=np.int64)
+    np.put_along_axis(found, order, first + last, axis=1)
+    return found
 
 
 def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -350,9 +364,7 @@ def _to_levels(
     one: NDArray[np.float64], other: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The ranks of both, the finer one cut into groups as large as the levels of the coarser."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(one), rankdata(other)]
+    ranks = [each.astype(float) for each in half_ranks(np.vstack([one, other]))]
     levels = [np.unique(each) for each in ranks]
     coarse = 0 if len(levels[0]) < len(levels[1]) else 1
     if len(levels[coarse]) <= FEWEST:
