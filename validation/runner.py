@@ -17,6 +17,7 @@ from validation.compile import Part, confirmation_key, prepare, require_variable
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
@@ -237,6 +238,7 @@ def collect(
             record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
     adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
+    state = ledger.state
     verdict = judge(
         Evidence(
             contract=frozen.contract,
@@ -246,6 +248,12 @@ def collect(
             replicate=second,
             locked=locked,
             seen=seen,
+            objections=ledger_objections(
+                state,
+                registered=ledger.is_registered(frozen),
+                screened=ledger.screened(frozen),
+            ),
+            qualifiers=ledger_qualifiers(state, alpha),
         )
     )
     if folder is None:
