@@ -85,7 +85,7 @@ def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path
     """In the screen's own folder and in any other; in a fresh ledger it would be supported."""
     rng = np.random.default_rng(SEED)
     names = [f"noise{at}" for at in range(NOISE)]
-    raw = patients(300, seed=5).assign(**{name: rng.normal(size=300) for name in names})
+    raw = patients(120, seed=5).assign(**{name: rng.normal(size=120) for name in names})
     cohort = write(tmp_path / "cohort", raw, more=variables(names))
     best = {
         "exposures": [{"variable": f"clinical:{BEST[0]}", "label": "best", "cut": "continuous"}],
@@ -93,6 +93,7 @@ def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path
         "direction": BEST[1],
     }
     innocent = tmp_path / "innocent"
+    innocent.mkdir()
     assert validate(innocent, cohort, **best)["verdict"]["verdict"] == "supported"
     store_path().unlink()
     store_path().with_name("ledger.sqlite.head").unlink()
@@ -110,7 +111,7 @@ def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path
         assert "chain" in json.loads(text)
 
 
-SEED, BEST = 11, ("noise0", "higher_risk")
+SEED, BEST = 11, ("noise30", "higher_risk")
 
 
 def test_an_emptied_ledger_file_is_said_in_the_verdict(tmp_path: Path) -> None:
@@ -128,6 +129,7 @@ def test_a_copied_cohort_under_another_name_is_the_same_patients(tmp_path: Path)
     cohort = write(tmp_path / "cohort", raw)
     assert validate(tmp_path, cohort, direction="lower_risk")["verdict"]["verdict"] != "supported"
     copied(tmp_path / "copy", raw)
+    (tmp_path / "fresh").mkdir()
     found = validate(tmp_path / "fresh", tmp_path / "copy", id="new")["verdict"]
     assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
 
