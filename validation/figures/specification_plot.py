@@ -12,6 +12,7 @@ from validation.figures.style import (
     MUTED,
     OKABE_ITO,
     canvas,
+    drawn,
     heading,
     ratio_ticks,
     save,
