@@ -102,7 +102,9 @@ class Hypothesis(Strict):
 
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `untested`
+    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
+    the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and what was not
+    measured: without `covariates` they decide what is adjusted for. `untested`
     lists the parts of the statement that the cohort cannot test; the report repeats them beside the
     verdict.
     """
@@ -119,6 +121,7 @@ class Hypothesis(Strict):
     strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()
     negative_endpoint: str | None = None
+    causes: tuple[str, ...] = Field(default=(), max_length=200)
     rationale: str = ""
     feasibility: str = ""
     untested: tuple[str, ...] = ()
