@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import InputError
 from sandbox.logs import TAIL_BYTES, Log
-from sandbox.output import MAX_DROPPED, Collected, from_folder, from_tar, require_empty
+from sandbox.output import MAX_DROPPED, MAX_FILES, Collected, from_folder, from_tar, require_empty
 from sandbox.types import Limits, Reason
 from sandbox.verdict import Ending, judge
 
@@ -107,6 +108,20 @@ def test_an_endless_stream_ends_at_the_limit(tmp_path: Path) -> None:
 
     found = from_tar(endless(), tmp_path / "out", 4, "output")  # type: ignore[arg-type]
     assert found.over and found.artifacts == []
+
+
+def test_a_flood_of_files_is_not_read_to_its_end(tmp_path: Path) -> None:
+    read = 0
+
+    def many() -> Iterator[bytes]:
+        nonlocal read
+        for number in range(100_000):
+            info = tarfile.TarInfo(f"output/f{number}")
+            read += 1
+            yield info.tobuf()
+
+    found = from_tar(many(), tmp_path / "out", 4, "output")
+    assert len(found.artifacts) == MAX_FILES and read < 3 * MAX_FILES
 
 
 def test_a_flood_of_refusals_is_listed_briefly(tmp_path: Path) -> None:
