@@ -72,6 +72,7 @@ def permuted_outcome(study: Study, book: Book) -> TestOutcome:
     import numpy as np
 
     from validation.controls_numeric import (
+        dealt_at_risk,
         empirical_p,
         permutations,
     )
@@ -85,7 +86,14 @@ def permuted_outcome(study: Study, book: Book) -> TestOutcome:
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
-    if flags is not None and layers is None:
+    entry = study.entry(keep)
+    if entry is not None and flags is not None:
+        observed, null = dealt_at_risk(
+            entry, value, flags, x, layers, times=plan.permutations, seed=seed
+        )
+        p, drawn = empirical_p(observed, null), len(null)
+        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
+    elif flags is not None and layers is None:
         found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
         p, rate, drawn = found.p, found.false_positive_rate, found.drawn
     else:
@@ -141,13 +149,16 @@ def random_features(
     endpoint = contract.primary_test.endpoint
     outcome, layers = study.outcome(endpoint), all_layers(study)
     draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
-    null = np.array(
-        [float("nan") if one is None else _draw(one, *outcome, layers) for one in draws]
-    )
+    if contract.hypothesis.time_dependent:
+        observed, null = _at_risk(study)
+    else:
+        null = np.array(
+            [float("nan") if one is None else _draw(one, *outcome, layers) for one in draws]
+        )
+        observed = _draw(study.exposed, *outcome, layers)
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    observed = _draw(study.exposed, *outcome, layers)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     key = f"control.random.{exposure + 1}"
@@ -164,6 +175,19 @@ def random_features(
         n=int(keep.sum()),
         notes=[f"{len(null)} x {kind} in place of {use.label}"],
     )
+
+
+def _at_risk(study: Study) -> tuple[float, Floats]:
+    """The statistic of a time-dependent exposure, and that of one dealt out among those at risk."""
+    from validation.controls_numeric import dealt_at_risk
+
+    contract = study.contract
+    keep, value, flags, x, _ = _arrays(study)
+    entry = study.entry(keep)
+    assert entry is not None and flags is not None
+    layers = study.layers(contract.primary_test.strata, keep)
+    times = contract.controls.random_features
+    return dealt_at_risk(entry, value, flags, x, layers, times=times, seed=contract.seed + 1)
 
 
 def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:

@@ -20,6 +20,7 @@ from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
+from validation.timing import limits, qualifiers
 from validation.types import Number, write_text
 from validation.verdict import Evidence, judge
 
@@ -240,6 +241,12 @@ def collect(
             locked=locked,
             seen=seen,
         )
+    )
+    verdict = verdict.model_copy(
+        update={
+            "qualifiers": (*verdict.qualifiers, *qualifiers(frozen.contract)),
+            "limits": (*verdict.limits, *limits(frozen.contract)),
+        }
     )
     if folder is None:
         folder = out / "analysis" / main.part

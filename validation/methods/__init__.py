@@ -44,4 +44,5 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
+    "time_dependent": regression.time_dependent,
 }
