@@ -33,7 +33,7 @@ SAME_FACTOR = 0.4
 """By how much, on the log scale, the ratio of two clusters' medians may miss a factor."""
 MARGIN = 1.1
 """By how much the converted values may lie outside the others."""
-EMPTY = 2.0
+EMPTY = 2.5
 """Width of the empty stretch between two clusters, as a ratio."""
 FEWEST_VALUES = 20
 FEWEST_OF_A_UNIT = 3
@@ -78,9 +78,9 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
     import numpy as np
 
     values = np.sort(known.to_numpy(dtype=float))
-    values = values[values > 0]
-    if len(np.unique(values)) < FEWEST_VALUES:
+    if values[0] < 0 or len(np.unique(values)) < FEWEST_VALUES:
         return []
+    values = values[values > 0]
     logs = np.log(values)
     side = range(FEWEST_OF_A_UNIT, len(values) - FEWEST_OF_A_UNIT + 1)
     at = max(side, key=lambda place: logs[place] - logs[place - 1], default=0)
