@@ -107,9 +107,11 @@ class Hypothesis(Strict):
 
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `untested`
-    lists the parts of the statement that the cohort cannot test; the report repeats them beside the
-    verdict.
+    ratio of its own. `negative_endpoint` is one that the exposure should not touch.
+    `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
+    exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
+    named. `untested` lists the parts of the statement that the cohort cannot test; the report
+    repeats them beside the verdict.
 
     What became known after the start of follow-up takes one of two: with `landmark`, follow-up
     starts that many months later, among those still at risk then; with `time_dependent`, each
@@ -130,6 +132,7 @@ class Hypothesis(Strict):
     negative_endpoint: str | None = None
     landmark: float | None = Field(default=None, gt=0, le=600)
     time_dependent: bool = False
+    unadjusted_because: str = ""
     rationale: str = ""
     feasibility: str = ""
     untested: tuple[str, ...] = ()
@@ -179,6 +182,15 @@ class Hypothesis(Strict):
             raise ValueError(
                 f'negative_endpoint "{self.negative_endpoint}" is one of the endpoints that the '
                 "exposure should touch: name another one, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adjusts_or_says_why_not(self) -> Hypothesis:
+        if self.unadjusted_because and self.covariates:
+            raise ValueError(
+                "`unadjusted_because` says that there is nothing to adjust for, and `covariates` "
+                "names what to adjust for: keep one"
             )
         return self
 

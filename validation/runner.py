@@ -240,14 +240,10 @@ def collect(
             replicate=second,
             locked=locked,
             seen=seen,
+            qualifiers=qualifiers(frozen.contract),
         )
     )
-    verdict = verdict.model_copy(
-        update={
-            "qualifiers": (*verdict.qualifiers, *qualifiers(frozen.contract)),
-            "limits": (*verdict.limits, *limits(frozen.contract)),
-        }
-    )
+    verdict = verdict.model_copy(update={"limits": (*verdict.limits, *limits(frozen.contract))})
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
@@ -355,6 +351,7 @@ def _results(
         verdict=verdict,
         tests=tuple(tests),
         numbers=dict(sorted(numbers.items())),
+        controls=main.controls,
         figures={
             name: one.model_copy(update={"file": f"figures/{one.file}"})
             for name, one in main.figures.items()

@@ -163,6 +163,7 @@ def results_view(home: Path) -> ResultsView:
     results: Results = Results.read(home / "results" / "results.json")
     return ResultsView(
         verdict=results.verdict.verdict,
+        badge=results.verdict.badge,
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
