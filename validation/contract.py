@@ -54,6 +54,10 @@ Method = Literal[
     "calibration",
     "joint_groups",
     "time_dependent",
+    "table_one",
+    "univariable",
+    "missing_data",
+    "decision_curve",
 ]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 
