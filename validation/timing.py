@@ -110,13 +110,13 @@ def _remedies(use: VariableUse) -> str:
     return text
 
 
-def qualifiers(contract: Contract) -> tuple[str, ...]:
+def timing_qualifiers(contract: Contract) -> tuple[str, ...]:
     """What the verdict's badge says about timing: exposures of which nobody said when."""
     unsaid = [use.label for use in contract.exposures if use.known_at == "unknown"]
     return (f"timing of {' and '.join(unsaid)} not declared",) if unsaid else ()
 
 
-def limits(contract: Contract) -> tuple[str, ...]:
+def timing_limits(contract: Contract) -> tuple[str, ...]:
     """What stands beside the verdict about timing."""
     unsaid = [
         use.label
