@@ -122,6 +122,7 @@ class Carrying:
         if self.replicate is not None:
             require_other_patients(self.frozen, self.replicate, self.cohort)
             require_variables(self.frozen, self.replicate)
+            self.ledger.register_replication(self.frozen, self.replicate)
         inputs, cohort = self._prepare(part, self.cohort), self.cohort
         for one in self.attempts:
             if one.part == part and one.accepted:
