@@ -15,7 +15,7 @@ from validation.controls import SEPARATOR, is_replaceable
 from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
-from validation.population import Cut, cuts_of, in_confirmation
+from validation.population import Cut, cuts_of, held_back
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
 
 if TYPE_CHECKING:
@@ -123,13 +123,17 @@ def prepare(
         endpoints.append(negative)
     keys = contract.keys()
     if part == "replication":
-        extra = [key for key in (*contract.covariates, *contract.strata) if _has(cohort, key)]
+        extra = [
+            key
+            for key in (*contract.covariates, *contract.strata, contract.cluster)
+            if key is not None and _has(cohort, key)
+        ]
         keys = list(dict.fromkeys([*_asked(contract), *extra]))
         endpoints = [contract.primary_test.endpoint]
     table = cohort.table(keys, endpoints)
     total = len(table)
     if part in ("discovery", "confirmation"):
-        held = [in_confirmation(str(one), contract) for one in table.index]
+        held = held_back(table, contract)
         keep = [one == (part == "confirmation") for one in held]
         table = table[keep]
     reason = ""

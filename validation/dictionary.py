@@ -74,6 +74,8 @@ class DataDictionary(Strict):
     expression_n: int = 0
     endpoints: tuple[Endpoint, ...]
     joins: tuple[JoinReport, ...] = ()
+    cluster: str | None = None
+    site: str | None = None
     slides: int = 0
     license: str = ""
     notes: tuple[str, ...] = ()
