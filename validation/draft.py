@@ -31,6 +31,7 @@ from validation.registered import (
     tests_of,
     uses_groups,
 )
+from validation.timing import require_known
 from validation.variables import find_variable, refuse_unfit_strata, stratum, use_of
 
 STANDARD_COVARIATES = (
@@ -93,6 +94,7 @@ def draft(
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
+    require_known(hypothesis, variables, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
@@ -202,6 +204,8 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         cut=one.cut,
         threshold=one.threshold,
         level=one.level,
+        known_at=found.known_at,
+        before=found.before,
     )
 
 
@@ -246,7 +250,8 @@ def _covariates(
         one = next((key for key in names if dictionary.has(key)), None)
         if one is None or one in taken | fixed:
             continue
-        if find_variable(dictionary, one).missing <= 0.3:
+        known = find_variable(dictionary, one)
+        if known.missing <= 0.3 and known.known_at in ("baseline", "unknown"):
             found.append(one)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
@@ -283,7 +288,8 @@ def _known_positive(
     for key in STAGE_LIKE:
         if dictionary.has(key) and key not in taken:
             found = find_variable(dictionary, key)
-            if found.kind in ("ordinal", "continuous"):
+            early = found.known_at in ("baseline", "unknown")
+            if found.kind in ("ordinal", "continuous") and early:
                 return KnownPositive(
                     variable=key,
                     endpoint=survival.key,

@@ -23,6 +23,8 @@ from validation.cohort.model import (
     key_of,
 )
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
+from validation.cohort.timing import known_at, months_known
+from validation.contract import SINCE
 from validation.derive import Signature, mean_z, ssgsea, z_scores
 from validation.derive import signatures as shipped_signatures
 from validation.dictionary import DataDictionary, JoinReport, Modality
@@ -84,6 +86,7 @@ class Cohort:
                     f"are: {', '.join(self.variables)}"
                 )
         self._outcomes: dict[str, pd.DataFrame] = {}
+        self._columns: dict[str, pd.Series] = {}
 
     def with_features(
         self,
@@ -225,7 +228,9 @@ class Cohort:
         import pandas as pd
 
         if key in self.variables:
-            values = self._table_column(key, self.variables[key])
+            if key not in self._columns:
+                self._columns[key] = self._table_column(key, self.variables[key])
+            values = self._columns[key]
         elif key == SOURCE_SITE and self.site == key:
             values = pd.Series([one.split("-")[1] for one in self.patients], index=self.patients)
         elif key in self.derived:
@@ -234,6 +239,8 @@ class Cohort:
             values = self._gene(key)
         elif key in self.signatures:
             values = self._signature(self.signatures[key])
+        elif key.endswith(SINCE):
+            values = months_known(self, key.removesuffix(SINCE))
         else:
             raise InputError(self._unknown(key))
         return values.reindex(self.patients).rename(key)
@@ -302,6 +309,7 @@ class Cohort:
             expression=tuple(matrix.genes) if matrix else (),
             expression_unit=_unit(spec) if spec else None,
             expression_n=sum(one in known for one in matrix.patients) if matrix else 0,
+            expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),
             cluster=self.spec.patient.cluster,

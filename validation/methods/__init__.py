@@ -55,6 +55,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
     "site": sites.site,
+    "time_dependent": regression.time_dependent,
     "table_one": clinical.table_one,
     "univariable": clinical.univariable,
     "missing_data": clinical.missing_data,

@@ -48,7 +48,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     cluster = clusters_of(study, keep, notes)
 
     def fit(X: Floats, names: list[str]) -> Any:
-        return fit_cox(t, e, X, names, study, notes, layers, cluster)
+        return fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
 
     events = int(e.sum())
     return _pooled(

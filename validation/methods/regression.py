@@ -32,12 +32,28 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers, clusters_of(study, keep, notes))
+    cluster = clusters_of(study, keep, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
         term = effect_of(fit, "hazard ratio", at)
         book.effect(f"{plan.id}.terms.{slug(name)}", term, float(fit.p[at]))
     return outcome
+
+
+def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Cox model on start and stop records: who is at risk, exposed so far or not, at each event.
+
+    Source: Crowley and Hu 1977 (Journal of the American Statistical Association); the records are
+    those of `tmerge` in the R package survival.
+    """
+    keep, X, names, notes = matrix(study, plan)
+    t, e = study.follow_up(plan.endpoint, keep)
+    layers = layers_of(study, plan, keep, e, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers, study.entry(keep))
+    notes.append(f"{len(t)} records of {study.patients(keep)} patients")
+    outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
+    return outcome.model_copy(update={"n": study.patients(keep)})
 
 
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

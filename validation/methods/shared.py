@@ -151,6 +151,7 @@ def fit_cox(
     study: Study,
     notes: list[str],
     strata: Any = None,
+    entry: Any = None,
     cluster: Any = None,
 ) -> Any:
     """Cox model by the contract's rule: Firth's penalty where events are few or separated.
@@ -166,12 +167,16 @@ def fit_cox(
         notes.append(
             f"Firth's penalty: {events} events for {X.shape[1]} terms, under {limit:g} for each"
         )
-        return cox(time, event, X, names, strata=strata, cluster=cluster, penalty="firth")
+        return cox(
+            time, event, X, names, strata=strata, entry=entry, cluster=cluster, penalty="firth"
+        )
     try:
-        return cox(time, event, X, names, strata=strata, cluster=cluster)
+        return cox(time, event, X, names, strata=strata, entry=entry, cluster=cluster)
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
-        return cox(time, event, X, names, strata=strata, cluster=cluster, penalty="firth")
+        return cox(
+            time, event, X, names, strata=strata, entry=entry, cluster=cluster, penalty="firth"
+        )
 
 
 def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:

@@ -63,7 +63,7 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     effect = p = None
     if event is not None:
         cluster = clusters_of(study, keep, notes)
-        fit = fit_cox(outcome, flags, X, names, study, notes, codes, cluster)
+        fit = fit_cox(outcome, flags, X, names, study, notes, codes, cluster=cluster)
         effect, p = effect_of(fit, "hazard ratio"), float(fit.p[0])
         book.effect("site.within", effect, p)
         tables[plan.id] = [row_at(fit, f"{names[0]}, within sites", "hazard ratio")]

@@ -44,7 +44,7 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     layers = layers_of(study, plan, keep, e, notes)
     cluster = clusters_of(study, keep, notes)
     found = logrank(t, e, g, layers)
-    fit = fit_cox(t, e, X, names, study, notes, layers, cluster)
+    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
     if fit.robust_score is not None:
         found = fit.robust_score
         notes.append("the log-rank statistic's variance is that between patients, not rows")
