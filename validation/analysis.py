@@ -145,7 +145,7 @@ class Analysis:
         if self.part == "replication":
             wanted = {self.contract.primary, *AGAIN}
             plans = [plan for plan in plans if plan.id in wanted]
-        study, refusal = self._study()
+        study, refusal = self.study()
         for plan in plans:
             self._attempt(plan, study, refusal)
         if study is not None:
@@ -155,7 +155,7 @@ class Analysis:
                 self._run_controls(study)
         return list(self._tests)
 
-    def _study(self) -> tuple[Study | None, Exception]:
+    def study(self) -> tuple[Study | None, Exception]:
         """The study, or why there is none: a refusal, or a crash that each test will record."""
         cuts = tuple(Cut.model_validate(one) for one in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
@@ -317,7 +317,7 @@ class Analysis:
         from validation.plots import draw
 
         out.mkdir(parents=True, exist_ok=True)
-        study, _ = self._study() if figures else (None, None)
+        study, _ = self.study() if figures else (None, None)
         drawn, failed = draw(self, study, out) if study is not None else ({}, [])
         found = self.result(drawn, failed)
         lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)

@@ -19,6 +19,7 @@ from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
+from validation.reproduction import read_reproductions, reproduce_here, weigh
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number, write_text
 from validation.verdict import Evidence, judge
@@ -38,6 +39,7 @@ def run(
     replicate: Cohort | None = None,
     progress: Progress | None = None,
     figures: bool = True,
+    reproduce: bool = True,
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
 
@@ -52,6 +54,8 @@ def run(
     replicate : a second cohort on which the primary test is repeated
     progress : called with the name of each step
     figures : False draws none (half the time; no number or verdict depends on them)
+    reproduce : False runs no second implementation and leaves its rule out of the verdict, for
+        studies of the other rules over many worlds
 
     Raises
     ------
@@ -84,6 +88,9 @@ def run(
         folder = out / "analysis" / part
         found = execute(inputs, folder, trace=trace, progress=say, figures=figures)
         record_tests(frozen, found, ledger)
+        if reproduce:
+            say(f"second implementation {part}")
+            reproduce_here(inputs, found, out)
         return found
 
     discovery: AnalysisResult | None = None
@@ -110,6 +117,7 @@ def run(
         replicate=second,
         discovery=discovery if not locked else None,
         locked=locked,
+        reproduce=reproduce,
     )
 
 
@@ -139,6 +147,7 @@ def clear(out: Path) -> None:
     for part in get_args(Part):
         for folder in ("inputs", "analysis"):
             shutil.rmtree(out / folder / part, ignore_errors=True)
+    shutil.rmtree(out / "reproduction", ignore_errors=True)
     for suffix in ("svg", "png"):
         for figure in (out / "figures").glob(f"*.{suffix}"):
             figure.unlink()
@@ -206,12 +215,14 @@ def collect(
     replicate: AnalysisResult | Path | None = None,
     discovery: AnalysisResult | None = None,
     locked: bool = False,
+    reproduce: bool = True,
 ) -> Results:
     """Take a finished analysis into the ledger, judge it, and write `results.json`.
 
     Parameters
     ----------
     analysis, replicate : the results, or the folders in which the sandbox left them
+    reproduce : False leaves the rule about the second implementation out of the verdict
 
     Raises
     ------
@@ -241,19 +252,28 @@ def collect(
             seen=seen,
         )
     )
+    reproductions = tuple(
+        one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
+    )
+    if reproduce:
+        verdict = weigh(verdict, frozen.contract, main, reproductions)
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
+    found = found.model_copy(update={"reproduction": reproductions})
     _copy_figures(folder, out, found)
     found.write(out / "results.json")
     _write_ledger(frozen, ledger, out)
     return found
 
 
-def finalize(results: list[tuple[FrozenContract, Path]], ledger: Ledger) -> list[Results]:
+def finalize(
+    results: list[tuple[FrozenContract, Path]], ledger: Ledger, *, reproduce: bool = True
+) -> list[Results]:
     """Judge all hypotheses of a run again, now that the ledger holds every claim.
 
     A verdict given when the ledger was short may not survive the claims that came later.
+    `reproduce` is `collect`'s.
     """
     final = []
     for frozen, out in results:
@@ -273,6 +293,7 @@ def finalize(results: list[tuple[FrozenContract, Path]], ledger: Ledger) -> list
                 replicate=second if (second / "analysis.json").is_file() else None,
                 discovery=read_analysis(out / "analysis" / "discovery") if part else None,
                 locked=split and part is None,
+                reproduce=reproduce,
             )
         )
     return final

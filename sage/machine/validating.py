@@ -85,6 +85,7 @@ def carry_out(
         "ledger": Ledger(services.folder.root / "ledger.jsonl"),
         "replicate": load_cohort(second, services.settings) if second else None,
         "rounds": services.settings.coding_rounds,
+        "min_count": services.settings.min_count,
         "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
     }
     if mended:
