@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from validation.specification import SpecificationCurve
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
-LONGEST_CODE = 200
 # Repeated in a second cohort, beside the primary test.
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
@@ -217,7 +216,8 @@ class Analysis:
                 update={"status": "refused", "code": code, "reason": str(error)}
             )
         except Exception as error:  # noqa: BLE001 - any crash of a test is an attempt on record
-            reason = f"{type(error).__name__}: {error}"[:LONGEST_CODE]
+            # A library's message may quote values; the reason goes into reports and prompts.
+            reason = f"the computation crashed ({type(error).__name__})"
             outcome = blank.model_copy(
                 update={"status": "crashed", "code": "crash", "reason": reason}
             )

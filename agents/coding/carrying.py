@@ -28,6 +28,7 @@ from agents.coding.types import (
     ExecutionPlan,
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
+from agents.disclosure import MIN_COUNT
 from agents.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
 from validation.errors import InputError as Unreadable
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 Event = Callable[[str, dict[str, Any]], None]
 COMMAND = ("python", "-P", "-s", PROGRAM, "/inputs/analysis", "/output")
 LIMITS = Limits(seconds=900, memory_mb=4096, cpus=2, pids=128, output_mb=128, log_kb=256)
-MIN_COUNT = 5
-"""Fewest patients that a count may have where a model, or a program's appendix, shows it."""
 
 
 @dataclass

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base import Reasoner
-from agents.coding.carrying import LIMITS, MIN_COUNT, Carrying, Event
+from agents.coding.carrying import LIMITS, Carrying, Event
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
+from agents.disclosure import MIN_COUNT
 from sandbox.types import Limits, Sandbox
 
 if TYPE_CHECKING:

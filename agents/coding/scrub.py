@@ -11,8 +11,8 @@ from __future__ import annotations
 import builtins
 import re
 
-MOST_FRAMES = 4
-MOST_LINES = 12
+MOST_FRAMES = 2
+"""A program can print a traceback of its own making: the few lines it may name say little."""
 LONGEST_LINE = 160
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,6})(?:, in .*)?$')
@@ -58,7 +58,7 @@ HINTS = (
 
 
 def describe_failure(stderr: str, stdout: str, program: str) -> list[str]:
-    """A failed run in lines that hold nothing of a patient.
+    """The last error of a failed run, in lines that hold nothing of a patient.
 
     Parameters
     ----------
@@ -77,15 +77,19 @@ def describe_failure(stderr: str, stdout: str, program: str) -> list[str]:
                 frames.append(number)
         elif found := _ERROR.match(line):
             read += 1
-            lines += [
-                f"line {number} of the program: {source[number - 1].strip()[:LONGEST_LINE]}"
+            lines = [
+                f"line {number} of the program: {_plain(source[number - 1])}"
                 for number in dict.fromkeys(frames[-MOST_FRAMES:])
             ]
             frames = []
             lines.append(_error(found["name"], found["message"] or ""))
     if len(stdout.splitlines()) + len(stderr.splitlines()) > read:
         lines.append("whatever else it printed is withheld")
-    return list(dict.fromkeys(lines))[-MOST_LINES:]
+    return lines
+
+
+def _plain(line: str) -> str:
+    return "".join(sign for sign in line.strip() if sign.isprintable())[:LONGEST_LINE]
 
 
 def _error(name: str, message: str) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.files import write_json, write_text
 from sage.report.collect import Page, collect
@@ -98,6 +99,7 @@ def _render(page: Page, template: str) -> str:
             prose=prose,
             cite=cite,
             references=pen.references,
+            appendix_title=TITLE,
         )
     )
     check(rendered)
