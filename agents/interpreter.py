@@ -13,6 +13,7 @@ from pydantic import Field
 from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
+from validation.keys import Key
 
 
 class KeyedNumber(View):
@@ -34,6 +35,7 @@ class ResultsView(View):
     """Aggregated results: numbers by key, the verdict and its reasons; never a patient."""
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
+    badge: str = ""
     reasons: tuple[str, ...]
     limits: tuple[str, ...]
     numbers: tuple[KeyedNumber, ...]
@@ -92,10 +94,10 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
         _effect("In the second cohort: ", "replicate.primary", keys),
         _prediction(keys),
         _line("Controls: with the outcome permuted {} times the result had p {}; the known"
-              " positive gave a hazard ratio of {} (p {}).", keys, "control.permuted.draws",
-              "control.permuted.p", "control.known_positive.hr", "control.known_positive.p"),
+              " positive gave a hazard ratio of {} (p {}).", keys,
+              Key.PERMUTED_DRAWS, Key.PERMUTED_P, Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P),
         _line("Over {} defensible specifications the sign was as expected in {}.", keys,
-              "specification.n", "specification.expected_sign"),
+              Key.SPECIFICATIONS, Key.EXPECTED_SIGN),
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),

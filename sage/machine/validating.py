@@ -182,6 +182,7 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     }
     return ResultsView(
         verdict=results.verdict.verdict,
+        badge=results.verdict.badge,
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -55,7 +56,6 @@ class CoxFit(HazardRatios):
 
     converged: bool
     loglik: float
-    concordance: float
     loglik_null: float = float("nan")
     likelihood_ratio: TestResult | None = None
     score_test: TestResult | None = None
@@ -66,6 +66,14 @@ class CoxFit(HazardRatios):
     reason: str = ""
     iterations: int = 0
     ties: str = "efron"
+    ranked: tuple[FloatArray, BoolArray, FloatArray] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def concordance(self) -> float:
+        """Harrell's C of the linear predictor; NaN with strata or delayed entry."""
+        return float("nan") if self.ranked is None else harrell(*self.ranked)
 
     @property
     def events_per_covariate(self) -> float:
@@ -131,6 +139,7 @@ def cox(
     entry: npt.ArrayLike | None = None,
     interval: Literal["wald", "profile"] | None = None,
     level: float = 0.95,
+    start: FloatArray | None = None,
 ) -> CoxFit:
     """Fit a Cox model.
 
@@ -142,6 +151,7 @@ def cox(
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of time
     interval : default Wald for the plain model, profile for Firth's
+    start : (k,) coefficients near the maximum, where they are known
 
     Raises
     ------
@@ -161,7 +171,8 @@ def cox(
 
     null = evaluate(np.zeros(k))
     _refuse_unidentified(null.information, labels)
-    best = maximize(evaluate, np.zeros(k), z, penalized=firth)
+    begin = np.zeros(k) if start is None else start * scale
+    best = maximize(evaluate, begin, z, penalized=firth)
     _refuse_divergence(best, z, labels)
     covariance_z = np.linalg.inv(best.at.information)
     se_z = np.sqrt(np.diag(covariance_z))
@@ -194,7 +205,6 @@ def cox(
         events=int(e.sum()),
         converged=True,
         loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
-        concordance=harrell(t, e, score) if entry is None and strata is None else float("nan"),
         loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         score_test=rao,
@@ -203,6 +213,7 @@ def cox(
         interval=kind,
         level=level,
         iterations=best.iterations,
+        ranked=(t, e, score) if entry is None and strata is None else None,
     )
 
 

@@ -97,12 +97,38 @@ def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
     return result
 
 
-def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
-    """Moments of X over each risk set under weights exp(X beta)."""
+def _weights(
+    sets: RiskSets, X: FloatArray, beta: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """(n,) exp(X beta) up to a shift, (events,) its sums over the risk sets, and the shift."""
     eta = X @ beta
     shift = float(eta[sets.order].max())
     w = np.exp(eta - shift)
-    s0 = _sums(sets, w)
+    return w, _sums(sets, w), shift
+
+
+def _exposure(sets: RiskSets, w: FloatArray, total: FloatArray) -> FloatArray:
+    """(n,) w times each patient's cumulative baseline hazard while at risk, zero for others.
+
+    A sum over events of a risk-weighted mean is one sum over patients with these weights.
+    """
+    inverse = 1.0 / total
+    per_time = np.add.reduceat(inverse, sets.starts)
+    # Times descend: a patient is at risk at the times up to which its place reaches.
+    hazard = np.append(np.cumsum(per_time[::-1])[::-1], 0.0)
+    place = np.arange(len(sets.order))
+    v = np.zeros(len(w))
+    v[sets.order] = hazard[np.searchsorted(sets.last, place, side="left")]
+    if sets.entry_order is not None and sets.not_entered is not None:
+        v[sets.entry_order] -= hazard[np.searchsorted(sets.not_entered, place, side="right")]
+    lost = np.add.reduceat(sets.fraction * inverse, sets.starts)
+    v[sets.order[sets.who]] -= lost[sets.group]
+    return np.asarray(w * v)
+
+
+def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
+    """Moments of X over each risk set under weights exp(X beta)."""
+    w, s0, shift = _weights(sets, X, beta)
     mean = _sums(sets, w[:, None] * X) / s0[:, None]
     raw = _sums(sets, w[:, None, None] * (X[:, :, None] * X[:, None, :])) / s0[:, None, None]
     return Moments(
@@ -144,22 +170,23 @@ def likelihood(
     """
     k = X.shape[1]
     value, score, information = 0.0, np.zeros(k), np.zeros((k, k))
-    parts = []
     for sets in strata:
         if len(sets.who) == 0:
             continue
-        m = moments(sets, X, beta)
-        parts.append((sets, m))
-        rows = X[m.event_rows]
-        value += float((rows @ beta - m.log_total).sum())
-        score = score + (rows - m.mean).sum(axis=0)
-        information = information + m.covariance.sum(axis=0)
+        w, total, shift = _weights(sets, X, beta)
+        mean = _sums(sets, w[:, None] * X) / total[:, None]
+        v = _exposure(sets, w, total)
+        rows = X[sets.order[sets.who]]
+        value += float((rows @ beta - np.log(total) - shift).sum())
+        score = score + (rows - mean).sum(axis=0)
+        information = information + (X.T * v) @ X - mean.T @ mean
     if firth:
         sign, logdet = np.linalg.slogdet(information)
         if sign <= 0:
             return Likelihood(-np.inf, score, information)
         value += 0.5 * float(logdet)
         inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
-        for sets, m in parts:
-            score = score + 0.5 * _firth_slope(sets, X, m, inverse)
+        for sets in strata:
+            if len(sets.who):
+                score = score + 0.5 * _firth_slope(sets, X, moments(sets, X, beta), inverse)
     return Likelihood(value, score, information)
