@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from validation.contract import Contract, TestPlan
+from validation.control_rules import Objection
 from validation.errors import InputError
 from validation.hypothesis import Strict
 from validation.results import (
@@ -37,7 +39,6 @@ from validation.results import (
     Reason,
     Reproduction,
     TestOutcome,
-    Verdict,
     stable_json,
 )
 from validation.types import write_text
@@ -371,10 +372,17 @@ def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reprod
 QUALIFIER = "not independently reproduced"
 
 
-def weigh(
-    verdict: Verdict, contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]
-) -> Verdict:
-    """What the second implementation's numbers do to a verdict (the last rule of a judgment).
+@dataclass(frozen=True)
+class Weighed:
+    """What the reproduction brings to a verdict: objections, words of the badge, and its step."""
+
+    objections: tuple[Objection, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+
+def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]) -> Weighed:
+    """What the second implementation's numbers do to a verdict.
 
     Parameters
     ----------
@@ -383,37 +391,35 @@ def weigh(
     """
     primary = reference.test(contract.primary)
     if primary is None or primary.status != "ok":
-        return verdict
+        return Weighed()
     mine = next((one for one in found if one.part == reference.part), None)
-    doubts = [] if mine is not None else ["no second implementation ran"]
+    if mine is None:
+        return _doubt(["no second implementation ran"])
+    doubts = []
     for one in found:
         where = "" if one.part == "all" else f" ({one.part})"
         if not one.ran:
             doubts.append(f"the second implementation gave no numbers{where}")
-            continue
         if differing := one.of("differs"):
             doubts.append(f"a second implementation{where} differs in {_named(differing)}")
-        if missing := one.of("missing"):
+        if missing := one.of("missing") if one.ran else ():
             doubts.append(f"not reproduced{where}: {_named(missing)}")
     if doubts:
-        text = "; ".join(doubts)
-        reason = Reason(rule="reproduction", outcome="prevents", text=text)
-        update: dict[str, Any] = {"reasons": (*verdict.reasons, reason)}
-        if verdict.verdict == "supported":
-            update |= {"verdict": "inconclusive", "because": "reproduction"}
-    else:
-        assert mine is not None
-        own = [one for one in mine.compared if one.test == contract.primary]
-        apart = [one for one in own if one.state == "no second implementation"]
-        if not apart:
-            agreed = len(mine.of("reproduced"))
-            text = f"a second implementation agrees in all {agreed} numbers that it can compute"
-            reason = Reason(rule="reproduction", outcome="for", text=text)
-            return verdict.model_copy(update={"reasons": (*verdict.reasons, reason)})
+        return _doubt(doubts)
+    own = [one for one in mine.compared if one.test == contract.primary]
+    apart = [one for one in own if one.state == "no second implementation"]
+    if apart:
         text = f"no second implementation is available for {_named(apart)}"
         reason = Reason(rule="reproduction", outcome="limits", text=text)
-        update = {"reasons": (*verdict.reasons, reason)}
-    return verdict.model_copy(update=update | {"qualifiers": (*verdict.qualifiers, QUALIFIER)})
+        return Weighed(qualifiers=(QUALIFIER,), reasons=(reason,))
+    agreed = len(mine.of("reproduced"))
+    text = f"a second implementation agrees in all {agreed} numbers that it can compute"
+    return Weighed(reasons=(Reason(rule="reproduction", outcome="for", text=text),))
+
+
+def _doubt(doubts: Sequence[str]) -> Weighed:
+    objection = Objection("reproduction", "reproduction", "not reproduced", "; ".join(doubts))
+    return Weighed((objection,), (QUALIFIER,), (objection.reason,))
 
 
 def _named(numbers: Sequence[Compared]) -> str:

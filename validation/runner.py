@@ -19,7 +19,7 @@ from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
-from validation.reproduction import read_reproductions, reproduce_here, weigh
+from validation.reproduction import Weighed, read_reproductions, reproduce_here, weigh
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number, write_text
 from validation.verdict import Evidence, judge
@@ -241,6 +241,10 @@ def collect(
             record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
     adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
+    reproductions = tuple(
+        one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
+    )
+    weighed = weigh(frozen.contract, main, reproductions) if reproduce else Weighed()
     verdict = judge(
         Evidence(
             contract=frozen.contract,
@@ -250,13 +254,12 @@ def collect(
             replicate=second,
             locked=locked,
             seen=seen,
+            objections=weighed.objections,
+            qualifiers=weighed.qualifiers,
         )
     )
-    reproductions = tuple(
-        one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
-    )
-    if reproduce:
-        verdict = weigh(verdict, frozen.contract, main, reproductions)
+    said = tuple(one for one in weighed.reasons if one not in verdict.reasons)
+    verdict = verdict.model_copy(update={"reasons": (*verdict.reasons, *said)})
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)

@@ -115,11 +115,10 @@ def test_numbers_that_are_wrong_or_missing_block_support_and_are_shown(
     assert "second implementation differs" in found.html or "not reproduced" in found.html
 
 
-def test_a_supported_verdict_falls_when_the_second_implementation_disagrees() -> None:
-    """The rule itself, on every verdict: nothing but "supported" changes, and each is qualified."""
+def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None:
     from validation.contract import FrozenContract
     from validation.reproduction import weigh
-    from validation.results import AnalysisResult, Reproduction, Results, Verdict
+    from validation.results import AnalysisResult, Reproduction, Results
 
     run = finished_run() / "hypotheses/h1"
     contract = FrozenContract.read(run / "contract.json")
@@ -136,17 +135,11 @@ def test_a_supported_verdict_falls_when_the_second_implementation_disagrees() ->
         "did not run": (honest.model_copy(update={"ran": False, "compared": ()}),),
         "was removed": (),
     }
-    for words in ("supported", "not_supported", "inconclusive"):
-        before = Verdict.model_validate(
-            {"verdict": words, "because": "evidence", "reasons": [], "limits": []}
-        )
-        assert weigh(before, contract.contract, analysis, (honest,)).verdict == words
-        for name, found in cases.items():
-            after = weigh(before, contract.contract, analysis, found)
-            fallen = "inconclusive" if words == "supported" else words
-            assert after.verdict == fallen, name
-            assert after.because == ("reproduction" if words == "supported" else "evidence")
-            assert "not independently reproduced" in after.badge
+    assert weigh(contract.contract, analysis, (honest,)).objections == ()
+    for name, found in cases.items():
+        weighed = weigh(contract.contract, analysis, found)
+        assert [one.because for one in weighed.objections] == ["reproduction"], name
+        assert weighed.qualifiers == ("not independently reproduced",)
 
 
 # Where the reference could lie, if the program could see it. An ending other than 0 tells.
