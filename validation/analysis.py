@@ -74,7 +74,6 @@ class Analysis:
         self.part = provenance["part"]
         self._table = table
         self._features = features
-        self._derived: list[str] = []
         self._book = Book()
         self._tables: dict[str, Any] = {}
         self._tests: list[TestOutcome] = []
@@ -125,23 +124,6 @@ class Analysis:
     def table(self) -> pd.DataFrame:
         """A copy of the analysis-ready table: one row per pseudonymous patient."""
         return self._table.copy()
-
-    def derive(self, name: str, series: pd.Series) -> None:
-        """Add a variable computed from the table, for description only.
-
-        Registered tests read registered variables; a derived one never replaces any of them.
-
-        Raises
-        ------
-        InputError
-            If the name is taken, or the rows do not match the table's.
-        """
-        if name in self._table.columns:
-            raise InputError(f'"{name}" is already in the table; derived variables need new names')
-        if not series.index.equals(self._table.index):
-            raise InputError(f'derived variable "{name}" does not have the table\'s rows')
-        self._table = self._table.assign(**{name: series})
-        self._derived.append(name)
 
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
         """Run registered tests (default: all of them), then the controls of the claim.
@@ -359,7 +341,7 @@ class Analysis:
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
             controls=self._controls,
             flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
-            notes=(*(f"derived for description: {name}" for name in self._derived), *notes),
+            notes=tuple(notes),
             versions=versions(),
         )
 
