@@ -29,6 +29,7 @@ class Round:
     title: str
     ended: str
     feedback: tuple[str, ...]
+    program: str
     code: str
 
 
@@ -139,6 +140,7 @@ def _round(attempt: dict[str, Any], results: Path) -> Round:
         title=f"Round {one.number}{_where(one.part)}, {AUTHORS[author]}",
         ended=ended,
         feedback=one.feedback,
+        program=f"{results.parent.name}/{results.name}/{one.code_path}",
         code="".join(sign for sign in code if sign == "\n" or sign.isprintable()),
     )
 
