@@ -41,7 +41,7 @@ def _python() -> Check:
     return Check(what="Python", state="ok", found=platform.python_version())
 
 
-REQUIRED = ("langgraph", "lifelines", "sksurv", "statsmodels", "openslide", "torch", "mcp")
+REQUIRED = ("langgraph", "lifelines", "statsmodels", "openslide", "torch", "mcp")
 EXTRAS = {
     "ray": "pip install 'sage-pathology[ray]' for workers on several machines",
     "psycopg": "pip install 'sage-pathology[postgres]' for checkpoints in PostgreSQL",
