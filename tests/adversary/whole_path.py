@@ -43,12 +43,12 @@ def identifier(number: int) -> str:
 
 
 def age(number: int) -> float:
-    """A canary value: no other number of the cohort begins like it."""
-    return round(41.0371 + 0.270913 * number, 4)
+    """A canary value, with more decimals than any coordinate of a figure has."""
+    return round(41.037113427 + 0.270913643 * number, 9)
 
 
 CANARIES = tuple(identifier(at) for at in range(PATIENTS)) + tuple(
-    f"{age(at):.4f}".rstrip("0") for at in range(PATIENTS)
+    f"{age(at):.9f}".rstrip("0") for at in range(PATIENTS)
 )
 
 
@@ -66,7 +66,7 @@ def write_canaries(folder: Path) -> None:
             number = len(names)
             row[at] = names.setdefault(row[at], identifier(number))
             if table == "clinical":
-                row[rows[0].index("age")] = f"{age(number):.4f}"
+                row[rows[0].index("age")] = f"{age(number):.9f}"
         with path.open("w", newline="", encoding="utf-8") as handle:
             csv.writer(handle).writerows(rows)
 
