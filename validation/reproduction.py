@@ -319,9 +319,15 @@ def _one(
         return Compared(test=outcome.id, field=name, state="missing", sage=value)
     off, agrees = _distance(outcome, name, value, float(second))
     return Compared(
-        test=outcome.id, field=name, state="reproduced" if agrees else "differs",
-        sage=value, second=float(second), off=off, tolerance=TOLERANCES[name],
+        test=outcome.id, field=name, state="reproduced" if agrees else "differs", sage=value,
+        second=value if off == 0 else _coarse(float(second), 4 if agrees else 3),
+        off=None if off is None else _coarse(off, 2), tolerance=TOLERANCES[name],
     )  # fmt: skip
+
+
+def _coarse(value: float, digits: int) -> float:
+    """A program's number with as many digits as a reader needs: the others could carry a row's."""
+    return float(f"{value:.{digits}g}")
 
 
 def _distance(

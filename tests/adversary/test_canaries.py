@@ -37,6 +37,9 @@ LEAKS = {
     "{'numbers': {str(one): {'n': 1} for one in ages[:50]}}))",
     "numbers": f"{AGE}\n(out / 'numbers.json').write_text(json.dumps("
     "{'numbers': {'primary': {'effect': str(ages)}}}))",
+    "registered numbers": f"{AGE}\nfor at, name in enumerate(('effect', 'lower', 'upper')):\n"
+    "    NUMBERS['primary'][name] = ages[at]\nNUMBERS['primary']['n'] = int(ages[3] * 1e5)\n"
+    "(out / 'numbers.json').write_text(json.dumps({'numbers': NUMBERS}))",
     "not json": f"{AGE}\n(out / 'numbers.json').write_text(str(ages))",
 }
 """Programs that fail with a patient in their mouth."""
@@ -76,7 +79,8 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     assert leaked(found) == {}
     fed = [" ".join(one["feedback"]) for one in found.attempts[: len(LEAKS)]]
     for words, said in zip(LEAKS, fed, strict=True):
-        assert "withheld" in said or "numbers.json" in said or "error" in said.lower(), words
+        known = ("withheld", "numbers.json", "Error", "outside the tolerance")
+        assert any(word in said for word in known), (words, said)
     # The exit code tells nothing: 77 years and 1 read alike.
     assert {one["result"]["exit_code"] for one in found.attempts} == {0, 1}
     assert "withheld" in (found.home / "appendix" / "all.json").read_text()
