@@ -9,7 +9,7 @@ A number is *reproduced* when both agree within `TOLERANCES`, *differs* when the
 when it was asked for and not given, and has *no second implementation* where no public library
 computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
 concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
-imputations. Only the first counts as agreement.
+imputations, time-dependent exposures. Only the first counts as agreement.
 
 A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
 primary test without a second implementation does not block; the verdict then carries the qualifier
@@ -157,7 +157,7 @@ def task_of(
         kind = contract.endpoint(plan.endpoint).kind
         timed = kind in ("survival", "competing")
         report = PUBLIC.get(plan.method, ())
-        if not report:
+        if not report or contract.hypothesis.time_dependent:
             continue
         if kind == "continuous":
             report = tuple(one for one in report if one != "events")

@@ -14,6 +14,7 @@ from agents.disclosure import Withheld, require_disclosable
 from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
+from kg.printable import one_line
 
 Message = dict[str, object]
 
@@ -134,7 +135,7 @@ class ChatReasoner:
                 {"role": "assistant", "content": raw.content},
                 {
                     "role": "user",
-                    "content": f"That reply was refused: {refused}\n"
+                    "content": f"That reply was refused: {one_line(refused)}\n"
                     "Reply again with the whole corrected JSON object and nothing else.",
                 },
             ]
