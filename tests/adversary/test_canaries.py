@@ -21,6 +21,7 @@ from tests.adversary.whole_path import (
 from tests.openai_server import Answer, serve
 from tests.sandbox.boxes import BOTH, working
 
+pytestmark = pytest.mark.timeout(900)
 AGE = 'ages = table["clinical:age"].tolist()'
 LEAKS = {
     "exception": f"{AGE}\nraise ValueError(ages)",
@@ -71,14 +72,16 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     working(name)
-    programs = [*(program(line) for line in LEAKS.values()), program(KEEPS)]
+    # The reader is the same behind both; Docker gets one leak of each way out of the sandbox.
+    ways = list(LEAKS) if name == "bubblewrap" else ["exception", "exit code", "printed", "numbers"]
+    programs = [*(program(LEAKS[way]) for way in ways), program(KEEPS)]
     found = attack(tmp_path_factory.mktemp("leaks"), *programs, sandbox=name)
 
     assert found.status == "done"
     assert len(found.attempts) == len(programs) and found.attempts[-1]["accepted"]
     assert leaked(found) == {}
-    fed = [" ".join(one["feedback"]) for one in found.attempts[: len(LEAKS)]]
-    for words, said in zip(LEAKS, fed, strict=True):
+    fed = [" ".join(one["feedback"]) for one in found.attempts[: len(ways)]]
+    for words, said in zip(ways, fed, strict=True):
         known = ("withheld", "numbers.json", "Error", "outside the tolerance")
         assert any(word in said for word in known), (words, said)
     # The exit code tells nothing: 77 years and 1 read alike.

@@ -18,7 +18,7 @@ from tests.adversary.whole_path import (
     quarantined,
 )
 
-pytestmark = pytest.mark.bubblewrap
+pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(900)]
 WRITE = '(out / "numbers.json").write_text({0})'
 HUGE = 'json.dumps({"numbers": {"primary": {"n": 1}}, "x": "' + "A" * 10 + '" * 100000})'
 UNREADABLE = {

@@ -17,7 +17,7 @@ from tests.adversary.whole_path import (
     quarantined,
 )
 
-pytestmark = pytest.mark.bubblewrap
+pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(900)]
 SVG = '<svg xmlns=\\"http://www.w3.org/2000/svg\\"><text>{0}</text></svg>'
 
 # Markers are put together when the program runs, so that its own text (which the report shows)
