@@ -89,7 +89,7 @@ def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
     positive = [one for one in levels if str(one).casefold() in POSITIVE]
     if len(levels) != 2 or len(positive) != 1:
         raise InputError(
-            f'exposure "{use.key}" has the values {", ".join(map(str, levels[:5]))}; say in the '
+            f'exposure "{use.key}" has {len(levels)} values, not one yes and one no; say in the '
             "cohort's `values` which is 1 and which is 0"
         )
     return np.asarray(column.map({one: float(one in positive) for one in levels}), dtype=float)
