@@ -28,6 +28,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -286,6 +287,13 @@ class Analysis:
                 primary.method,
                 partial(controls.negative_endpoint, study, self._book, self._tables),
                 plan.negative_endpoint is not None,
+            ),
+            missingness=self._control(
+                Missingness,
+                "missingness",
+                "logrank",
+                partial(controls.missingness, study),
+                plan.missingness,
             ),
             specification=self._control(
                 Specifications,

@@ -122,6 +122,18 @@ class Specifications(ControlResult):
     highest: float | None = None
 
 
+class Missingness(ControlResult):
+    """Do patients without the exposure fare otherwise than those with it?"""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
+
+    missing: int | None = None
+    """Patients with the outcome and without the exposure."""
+    p: float | None = None
+    """None where too few lack it, or have it, to compare."""
+    n: int | None = None
+
+
 class Controls(Strict):
     """The results of all controls of an analysis. None: the analysis says nothing of it."""
 
@@ -131,3 +143,4 @@ class Controls(Strict):
     known_positive: KnownPositiveResult | None = None
     negative: NegativeEndpoint | None = None
     specification: Specifications | None = None
+    missingness: Missingness | None = None

@@ -14,7 +14,10 @@
 6. Specification curve. The sign is not stable over the registered choices, or the curve has no
    estimate for the claim's own.
 
-Rules 1 to 3 forbid any conclusion; rules 4 to 6 forbid "supported" alone.
+7. Missingness. Patients without the exposure fare otherwise than those with it (p below
+   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
+
+Rules 1 to 3 forbid any conclusion; rules 4 to 7 forbid "supported" alone.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from validation.hypothesis import Direction
 from validation.results import Because, Reason, p_is
 
 KNOWN_EVENTS = 50
+MISSING_ALPHA = 0.01
+"""Lower than the usual level: values are often missing for reasons that matter little."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ def registered_controls(
         for at, use in enumerate(contract.exposures):
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
+    if plan.missingness:
+        yield "missingness", controls.missingness
     yield "specification curve", controls.specification
 
 
@@ -81,6 +88,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
     found += _permuted_outcome(contract, controls)
     found += _random_features(contract, controls)
     found += _specification_curve(contract, controls)
+    found += _missingness(controls)
     return found
 
 
@@ -217,6 +225,22 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
     else:
         return
     yield Objection(because="assumption", rule="specification curve", words=words, text=text)
+
+
+def _missingness(controls: Controls) -> Iterator[Objection]:
+    found = controls.missingness
+    if found is None or found.p is None:
+        return
+    if not found.p >= MISSING_ALPHA:
+        yield Objection(
+            because="assumption",
+            rule="missingness",
+            words="patients without the exposure fare otherwise",
+            text=(
+                f"the outcome of the {found.missing} patients without the exposure differs from "
+                f"that of the {(found.n or 0) - (found.missing or 0)} with it ({p_is(found.p)})"
+            ),
+        )
 
 
 def _sign_text(share: float | None) -> str:

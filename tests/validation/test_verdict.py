@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.validation.verdict_table import ORDER as EXPECTED_ORDER
 from tests.validation.verdict_table import (
     Row,
     controls,
@@ -26,6 +27,10 @@ ROWS = list(rows())
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_table_of_rules(row: Row) -> None:
     assert not failures(row, judge)
+
+
+def test_the_order_of_verdicts() -> None:
+    assert ORDER == EXPECTED_ORDER
 
 
 def test_rows_have_names_of_their_own() -> None:

@@ -27,6 +27,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -204,6 +205,7 @@ def controls(**changes: Any) -> Controls:
         "known_positive": known_positive(),
         "negative": NegativeEndpoint(status=OFF, reason="not asked for"),
         "specification": specification(),
+        "missingness": Missingness(status=RAN, missing=0, n=400),
     }
     return Controls.model_validate(ran | changes)
 
@@ -281,7 +283,7 @@ class Row:
 
     `answers` are association, independence, relevance: y, n, u(nclear) or - (not answered); empty
     where there are none. `words` stand in the badge, `limits` and `reasons` hold their texts;
-    `without` holds texts that none of the limits has.
+    `without` holds texts that none of the limits has, `unsaid` those that none of the reasons has.
     """
 
     name: str
@@ -293,8 +295,10 @@ class Row:
     limits: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
 
 
+ORDER = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 LETTERS = {"yes": "y", "no": "n", "unclear": "u", "not answered": "-"}
 STRONG = estimate(2.0)
 SMALL = estimate(1.2, 0.05)
@@ -331,6 +335,10 @@ def failures(
     for where, text, parts in (("limits", told, row.limits), ("reasons", argued, row.reasons)):
         wrong += [f'{row.name}: {where} "{text}" lack "{one}"' for one in parts if one not in text]
     wrong += [f'{row.name}: limits hold "{one}"' for one in row.without if one in told]
+    wrong += [f'{row.name}: reasons hold "{one}"' for one in row.unsaid if one in argued]
+    questions = [answer.question for answer in found.answers]
+    if questions and questions != ["association", "independence", "relevance"]:
+        wrong.append(f"{row.name}: questions {questions}")
     return wrong
 
 
@@ -344,11 +352,15 @@ def rows() -> Iterator[Row]:
     yield from _hazards()
     yield from _others()
     yield from _limits()
+    yield from _edges()
+    yield from _missing()
 
 
 def row(name: str, says: tuple[str, str], answers: str, words: str = "", **more: Any) -> Row:
-    """A row; `limits`, `without` and `reasons` as in `Row`, all else as in `evidence`."""
-    texts = {key: more.pop(key) for key in ("limits", "without", "reasons") if key in more}
+    """A row; `limits`, `without`, `reasons`, `unsaid` as in `Row`, all else as in `evidence`."""
+    texts = {
+        key: more.pop(key) for key in ("limits", "without", "reasons", "unsaid") if key in more
+    }
     return Row(name, lambda: evidence(**more), *says, answers, words, **texts)
 
 
@@ -412,6 +424,7 @@ def _controls() -> Iterator[Row]:
         "permuted": (PermutedOutcome, "permuted outcome"),
         "known_positive": (KnownPositiveResult, "known positive"),
         "specification": (Specifications, "specification curve"),
+        "missingness": (Missingness, "missingness"),
     }
     for field, (kind, words) in names.items():
         yield given(f"{field} missing", control, f"{words} was not run", controls(**{field: None}))
@@ -936,7 +949,6 @@ def _relevance() -> Iterator[Row]:
             primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
         )
     down = {"plan": {"direction": "lower_risk"}}
-    edge = 1 / 1.5
     for lower, says, answers in (
         (0.66, SUPPORTED, "yyu"),
         (0.67, open_("relevance"), "yyn"),
@@ -956,21 +968,21 @@ def _relevance() -> Iterator[Row]:
             primary=estimate(0.5, lower=0.4, upper=upper, p=0.001),
             **down,
         )
+    twice = {"plan": {"direction": "lower_risk", "rules": {"relevant_ratio": 2.0}}}
     yield row(
         "protective, lower limit at the edge",
         SUPPORTED,
         "yyu",
-        primary=estimate(0.8, lower=math.exp(-math.log(1.5)), upper=0.95, p=0.01),
-        **down,
+        primary=estimate(0.8, lower=0.5, upper=0.95, p=0.01),
+        **twice,
     )
     yield row(
         "protective, upper limit at the edge",
         SUPPORTED,
         "yyy",
-        primary=estimate(0.5, lower=0.4, upper=math.exp(-math.log(1.5)), p=0.001),
-        **down,
+        primary=estimate(0.4, lower=0.3, upper=0.5, p=0.001),
+        **twice,
     )
-    assert edge < 0.67
     sd = {"plan": {"scale": "difference (SD)", "method": "linear"}}
     for lower, upper, says, answers in (
         (0.31, 0.7, SUPPORTED, "yyy"),
@@ -1232,6 +1244,176 @@ def _others() -> Iterator[Row]:
         "yyy",
         primary=STRONG,
         others=(outcome("fine_gray", status="refused"),),
+    )
+
+
+def _missing() -> Iterator[Row]:
+    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED), (None, SUPPORTED)):
+        words = "" if says == SUPPORTED else "patients without the exposure fare otherwise"
+        text = () if says == SUPPORTED else ("of the 40 patients without", "of the 360 with it")
+        yield row(
+            f"missingness p {p}",
+            says,
+            "yyy",
+            words,
+            primary=STRONG,
+            ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
+            reasons=text,
+        )
+    yield row(
+        "no missingness in the contract",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        ran=controls(missingness=None),
+        plan={"controls": {"missingness": False}},
+    )
+
+
+def _edges() -> Iterator[Row]:
+    """Texts and limits of comparisons that no other row reaches."""
+    yield row(
+        "permutation named",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        reasons=("permuted outcome [for] permutation p = 0.0010",),
+    )
+    yield row(
+        "random features at the contract's share",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        ran=controls(random=(random_features(0.95), random_features(0.99))),
+        reasons=("random features [for] stronger than 95% of matched genes for FABP5",),
+    )
+    yield row(
+        "share of signs in percent",
+        open_("assumption"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(specification=specification(0.5)),
+        reasons=("only expected sign in 50% of the specifications",),
+    )
+    yield row(
+        "known positive by its label",
+        open_("control"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(known_positive=known_positive(p=0.5)),
+        reasons=("known positive [prevents] Stage with OS does not show",),
+    )
+    yield row(
+        "known positive without a label",
+        open_("control"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(known_positive=known_positive(p=0.5)),
+        plan={
+            "controls": {"known_positive": KnownPositive(variable="clinical:stage", endpoint="OS")}
+        },
+        reasons=("known positive [prevents] clinical:stage does not show",),
+    )
+    for method in ("spline", "maximally_selected"):
+        yield row(
+            f"{method}, falling slope, p at alpha",
+            NOT,
+            "nnn",
+            primary=estimate(0.98, 0.05, 0.05),
+            plan={"method": method},
+        )
+    yield row(
+        "the other way, p at alpha",
+        NOT,
+        "nnn",
+        primary=estimate(0.9, 0.05, 0.05),
+        reasons=("the interval excludes the smallest relevant effect",),
+    )
+    yield row(
+        "no difference in mean survival, protective claim",
+        open_("assumption"),
+        "yyy",
+        primary=estimate(0.5),
+        plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
+        others=(
+            outcome("schoenfeld", p=0.01),
+            outcome("rmst", statistic=-0.5, p=0.01),
+        ),
+    )
+    yield row(
+        "refuted, what argues",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        reasons=("primary [against]",),
+    )
+    yield row(
+        "locked, what argues",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        locked=True,
+        q=None,
+        reasons=("discovery [against]",),
+    )
+    yield row(
+        "data, what argues",
+        open_("data"),
+        "",
+        primary=None,
+        q=0.001,
+        reasons=("data [prevents] the primary test did not run",),
+    )
+    yield row(
+        "only adjusted, what argues",
+        open_("independence"),
+        "nyn",
+        primary=NOTHING,
+        adjusted=STRONG,
+        reasons=("adjusted model [prevents]",),
+    )
+    yield row(
+        "power, what argues",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        reasons=("power [prevents]",),
+    )
+    yield row(
+        "weak and proportional",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        plan={"extra": ("schoenfeld",)},
+        others=(outcome("schoenfeld", p=0.5),),
+        unsaid=("proportional hazards",),
+    )
+    again = analysis(outcome("primary", **STRONG), controls=None)
+    yield row(
+        "second cohort, what argues",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        replicate=again,
+        reasons=("replication [for]",),
+    )
+    other = analysis(outcome("primary", **estimate(0.7)), controls=None)
+    yield row(
+        "second cohort against, what argues",
+        open_("replication"),
+        "yyy",
+        primary=STRONG,
+        replicate=other,
+        reasons=("replication [prevents]",),
+    )
+    untested = analysis(controls=None)
+    yield row(
+        "second cohort untested, what argues",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        replicate=untested,
+        reasons=("replication [limits]",),
     )
 
 
