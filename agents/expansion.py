@@ -116,9 +116,11 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
         problems.append(f"use only the endpoints {sorted(endpoints)}")
     if not given.reasons and after != before:
         problems.append("the reviewer approved this hypothesis: leave `hypothesis` null")
+    offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
+    names = (before.statement, *(one.label for one in offered), *given.reviewed.mechanism)
     for field in ("background", "mechanism", "clinical_interpretation"):
-        problems += unsupported_numbers(field, _without_quotes(getattr(answer, field)))
-    problems += unsupported_numbers("statement", after.statement)
+        problems += unsupported_numbers(field, _without_quotes(getattr(answer, field)), *names)
+    problems += unsupported_numbers("statement", after.statement, *names)
     return problems
 
 

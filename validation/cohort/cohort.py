@@ -74,6 +74,7 @@ class Cohort:
                 if hasattr(endpoint, field):
                     table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
         self._outcomes: dict[str, pd.DataFrame] = {}
+        self._columns: dict[str, pd.Series] = {}
 
     def with_features(
         self,
@@ -206,7 +207,9 @@ class Cohort:
             For a key that the cohort does not have, with the nearest ones it has.
         """
         if key in self.variables:
-            values = self._table_column(key, self.variables[key])
+            if key not in self._columns:
+                self._columns[key] = self._table_column(key, self.variables[key])
+            values = self._columns[key]
         elif key in self.derived:
             values = self._derived_column(key, self.derived[key])
         elif key.startswith("expression:"):

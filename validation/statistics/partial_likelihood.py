@@ -107,23 +107,47 @@ def _weights(
     return w, _sums(sets, w), shift
 
 
-def _exposure(sets: RiskSets, w: FloatArray, total: FloatArray) -> FloatArray:
-    """(n,) w times each patient's cumulative baseline hazard while at risk, zero for others.
+def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
+    """(patients, m) sum of `per_event` (events, m) over the events that find each patient at risk.
 
-    A sum over events of a risk-weighted mean is one sum over patients with these weights.
+    Of its own tied group a patient with an event sees Efron's share of each member.
     """
-    inverse = 1.0 / total
-    per_time = np.add.reduceat(inverse, sets.starts)
+    per_time = np.add.reduceat(per_event, sets.starts, axis=0)
     # Times descend: a patient is at risk at the times up to which its place reaches.
-    hazard = np.append(np.cumsum(per_time[::-1])[::-1], 0.0)
+    ahead = np.zeros((len(per_time) + 1, per_event.shape[1]))
+    ahead[:-1] = np.cumsum(per_time[::-1], axis=0)[::-1]
     place = np.arange(len(sets.order))
-    v = np.zeros(len(w))
-    v[sets.order] = hazard[np.searchsorted(sets.last, place, side="left")]
+    found = ahead[np.searchsorted(sets.last, place, side="left")]
+    lost = np.add.reduceat(sets.fraction[:, None] * per_event, sets.starts, axis=0)
+    found[sets.who] -= lost[sets.group]
     if sets.entry_order is not None and sets.not_entered is not None:
-        v[sets.entry_order] -= hazard[np.searchsorted(sets.not_entered, place, side="right")]
-    lost = np.add.reduceat(sets.fraction * inverse, sets.starts)
-    v[sets.order[sets.who]] -= lost[sets.group]
-    return np.asarray(w * v)
+        before = np.zeros((int(sets.order.max()) + 1, per_event.shape[1]))
+        before[sets.entry_order] = ahead[np.searchsorted(sets.not_entered, place, side="right")]
+        found -= before[sets.order]
+    return found
+
+
+def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
+    """(n, k) each patient's share in the score: they sum to it.
+
+    Integral of (x - E(s)) dM(s), M the martingale residual, with Efron's weights among ties; an
+    event's own mean is that of its tied group (Lin and Wei 1989, J Am Stat Assoc; Therneau and
+    Grambsch 2000, Modeling Survival Data).
+    """
+    found = np.zeros_like(X)
+    for sets in strata:
+        if len(sets.who) == 0:
+            continue
+        w, total, _ = _weights(sets, X, beta)
+        mean = _sums(sets, w[:, None] * X) / total[:, None]
+        inverse = 1.0 / total[:, None]
+        rows, mine = sets.order, X[sets.order]
+        hazard = _cumulated(sets, np.column_stack((inverse, inverse * mean)))
+        found[rows] = -w[rows, None] * (mine * hazard[:, :1] - hazard[:, 1:])
+        own = np.add.reduceat(mean, sets.starts, axis=0)
+        size = np.diff(np.append(sets.starts, len(sets.who)))[:, None]
+        found[rows[sets.who]] += mine[sets.who] - (own / size)[sets.group]
+    return found
 
 
 def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
@@ -175,11 +199,12 @@ def likelihood(
             continue
         w, total, shift = _weights(sets, X, beta)
         mean = _sums(sets, w[:, None] * X) / total[:, None]
-        v = _exposure(sets, w, total)
-        rows = X[sets.order[sets.who]]
+        # A sum over events of a risk-weighted mean is one sum over patients with these weights.
+        v = w[sets.order] * _cumulated(sets, 1.0 / total[:, None])[:, 0]
+        rows, at_risk = X[sets.order[sets.who]], X[sets.order]
         value += float((rows @ beta - np.log(total) - shift).sum())
         score = score + (rows - mean).sum(axis=0)
-        information = information + (X.T * v) @ X - mean.T @ mean
+        information = information + (at_risk.T * v) @ at_risk - mean.T @ mean
     if firth:
         sign, logdet = np.linalg.slogdet(information)
         if sign <= 0:
