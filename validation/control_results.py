@@ -134,6 +134,16 @@ class Missingness(ControlResult):
     n: int | None = None
 
 
+class TimingResult(ControlResult):
+    """Whether an exposure knows the outcome, or how long its patients were followed."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("n",)
+
+    leaks: tuple[str, ...] = ()
+    """What each exposure gives away that was not known at baseline."""
+    n: int | None = None
+
+
 class Controls(Strict):
     """The results of all controls of an analysis. None: the analysis says nothing of it."""
 
@@ -144,3 +154,4 @@ class Controls(Strict):
     negative: NegativeEndpoint | None = None
     specification: Specifications | None = None
     missingness: Missingness | None = None
+    timing: TimingResult | None = None

@@ -5,19 +5,21 @@
 2. Known positive. An association that must appear did not, although there were at least
    `KNOWN_EVENTS` events to show it: the outcome data are in doubt.
 3. Negative control. The exposure moves an endpoint that it should not touch.
-4. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
+4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
+   (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
+   time-dependent exposure, which counts from when it happened.
+5. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
    contract switched the permutations off.
-5. Random features. Fewer than the contract's share of comparable features do worse. This null is
+6. Random features. Fewer than the contract's share of comparable features do worse. This null is
    competitive: it does not ask whether the exposure is associated with the outcome, but whether it
    is more so than features of its kind. Where a fifth of all genes are prognostic, as in TCGA-BLCA
    (21% of 18,032 genes have p < 0.05 beside age), it asks of a gene a p of about 0.012.
-6. Specification curve. The sign is not stable over the registered choices, or the curve has no
+7. Specification curve. The sign is not stable over the registered choices, or the curve has no
    estimate for the claim's own.
-
-7. Missingness. Patients without the exposure fare otherwise than those with it (p below
+8. Missingness. Patients without the exposure fare otherwise than those with it (p below
    `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
 
-Rules 1 to 3 forbid any conclusion; rules 4 to 7 forbid "supported" alone.
+Rules 1 to 4 forbid any conclusion; rules 5 to 8 forbid "supported" alone.
 """
 
 from __future__ import annotations
@@ -70,9 +72,11 @@ def registered_controls(
         for at, use in enumerate(contract.exposures):
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
-    if plan.missingness:
-        yield "missingness", controls.missingness
     yield "specification curve", controls.specification
+    if not contract.hypothesis.time_dependent:
+        yield "timing", controls.timing
+        if plan.missingness:
+            yield "missingness", controls.missingness
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
@@ -85,6 +89,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
     ]
     found += _known_positive(contract, controls)
     found += _negative_control(contract, controls)
+    found += _timing(controls)
     found += _permuted_outcome(contract, controls)
     found += _random_features(contract, controls)
     found += _specification_curve(contract, controls)
@@ -167,6 +172,19 @@ def _negative_control(contract: Contract, controls: Controls) -> Iterator[Object
             ),
             any_reading=True,
         )
+
+
+def _timing(controls: Controls) -> Iterator[Objection]:
+    found = controls.timing
+    if found is None or not found.leaks:
+        return
+    yield Objection(
+        because="data",
+        rule="timing",
+        words="the exposure was not known at baseline",
+        text="; ".join(found.leaks),
+        any_reading=True,
+    )
 
 
 def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Objection]:

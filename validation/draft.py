@@ -24,6 +24,7 @@ from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
 from validation.planned_power import planned_power
 from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
+from validation.timing import require_known
 from validation.variables import MOST_LEVELS, find_variable, refuse_unfit_strata, stratum, use_of
 
 STANDARD_COVARIATES = (
@@ -89,6 +90,7 @@ def draft(
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
+    require_known(hypothesis, variables, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
@@ -194,6 +196,8 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         cut=one.cut,
         threshold=one.threshold,
         level=one.level,
+        known_at=found.known_at,
+        before=found.before,
     )
 
 
@@ -238,7 +242,8 @@ def _covariates(
         one = next((key for key in names if dictionary.has(key)), None)
         if one is None or one in taken | fixed:
             continue
-        if find_variable(dictionary, one).missing <= MOST_MISSING:
+        known = find_variable(dictionary, one)
+        if known.missing <= MOST_MISSING and known.known_at in ("baseline", "unknown"):
             found.append(one)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
@@ -298,7 +303,8 @@ def _known_positive(
     for key in STAGE_LIKE:
         if dictionary.has(key) and key not in taken:
             found = find_variable(dictionary, key)
-            if found.kind in ("ordinal", "continuous"):
+            early = found.known_at in ("baseline", "unknown")
+            if found.kind in ("ordinal", "continuous") and early:
                 return KnownPositive(
                     variable=key,
                     endpoint=survival.key,

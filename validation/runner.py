@@ -21,6 +21,7 @@ from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
+from validation.timing import timing_limits, timing_qualifiers
 from validation.types import Number
 from validation.verdict import Evidence, judge
 
@@ -253,9 +254,14 @@ def collect(
                 registered=ledger.is_registered(frozen),
                 screened=ledger.screened(frozen),
             ),
-            qualifiers=ledger_qualifiers(state, alpha),
+            qualifiers=(
+                *timing_qualifiers(frozen.contract),
+                *ledger_qualifiers(state, alpha),
+            ),
         )
     )
+    beside = (*verdict.limits, *timing_limits(frozen.contract))
+    verdict = verdict.model_copy(update={"limits": beside})
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)

@@ -32,6 +32,7 @@ from validation.control_results import (
     PermutedOutcome,
     RandomFeatures,
     Specifications,
+    TimingResult,
 )
 from validation.control_rules import Objection
 from validation.dictionary import JoinReport
@@ -60,6 +61,7 @@ def contract(
     controls: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
     required: int | None = 191,
+    time_dependent: bool = False,
     **more: Any,
 ) -> Contract:
     """A contract on two exposures, with what a row changes. `extra` names further tests."""
@@ -121,6 +123,7 @@ def contract(
                     "endpoint": "OS",
                     "direction": direction,
                     "unadjusted_because": unadjusted_because,
+                    "time_dependent": time_dependent,
                     "negative_endpoint": negative,
                 }
             ),
@@ -206,6 +209,7 @@ def controls(**changes: Any) -> Controls:
         "negative": NegativeEndpoint(status=OFF, reason="not asked for"),
         "specification": specification(),
         "missingness": Missingness(status=RAN, missing=0, n=400),
+        "timing": TimingResult(status=RAN, n=400),
     }
     return Controls.model_validate(ran | changes)
 
@@ -425,6 +429,7 @@ def _controls() -> Iterator[Row]:
         "known_positive": (KnownPositiveResult, "known positive"),
         "specification": (Specifications, "specification curve"),
         "missingness": (Missingness, "missingness"),
+        "timing": (TimingResult, "timing"),
     }
     for field, (kind, words) in names.items():
         yield given(f"{field} missing", control, f"{words} was not run", controls(**{field: None}))
@@ -441,6 +446,17 @@ def _controls() -> Iterator[Row]:
                 controls(**{field: result}),
                 reasons=("MemoryError",),
             )
+    leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it tells who", "TLS: it moves with"))
+    yield given(
+        "an exposure that was not known at baseline",
+        open_("data"),
+        "not known at baseline",
+        controls(timing=leak),
+        reasons=("FABP5: it tells who; TLS: it moves with",),
+    )
+    off = TimingResult(status=OFF, reason="not asked for")
+    followed = {"time_dependent": True}
+    yield given("time-dependent", SUPPORTED, "independent", controls(timing=off), plan=followed)
     crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
     yield given(
         "one of two random features crashed",

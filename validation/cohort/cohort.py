@@ -20,6 +20,8 @@ from validation.cohort.model import (
     key_of,
 )
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
+from validation.cohort.timing import known_at, months_known
+from validation.contract import SINCE
 from validation.derive import Signature, mean_z, ssgsea, z_scores
 from validation.derive import signatures as shipped_signatures
 from validation.dictionary import DataDictionary, JoinReport, Modality
@@ -216,6 +218,8 @@ class Cohort:
             values = self._gene(key)
         elif key in self.signatures:
             values = self._signature(self.signatures[key])
+        elif key.endswith(SINCE):
+            values = months_known(self, key.removesuffix(SINCE))
         else:
             raise InputError(self._unknown(key))
         return values.reindex(self.patients).rename(key)
@@ -284,6 +288,7 @@ class Cohort:
             expression=tuple(matrix.genes) if matrix else (),
             expression_unit=_unit(spec) if spec else None,
             expression_n=sum(one in known for one in matrix.patients) if matrix else 0,
+            expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),
             slides=self._slides(),
