@@ -1534,3 +1534,48 @@ def on_line(given: Evidence, *, ratio: float, se: float, q: float | None = None)
     )
     moved = given.analysis.model_copy(update={"tests": tests})
     return replace(given, analysis=moved, q=now["p"] if q is None else q)
+
+
+SHOWN = {
+    "everything agrees": "all answers and controls agree",
+    "strata alone": "strata and no covariates: the primary test compares within them",
+    "nothing to adjust for": "the contract declares that there is nothing to adjust for",
+    "adjusted not shown": "adjusted effect not significant",
+    "adjusted missing": "adjusted model without result",
+    "adjusted for nothing": "no covariates, no reason given",
+    "small": "significant, but the interval leaves out the smallest relevant effect",
+    "0.88 (0.78 to 0.98), q 0.052": "the same after control over the ledger",
+    "q 0.05": "significant alone, not after control over the ledger",
+    "weak": "neither shown nor excluded",
+    "nothing": "the interval leaves out the smallest relevant effect",
+    "the other way": "significant in the other direction",
+    "nothing crude, but adjusted": "no crude effect, but an adjusted one",
+    "refuted, but the mean agrees": "no effect on average, but mean survival differs as claimed",
+    "permutation p 0.6": "permutations do as well",
+    "random features 0.2": "comparable features do as well",
+    "sign in 0.899, own True": "sign unstable over the specification curve",
+    "missingness p 0.0099": "patients without the exposure fare otherwise",
+    "hazards not, mean p 0.05": "hazards not proportional, mean survival does not agree",
+    "second cohort contradicts": "a second cohort contradicts",
+    "seen before": "the claim was asked again after its results",
+    "permuted crashed": "a registered control crashed",
+    "no controls at all": "no control ran",
+    "nothing there, known positive crashed": "no effect, and a registered control crashed",
+    "known positive {'p': 0.05}": "the known positive does not show",
+    "negative control p 0.049": "the negative control moves",
+    "primary refused": "the primary test was refused",
+}
+"""Rows that the README shows, in the words that stand there."""
+
+
+def decision_table(judge: Callable[[Evidence], Any]) -> str:
+    """The README's table of decisions, from the rows and what the rules say to them."""
+    by_name = {row.name: row for row in rows()}
+    lines = ["| what is found | associated | independent | relevant | verdict |", "|---" * 5 + "|"]
+    for name, words in SHOWN.items():
+        found = judge(by_name[name].given())
+        answers = [answer.answer for answer in found.answers] or ["–"] * 3
+        because = "" if found.because == "evidence" else f" ({found.because})"
+        verdict = found.verdict.replace("_", " ") + because
+        lines.append("| " + " | ".join([words, *answers, verdict]) + " |")
+    return "\n".join(lines)
