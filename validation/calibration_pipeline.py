@@ -107,10 +107,10 @@ def judge_world(
         done = []
         for one in hypotheses:
             frozen = freeze(draft(one, dictionary, seed=seed, alpha=alpha), cohort)
-            run(frozen, cohort, place / one.id, ledger=ledger, figures=False)
+            run(frozen, cohort, place / one.id, ledger=ledger, figures=False, reproduce=False)
             done.append((frozen, place / one.id))
         judged = []
-        for result in finalize(done, ledger):
+        for result in finalize(done, ledger, reproduce=False):
             primary = next(t for t in result.tests if t.role == "primary")
             effect, nan = primary.effect, float("nan")
             judged.append(
@@ -193,7 +193,8 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
         plan = Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
         frozen = freeze(plan, cohort)
         ledger = Ledger(place / "ledger.jsonl")
-        found = run(frozen, cohort, place / "out", ledger=ledger, figures=False)
+        out = place / "out"
+        found = run(frozen, cohort, out, ledger=ledger, figures=False, reproduce=False)
         direct = found.test("adjusted") or found.test("primary")
         claims = (
             direct is not None

@@ -23,7 +23,14 @@ from validation.dictionary import DataDictionary, Endpoint
 from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
 from validation.planned_power import planned_power
-from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
+from validation.registered import (
+    CONTINUOUS_CUTS,
+    SEARCHING,
+    curve_cuts,
+    for_rows,
+    tests_of,
+    uses_groups,
+)
 from validation.timing import require_known
 from validation.variables import MOST_LEVELS, find_variable, refuse_unfit_strata, stratum, use_of
 
@@ -86,6 +93,9 @@ def draft(
     variables += [use_of(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
     if positive is not None:
         variables.append(use_of(dictionary, positive.variable, "known_positive"))
+    for role in ("cluster", "site"):
+        if (key := getattr(dictionary, role)) is not None:
+            variables.append(use_of(dictionary, key, role))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
@@ -94,6 +104,7 @@ def draft(
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
+    tests, lost = for_rows(tests, dictionary)
     # As in the adjusted test: what holds the outcome itself does not adjust it.
     free = tuple(key for key in covariates if key not in endpoint.contained_in)
     sets = list(dict.fromkeys([(), free[:2], free]))
@@ -128,6 +139,8 @@ def draft(
         primary="primary",
         covariates=covariates,
         strata=strata,
+        cluster=dictionary.cluster,
+        site=dictionary.site,
         rules=rules,
         power=planned_power(hypothesis, dictionary, endpoint, rules),
         missing=missing or MissingRule(),
@@ -143,6 +156,7 @@ def draft(
         notes=(
             *_notes(dictionary, exposures, endpoint),
             *(reasoned.lines() if reasoned is not None else ()),
+            *lost,
         ),
     )
 
@@ -276,7 +290,8 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
     kinds = [_endpoint(dictionary, key) for key in
              (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
     fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
-    if hypothesis.strata or hypothesis.unadjusted_because or not fits:
+    declared = dictionary.site is not None  # then the site's own test tells what it explains
+    if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
     taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
