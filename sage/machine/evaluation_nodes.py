@@ -13,7 +13,7 @@ from agents.coding_instructions import (
 )
 from agents.expansion import EXPANSION, compose_expanded
 from agents.interpreter import INTERPRETER, InterpreterInput
-from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput
+from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from agents.types import ExpandedHypothesis, dictionary_view
 from agents.views import ExpansionInput
 from sage.files import read_json, write_json
@@ -39,6 +39,7 @@ from sage.machine.validating import (
     pictures,
     results_view,
 )
+from validation.contract import FrozenContract
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
@@ -221,7 +222,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
         given = InterpreterInput(
             expanded=expanded,
             contract=contract_view(frozen),
-            results=results_view(services.folder.hypothesis(name)),
+            results=results_view(services.folder.hypothesis(name), frozen),
             pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
         )
         services.ask(INTERPRETER, given, f"interpreter-{name}")
@@ -229,7 +230,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
 
 
 def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
-    """Summarize from the interpretation, the hypothesis and the two verdicts."""
+    """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
     from agents.feasibility.types import FeasibilityVerdict
     from agents.interpreter import Interpretation
 
@@ -237,6 +238,7 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
     name = expanded.hypothesis.id
     with services.node("summary", name):
         folder = services.folder
+        home = folder.hypothesis(name)
         interpretation = read_json(folder.output(f"interpreter-{name}"))["output"]
         debate = read_json(folder.output(f"novelty-{suffix(name, state['round'])}"))["output"]
         verdict = FeasibilityVerdict.model_validate(
@@ -245,6 +247,7 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
         judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
         given = SummaryInput(
             interpretation=Interpretation.model_validate(interpretation),
+            verdict=verdict_view(results_view(home, FrozenContract.read(home / "contract.json"))),
             expanded=expanded,
             novelty=NoveltyView(
                 score=debate["score"],

@@ -156,13 +156,16 @@ def _telling(keys: set[str]) -> list[str]:
     )
 
 
-def results_view(home: Path) -> ResultsView:
-    """The results as the interpreter sees them: aggregated numbers by key, verdict, reasons."""
+def results_view(home: Path, frozen: FrozenContract) -> ResultsView:
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, facts."""
+    from agents.prose.facts import facts_of
     from validation.results import Results
 
     results: Results = Results.read(home / "results" / "results.json")
     return ResultsView(
         verdict=results.verdict.verdict,
+        badge=results.verdict.badge,
+        facts=facts_of(results, frozen.contract),
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(

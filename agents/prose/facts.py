@@ -1,0 +1,172 @@
+"""What an analysis found, in types: all that a sentence about its result may rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from validation.contract import Contract
+from validation.hypothesis import Direction
+from validation.relevance import expected_direction
+from validation.results import Results, TestOutcome
+
+Tri = bool | None
+"""True, False, or None where nothing was computed or the rules leave it open."""
+
+
+class TestFact(View):
+    """One test: significant after error control, on which side of no effect, and how surely."""
+
+    __test__ = False
+
+    significant: Tri = None
+    expected: Tri = None
+    harm: Tri = None
+    excludes_null: Tri = None
+
+
+class ResultFacts(View):
+    """The typed facts of one analysis.
+
+    `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"). `absent` is
+    True where the rules exclude a relevant effect. `second_cohort` says whether one was tested.
+    """
+
+    verdict: Literal["supported", "not_supported", "inconclusive"]
+    because: str = "evidence"
+    tests: Mapping[str, TestFact] = Field(default_factory=dict)
+    absent: bool = False
+    independent: Tri = None
+    relevant: Tri = None
+    second_cohort: bool = False
+    replicated: Tri = None
+    proportional: Tri = None
+    stable: Tri = None
+    permuted: Tri = None
+    specific: Tri = None
+    known_positive: Tri = None
+    negative_control: Tri = None
+    powered: Tri = None
+    controlled: Tri = None
+    registered_first: Tri = None
+    reproduced: Tri = None
+    calibrated: Tri = None
+
+    @property
+    def associated(self) -> bool:
+        """True where the primary comparison is significant after error control."""
+        return self.test("primary").significant is True
+
+    @property
+    def controls_passed(self) -> Tri:
+        """True where every control that ran bears the result out, and one ran."""
+        ran = [
+            one
+            for one in (self.permuted, self.specific, self.known_positive, self.negative_control)
+            if one is not None
+        ]
+        return all(ran) if ran else None
+
+    def test(self, name: str) -> TestFact:
+        """A test's facts; all None where it did not run."""
+        return self.tests.get(name, TestFact())
+
+
+def facts_of(results: Results, contract: Contract) -> ResultFacts:
+    """Read the typed facts from results and contract; nothing is inferred from any text."""
+    verdict, alpha = results.verdict, contract.rules.alpha
+    rules: dict[str, str] = {}
+    for reason in verdict.reasons:
+        rules[reason.rule] = reason.outcome
+    answers = {one.question: one.answer for one in verdict.answers}
+
+    def number(key: str) -> float | None:
+        found = results.numbers.get(key)
+        return None if found is None or found.value is None else float(found.value)
+
+    def spoke(rule: str) -> Tri:
+        return {"for": True, "prevents": False}.get(rules.get(rule, ""))
+
+    tests = {
+        one.id if one.part != "replication" else f"replicate.{one.id}": _test_fact(
+            one, contract, alpha, number(f"{one.id}.q")
+        )
+        for one in results.tests
+        if one.status == "ok"
+    }
+    primary = results.test(contract.primary)
+    if primary is not None and primary.status == "ok":
+        tests["primary"] = tests[contract.primary]
+    schoenfeld = results.test("schoenfeld")
+    adjusted = tests.get("adjusted", TestFact())
+    independence = _answered(answers.get("independence"))
+    if independence is None and adjusted.significant is not None:
+        independence = bool(adjusted.significant and adjusted.expected)
+    return ResultFacts(
+        verdict=verdict.verdict,
+        because=verdict.because,
+        tests=tests,
+        absent=verdict.verdict == "not_supported",
+        independent=independence,
+        relevant=_answered(answers.get("relevance")),
+        second_cohort="replication" in rules,
+        replicated=spoke("replication") if rules.get("replication") != "limits" else False,
+        proportional=None
+        if schoenfeld is None or schoenfeld.p is None
+        else schoenfeld.p >= contract.rules.proportionality_alpha,
+        stable=spoke("specification curve"),
+        permuted=spoke("permuted outcome"),
+        specific=spoke("random features"),
+        known_positive=_known_positive(results, alpha),
+        negative_control=_negative_control(results, alpha),
+        powered=_powered(primary, contract),
+        controlled=tests.get("primary", TestFact()).significant
+        if verdict.because != "multiplicity"
+        else False,
+        registered_first=verdict.because != "registration",
+        reproduced=False if verdict.because == "reproduction" else None,
+    )
+
+
+def _answered(answer: str | None) -> Tri:
+    return {"yes": True, "no": False}.get(answer or "")
+
+
+def _test_fact(outcome: TestOutcome, contract: Contract, alpha: float, q: float | None) -> TestFact:
+    p, effect = outcome.p, outcome.effect
+    significant: Tri = None
+    if p is not None:
+        significant = p < alpha
+        if significant and q is not None and q >= alpha:
+            significant = None
+    if effect is None:
+        return TestFact(significant=significant)
+    expected = expected_direction(contract, effect)
+    worse = contract.direction is Direction.HIGHER_RISK
+    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
+    return TestFact(
+        significant=significant,
+        expected=expected,
+        harm=expected == worse,
+        excludes_null=None if significant is None else not low <= 0 <= high,
+    )
+
+
+def _known_positive(results: Results, alpha: float) -> Tri:
+    found = results.test("control.known_positive")
+    return None if found is None or found.p is None else found.p < alpha
+
+
+def _negative_control(results: Results, alpha: float) -> Tri:
+    found = results.test("control.negative")
+    return None if found is None or found.p is None else found.p >= alpha
+
+
+def _powered(primary: TestOutcome | None, contract: Contract) -> Tri:
+    needed = contract.power.required_events
+    if primary is None or primary.events is None or needed is None:
+        return None
+    return primary.events >= needed
