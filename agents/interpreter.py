@@ -116,7 +116,7 @@ def generated(given: InterpreterInput) -> Interpretation:
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
-        "Censoring is independent of the exposure; the data cannot show it.",
+        "Censoring is taken to be independent of the exposure; the data cannot show it.",
     ]
     limits = list(results.limits) or ["One cohort; no external validation was run."]
     said = tuple(one for one in findings if one)
@@ -226,7 +226,6 @@ def refused(given: InterpreterInput, text: str) -> list[Problem]:
         given.results.facts,
         names=names_of(hypothesis, given.contract.statements),
         quoted=(hypothesis.statement, *given.results.limits, *given.results.reasons),
-        endpoints=hypothesis.secondary_endpoints,
     )
 
 

@@ -139,7 +139,6 @@ def refused(given: SummaryInput, text: str) -> list[Problem]:
             *_interpreted(given),
             *generated(given).next_steps,
         ),
-        endpoints=hypothesis.secondary_endpoints,
     )
 
 

@@ -84,10 +84,11 @@ GIVES = re.compile(
     r"of) (?:\w+ ){0,6}?number\b|"
     r"\bknown positive\b|\b(?:figures?|tables?|curves?|slides?) (?:\w+ )?shows?\b|\bused to\b"
 )
+TESTED = re.compile(r"^primary$|\badjusted$|\bsecondary$|^replicate\.")
 ABOUT_CLAIM = re.compile(rf"\b(?:{CLAIM}|verdict)\b")
 OF_CLAIM = re.compile(
     r"\b(?:test|tests|tested|registered|written|stated|states|concerns?|about|rests?|refers?|part|"
-    r"parts|carry|carries|asks?|names?|describes?|contract)\b"
+    r"parts|carry|carries|asks?|names?|describes?|contract|set)\b"
 )
 EXPOSED = re.compile(
     r"\b(?:exposed|exposures?|markers?|biomarkers?|expression|density|signature)\b"
@@ -184,6 +185,22 @@ def replaced_text(text: str, generated: str, judge: Judge) -> str:
     return own(generated, problems) if problems else text
 
 
+def early_judge(
+    given: Collection[str] = (),
+    quotes: Collection[str] = (),
+    refs: Collection[str] | None = None,
+) -> Judge:
+    """A judge of texts that were written before any result; see `check_before`.
+
+    `quotes` may be repeated word for word in quotation marks.
+    """
+
+    def judge(text: str) -> list[Problem]:
+        return check_before(without_quotations(text, quotes), given=given, refs=refs)
+
+    return judge
+
+
 def without_quotations(text: str, sources: Collection[str]) -> str:
     """Drop quotations that stand word for word in a source; any other is the writer's own prose."""
     known = [" ".join(one.split()).lower() for one in sources]
@@ -215,7 +232,6 @@ def check_result(
     facts: ResultFacts,
     names: frozenset[str] = frozenset(),
     quoted: Collection[str] = (),
-    endpoints: Collection[str] = (),
 ) -> list[Problem]:
     """Refused sentences of a text about the result.
 
@@ -224,16 +240,15 @@ def check_result(
     facts : what was computed
     names : words of the given data, in lower case
     quoted : whole sentences that were given and may be repeated
-    endpoints : keys of the secondary endpoints, by which a sentence says which test it means
     """
     given = {sentence for one in quoted for sentence in (one.strip(), *sentences(one))}
     if text.strip() in given:
         return []
-    problems = []
+    problems = _cited(text, (), None)
     for sentence in sentences(text):
         if sentence in given:
             continue
-        found = _surface(sentence, names) or _result_problem(sentence, facts, names, endpoints)
+        found = _surface(sentence, names) or _result_problem(sentence, facts, names)
         if found is not None:
             problems.append(found)
     return problems
@@ -253,9 +268,9 @@ def check_before(
     names : words of the given data, in lower case
     refs : keys of the retrieved records; None where none were retrieved
     """
-    problems = []
+    problems = _cited(text, given, refs)
     for sentence in sentences(text):
-        found = _surface(sentence, names, markup=False) or _early_problem(sentence, given, refs)
+        found = _surface(sentence, names, markup=False) or _early_problem(sentence)
         if found is not None:
             problems.append(found)
     return problems
@@ -275,16 +290,17 @@ def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Probl
     return None
 
 
-def _early_problem(
-    sentence: str, given: Collection[str], refs: Collection[str] | None
-) -> Problem | None:
-    strange = unknown_identifiers(sentence, given, refs)
-    if strange:
-        return Problem(sentence, "it cites what was not given", strange[0])
+def _cited(text: str, given: Collection[str], refs: Collection[str] | None) -> list[Problem]:
+    strange = unknown_identifiers(text, given, refs)
+    return [Problem(text, "it cites what was not given", one) for one in strange[:1]]
+
+
+def _early_problem(sentence: str) -> Problem | None:
     for clause in clauses(sentence):
-        if (found := RECOMMENDS.search(clause.text)) is not None and not clause.negators:
-            return Problem(sentence, "it states what nothing here could show", found.group())
-        if found is not None and found.group().startswith("no "):
+        found = RECOMMENDS.search(clause.text)
+        if found is not None and (
+            not clause.negators or found.group().startswith(("no ", "beyond ", "limit"))
+        ):
             return Problem(sentence, "it states what nothing here could show", found.group())
         ours = OURS.search(clause.text) is not None
         if not ours and (not OWN_RESULT.search(clause.text) or ATTRIBUTED.search(sentence.lower())):
@@ -294,7 +310,11 @@ def _early_problem(
             continue
         for row in TABLE:
             found = row.pattern.search(clause.text) if row.name in RESULT_CLAIMS else None
-            if found is not None and _stated_as_result(row, clause):
+            if (
+                found is not None
+                and (ours or STATED.search(clause.text))
+                and not (row.name in WEAK and clause.negators)
+            ):
                 return Problem(
                     sentence, f"it states {row.name} before anything was measured", found.group()
                 )
@@ -321,26 +341,19 @@ STATED = re.compile(
 
 
 IF_SO = re.compile(
-    r"\b(?:if|whether|may|might|could|should|must|proposed|expected|to be|needs?|conjecture)\b"
+    r"\b(?:if|whether|may|might|could|should|must|proposed|expected|(?:to|can) be|needs?|"
+    r"conjecture)\b"
 )
 
 
-def _stated_as_result(row: Claim, clause: Clause) -> bool:
-    return STATED.search(clause.text) is not None and not (
-        row.name in ("an effect", "a worse outcome", "a better outcome") and clause.negators
-    )
+WEAK = ("an effect", "a worse outcome", "a better outcome")
 
 
-def _result_problem(
-    sentence: str, facts: ResultFacts, names: frozenset[str], endpoints: Collection[str]
-) -> Problem | None:
-    strange = unknown_identifiers(sentence)
-    if strange:
-        return Problem(sentence, "it cites what was not given", strange[0])
+def _result_problem(sentence: str, facts: ResultFacts, names: frozenset[str]) -> Problem | None:
     parts = clauses(sentence)
     if not parts:
         return None
-    scopes = _scopes(sentence, parts, facts, endpoints)
+    scopes = _scopes(parts, facts)
     imperative = parts[0].words[0] in IMPERATIVE
     for clause in parts:
         turn = TURNS.search(clause.text)
@@ -358,9 +371,7 @@ def _result_problem(
                     return Problem(sentence, problem, match.group())
         for at, word in enumerate(clause.words):
             if at not in covered and not _is_plain(word, names):
-                return Problem(
-                    sentence, "it uses a word that SAGE cannot hold against a fact", word
-                )
+                return Problem(sentence, "it uses a word that no fact can be held against", word)
         if not future and (found := _unread(clause, covered, names)):
             return Problem(sentence, *found)
     return None
@@ -371,19 +382,19 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
     for match in PREDICATE.finditer(clause.text):
         place = len(clause.text[: match.start(2)].split())
         if place not in covered and match[2] not in PREDICATES:
-            return "it says of the claim what SAGE cannot hold against a fact", match.group()
+            return "it says of the claim what no fact can be held against", match.group()
     compared = [
         word for at, word in enumerate(clause.words) if at not in covered and word in COMPARATIVES
     ]
     if compared and COMPARED.search(clause.text):
-        return "it compares in words that SAGE cannot hold against a fact", compared[0]
+        return "it compares in words that no fact can be held against", compared[0]
     told = TELLS.search(clause.text)
     if told is not None and not covered and not clause.negators and not GIVES.search(clause.text):
         return "it lets the data speak in words that SAGE cannot check", told.group()
     if covered or "number" in clause.words or HOPED.search(clause.text):
         return None
     if ABOUT_CLAIM.search(clause.text) and not OF_CLAIM.search(clause.text):
-        return "it says of the claim what SAGE cannot hold against a fact", clause.text
+        return "it says of the claim what no fact can be held against", clause.text
     exposed = EXPOSED.search(clause.text) or (names - plain_words()) & set(clause.words)
     if exposed and OUTCOMES.search(clause.text) and not HANDLED.search(clause.text):
         return "it relates exposure and outcome in words that SAGE cannot check", clause.text
@@ -436,28 +447,27 @@ def _governs(clause: Clause, denial: int, span: range) -> bool:
     return AFTERWARDS.match(after) is not None
 
 
-def _scopes(
-    sentence: str, parts: Sequence[Clause], facts: ResultFacts, endpoints: Collection[str]
-) -> list[TestFact]:
-    """The tests that the sentence speaks of: by the keys of its numbers, else by its words."""
-    keys = parts[0].keys
+def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
+    """The tests that the sentence speaks of, by its words; its numbers can only add to them."""
     text = " ".join(one.text for one in parts)
-    named = {
-        name
-        for name in facts.tests
-        for key in keys
-        if key.startswith(f"{name}.") and name not in ("schoenfeld",)
-    }
-    if re.search(r"\badjust(?:ed|ing|ment)\b|\bcovariates\b", text):
-        named.add("adjusted")
+    spoken = [
+        key
+        for key, names in facts.endpoints.items()
+        if any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
+    ]
+    primary = facts.primary_endpoint in spoken
+    others = [key for key in spoken if key != facts.primary_endpoint]
+    if not others and re.search(r"\bsecondary\b", text):
+        others = [key for key in facts.endpoints if key != facts.primary_endpoint]
+    adjusted = re.search(r"\badjust(?:ed|ing|ment)\b|\bcovariates\b", text) is not None
+    named = {f"{key}.{'adjusted' if adjusted else 'secondary'}" for key in others}
     if re.search(r"\bsecond cohort\b|\breplicat", text):
         named.add("replicate.primary")
-    named |= {
-        f"{one}.secondary"
-        for one in endpoints
-        if set(one.lower().replace("_", " ").split()) <= set(text.split())
-    }
-    return [facts.test(name) for name in sorted(named or {"primary"})]
+    if primary or not named:
+        named.add("adjusted" if adjusted else "primary")
+    keys = [key.rpartition(".")[0] for key in parts[0].keys]
+    named |= {key for key in keys if key in facts.tests and TESTED.search(key)}
+    return [facts.test(name) for name in sorted(named)]
 
 
 @lru_cache(maxsize=4096)

@@ -181,7 +181,8 @@ TABLE = (
           _is("independent", True), _is("independent", False), future=True),
     Claim("replication",
           r"replicat\w*|reproduc\w*|validat\w*|external\w*|(?:seen|found|shown) by others|"
-          r"elsewhere|earlier work|previous\w*|shown before|same was",
+          r"elsewhere|earlier work|"
+          r"previous\w*|shown before|same (?:was|results?|effects?|findings?)",
           _is("replicated", True), _is("replicated", False, None), future=True),
     Claim("another cohort",
           r"(?:second|another|other|others|independent|different|new|third|several|more|two|three|"
@@ -208,9 +209,12 @@ TABLE = (
           _is("stable", True), _is("stable", False)),
     Claim("controls",
           r"controls? (?:\w+ )?(?:pass(?:es|ed)?|held|hold|clean|succeeded|fine|behaved|agree\w*)|"
-          r"specific|specificity|permuted (?:\w+ )?(?:gave|found|showed) (?:nothing|little)",
+          r"specific|specificity",
           lambda facts, test: facts.controls_passed is True and facts.permuted is True,
           lambda facts, test: facts.controls_passed is False),
+    Claim("a permutation that finds nothing",
+          r"permuted (?:\w+ )?(?:gave|finds?|found|showed) (?:nothing|little)",
+          _is("permuted", True), _is("permuted", True)),
     Claim("chance that does as well", r"did equally",
           lambda facts, test: False in (facts.permuted, facts.specific),
           lambda facts, test: facts.permuted is True and facts.specific is not False),

@@ -31,13 +31,16 @@ class TestFact(View):
 class ResultFacts(View):
     """The typed facts of one analysis.
 
-    `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"). `absent` is
-    True where the rules exclude a relevant effect. `second_cohort` says whether one was tested.
+    `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"); `endpoints`
+    gives the names of each endpoint in lower case. `absent` is True where the rules exclude a
+    relevant effect. `second_cohort` says whether one was tested.
     """
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
     because: str = "evidence"
     tests: Mapping[str, TestFact] = Field(default_factory=dict)
+    primary_endpoint: str = ""
+    endpoints: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     absent: bool = False
     independent: Tri = None
     relevant: Tri = None
@@ -109,6 +112,18 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         verdict=verdict.verdict,
         because=verdict.because,
         tests=tests,
+        primary_endpoint=contract.primary_test.endpoint,
+        endpoints={
+            one.key: tuple(
+                dict.fromkeys(
+                    " ".join(name.lower().replace("_", " ").replace("-", " ").split())
+                    for name in (one.label, one.key)
+                    if name
+                )
+            )
+            for one in contract.endpoints
+            if one.key != contract.controls.negative_endpoint
+        },
         absent=verdict.verdict == "not_supported",
         independent=independence,
         relevant=_answered(answers.get("relevance")),

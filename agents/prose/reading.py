@@ -13,7 +13,9 @@ CLAUSE = re.compile(
     r"however|therefore|thus|hence|unless|except)\b"
 )
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
-MARKUP = re.compile(r"[*_~`#<>|\\{}=^@&$\"]")
+MARKUP = re.compile(r"[*_~`#<>|\\{}=^@$\"]|&\w+;")
+GREEK_NAME = re.compile(r"^(?:[A-Z0-9]+[α-ω]|[α-ω][A-Z0-9]+)s?$")
+"""A molecule with a Greek letter (TGFβ, γH2AX): the rest is in capitals, and spells no claim."""
 LETTERS_ALONE = re.compile(r"(?:\b\w[ .\-·]){3,}\w\b")
 PHRASES = (
     # What would read as a negation, or as two, and is one thing.
@@ -22,6 +24,7 @@ PHRASES = (
     (re.compile(r"\bneither shown nor excluded\b"), "left undecided"),
     (re.compile(r"\bno (?:sign|evidence|departure|deviation|violation)s? (?:against|from|of) "
                 r"(?:the )?proportional(?:ity| hazards)\b"), "hazards were proportional"),
+    (re.compile(r"\bq number after error control over the ledger\b"), "q number"),
     (re.compile(r"\b(?:expected sign|sign) (?:was )?(?:seen |as expected )?in number\b"),
      "sign in number"),
     (re.compile(r"\bnon-proportional|\bnonproportional"), "not proportional"),
@@ -80,7 +83,7 @@ def disguise(text: str, names: frozenset[str]) -> str:
         return "words in single letters"
     for word in WORD.findall(text):
         scripts = {unicodedata.name(char, "?").split()[0] for char in word if char.isalpha()}
-        if len(scripts) > 1 and word.lower() not in names:
+        if len(scripts) > 1 and word.lower() not in names and not GREEK_NAME.match(word):
             return "letters of several scripts in one word"
     return ""
 

@@ -13,6 +13,7 @@ from agents.coding_instructions import (
 )
 from agents.expansion import EXPANSION, compose_expanded
 from agents.interpreter import INTERPRETER, InterpreterInput
+from agents.statement import settled
 from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from agents.types import ExpandedHypothesis, dictionary_view
 from agents.views import ExpansionInput
@@ -57,6 +58,9 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
         )
         answer = services.ask(EXPANSION, given, f"expansion-{suffix(name, number)}").output
         expanded = compose_expanded(given, answer)
+        expanded = expanded.model_copy(
+            update={"hypothesis": settled(expanded.hypothesis, services.dictionary)}
+        )
         write_json(services.folder.output(f"expanded-{suffix(name, number)}"), expanded)
         return {"expanded": expanded, "round": number}
 

@@ -232,7 +232,7 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
-        chains=_chains(name, draft, paths, brief, facts),
+        chains=_chains(name, _mechanism(draft, decision), paths, brief, facts),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,
@@ -277,9 +277,16 @@ def _review_words(decision: Decision | None) -> str:
     )
 
 
+def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
+    """The processes that the claim still rests on after the review."""
+    from sage.machine.hypothesis_nodes import accept
+
+    return accept(draft, decision).mechanism if decision else draft.mechanism
+
+
 def _chains(
     name: str,
-    draft: Draft,
+    mechanism: tuple[str, ...],
     paths: list[ScoredPath],
     brief: OntologyBrief | None,
     facts: Facts,
@@ -287,15 +294,11 @@ def _chains(
     """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
-    used = sorted({one.chain for one in brief.relationships if one.process in draft.mechanism})
+    used = sorted({one.chain for one in brief.relationships if one.process in mechanism})
     found = []
     for chain in used:
         rows = sorted(
-            (
-                one
-                for one in brief.relationships
-                if one.chain == chain and one.process in draft.mechanism
-            ),
+            (one for one in brief.relationships if one.chain == chain and one.process in mechanism),
             key=lambda one: one.step,
         )
         key = f"{name}.path{chain}"
