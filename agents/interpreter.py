@@ -16,6 +16,7 @@ from agents.prose.facts import ResultFacts
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
 from validation.hypothesis import Hypothesis
+from validation.keys import Key
 
 
 class KeyedNumber(View):
@@ -109,10 +110,10 @@ def generated(given: InterpreterInput) -> Interpretation:
         _effect("In the second cohort: ", "replicate.primary", keys),
         _prediction(keys),
         _line("Controls: with the outcome permuted {} times the result had p {}; the known"
-              " positive gave a hazard ratio of {} (p {}).", keys, "control.permuted.draws",
-              "control.permuted.p", "control.known_positive.hr", "control.known_positive.p"),
+              " positive gave a hazard ratio of {} (p {}).", keys,
+              Key.PERMUTED_DRAWS, Key.PERMUTED_P, Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P),
         _line("Over {} defensible specifications the sign was as expected in {}.", keys,
-              "specification.n", "specification.expected_sign"),
+              Key.SPECIFICATIONS, Key.EXPECTED_SIGN),
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),

@@ -17,12 +17,22 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from validation.contract import FrozenContract, TestPlan
-from validation.controls import control_outcome
+from validation.control_results import (
+    ControlResult,
+    Controls,
+    ControlStatus,
+    KnownPositiveResult,
+    NegativeEndpoint,
+    PermutedOutcome,
+    RandomFeatures,
+    Specifications,
+)
+from validation.controls import control_outcome, ledger_fields
 from validation.errors import InputError
 from validation.flow import group_numbers, patient_flow
 from validation.population import Cut
@@ -41,6 +51,7 @@ LONGEST_CODE = 200
 # Repeated in a second cohort, beside the primary test.
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
+C = TypeVar("C", bound=ControlResult)
 
 
 class Analysis:
@@ -68,7 +79,7 @@ class Analysis:
         self._book = Book()
         self._tables: dict[str, Any] = {}
         self._tests: list[TestOutcome] = []
-        self._controls: dict[str, str] = {}
+        self._controls: Controls | None = None
         self.curve: SpecificationCurve | None = None
         given = provenance.get("model")
         self.model = None if given is None else PredictionModel.model_validate(given)
@@ -237,50 +248,90 @@ class Analysis:
                 os.fsync(handle.fileno())
 
     def _run_controls(self, study: Study) -> None:
+        """Run every control that the contract asks for; the others are said to be switched off."""
         from validation import controls
 
-        plan = self.contract.controls
-        endpoint = self.contract.primary_test.endpoint
-        book, tables = self._book, self._tables
-        jobs: list[tuple[str, str, Callable[[], TestOutcome]]] = []
-        if plan.permutations:
-            jobs.append(("permuted", "permutation", lambda: controls.permuted_outcome(study, book)))
-        else:
-            self._controls["permuted"] = "switched off in the contract"
-        for at in range(len(self.contract.exposures) if plan.random_features else 0):
-            draw = partial(controls.random_features, study, self._features, at, book)
-            jobs.append((f"random.{at + 1}", "random_features", draw))
-        if not plan.random_features:
-            self._controls["random"] = "switched off in the contract"
-        if plan.known_positive is not None:
-            jobs.append(
-                ("known_positive", "cox", lambda: controls.known_positive(self._table, study, book))
-            )
-        else:
-            self._controls["known_positive"] = "no stage-like variable in this cohort"
-        if plan.negative_endpoint is not None:
-            jobs.append(
-                (
-                    "negative",
-                    self.contract.primary_test.method,
-                    lambda: controls.negative_endpoint(study, book, tables),
+        plan, primary = self.contract.controls, self.contract.primary_test
+        self._controls = Controls(
+            permuted=self._control(
+                PermutedOutcome,
+                "permuted",
+                "permutation",
+                partial(controls.permuted_outcome, study),
+                plan.permutations > 0,
+            ),
+            random=tuple(
+                self._control(
+                    RandomFeatures,
+                    f"random.{at + 1}",
+                    "random_features",
+                    partial(controls.random_features, study, self._features, at),
+                    plan.random_features > 0,
                 )
-            )
-        jobs.append(("specification_curve", "specification_curve", lambda: self._curve(study)))
-        primary = next((one for one in self._tests if one.id == self.contract.primary), None)
-        for name, method, work in jobs:
-            blank = control_outcome(name, method, endpoint, status="crashed")
-            if primary is not None and primary.status != "ok" and name != "known_positive":
-                self._controls[name] = "the primary test gave no result"
-                continue
-            outcome = self._guarded(work, blank)
-            self._tests.append(outcome)
-            self._controls[name] = "ran" if outcome.status == "ok" else outcome.reason
+                for at in range(len(self.contract.exposures))
+            ),
+            known_positive=self._control(
+                KnownPositiveResult,
+                "known_positive",
+                "cox",
+                partial(controls.known_positive, self._table, study),
+                plan.known_positive is not None,
+            ),
+            negative=self._control(
+                NegativeEndpoint,
+                "negative",
+                primary.method,
+                partial(controls.negative_endpoint, study, self._book, self._tables),
+                plan.negative_endpoint is not None,
+            ),
+            specification=self._control(
+                Specifications,
+                "specification_curve",
+                "specification_curve",
+                partial(self._curve, study),
+                True,
+            ),
+        )
+        controls.write_numbers(self._controls, self.contract.scale, self._book)
 
-    def _curve(self, study: Study) -> TestOutcome:
+    def _control(
+        self,
+        kind: type[C],
+        name: str,
+        method: str,
+        work: Callable[[], C],
+        wanted: bool,
+    ) -> C:
+        """Run one control; what it came to, in its own type, and as a line of the ledger.
+
+        Parameters
+        ----------
+        wanted : whether the contract asks for it
+        """
+        if not wanted:
+            return kind(status=ControlStatus.OFF, reason="the contract does not ask for it")
+        endpoint = self.contract.primary_test.endpoint
+        primary = next((test for test in self._tests if test.id == self.contract.primary), None)
+        if primary is not None and primary.status != "ok" and kind is not KnownPositiveResult:
+            return kind(status=ControlStatus.REFUSED, reason="the primary test gave no result")
+        ran: list[C] = []
+
+        def attempt() -> TestOutcome:
+            ran.append(work())
+            return control_outcome(name, method, endpoint, **ledger_fields(ran[0]))
+
+        outcome = self._guarded(attempt, control_outcome(name, method, endpoint, status="crashed"))
+        self._tests.append(outcome)
+        if outcome.status == "ok":
+            return ran[0]
+        refused = outcome.status == "refused"
+        status = ControlStatus.REFUSED if refused else ControlStatus.CRASHED
+        return kind(status=status, reason=outcome.reason or outcome.status)
+
+    def _curve(self, study: Study) -> Specifications:
         from validation.controls_specification import specification
 
-        outcome, curve = specification(study, self._book)
+        found, curve = specification(study)
         self.curve = curve
         self._tables["specification"] = [
             {
@@ -289,7 +340,7 @@ class Analysis:
             }
             for row in curve.table()
         ]
-        return outcome
+        return found
 
     def result(
         self, figures: dict[str, Figure] | None = None, notes: Sequence[str] = ()
@@ -306,7 +357,7 @@ class Analysis:
             numbers=dict(sorted(self._book.numbers.items())),
             figures=figures or {},
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
-            controls=dict(sorted(self._controls.items())),
+            controls=self._controls,
             flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
             notes=(*(f"derived for description: {name}" for name in self._derived), *notes),
             versions=versions(),

@@ -1,16 +1,27 @@
 """Controls that run beside a claim: what would it look like if it were false?
 
-Each control answers `pass`, `fail`, or `none` with the reason why it could not run. The verdict's
-rules read these answers; the numbers are in the results.
+Each control returns its numbers as typed fields (`validation.control_results`), which the rules of
+`validation.control_rules` read; `write_numbers` puts them under their keys for the report.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from validation.contract import TestPlan, VariableUse
+from validation.control_results import (
+    ControlResult,
+    Controls,
+    ControlStatus,
+    KnownPositiveResult,
+    NegativeEndpoint,
+    PermutedOutcome,
+    RandomFeatures,
+    Specifications,
+)
 from validation.errors import InputError
 from validation.hypothesis import CutRule, Direction
+from validation.keys import Key, random_key
 from validation.population import Exposed, expose, find_cut, numbers_of
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -32,6 +43,47 @@ def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> Tes
         | {"status": "ok"}
         | values
     )
+
+
+def ledger_fields(result: ControlResult) -> dict[str, Any]:
+    """The numbers of a control that its line of the ledger holds."""
+    names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
+    found = {name: getattr(result, name) for name in names}
+    if isinstance(result, Specifications):
+        found["statistic"] = result.expected_sign
+    return found
+
+
+def write_numbers(controls: Controls, scale: str, book: Book) -> None:
+    """Put the numbers of the controls that ran under their keys."""
+    permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
+    if permuted is not None and permuted.ran:
+        book.put(Key.PERMUTED_P, permuted.p, "p-value")
+        book.put(Key.PERMUTED_DRAWS, permuted.draws, "permutations")
+        book.put(Key.PERMUTED_RATE, permuted.false_positive_rate, "share")
+    for at, found in enumerate(controls.random):
+        if found.ran:
+            book.put(random_key(at, "percentile"), found.percentile, "share")
+            book.put(random_key(at, "draws"), found.draws, str(found.kind))
+            book.put(random_key(at, "p"), found.p, "p-value")
+    if positive is not None and positive.ran:
+        book.put(Key.KNOWN_POSITIVE_HR, positive.hr, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_LOWER, positive.lower, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
+        book.put(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
+    if curve is not None and curve.ran:
+        failed = curve.failed or 0
+        total = (curve.n or 0) + failed
+        book.put(Key.SPECIFICATIONS, curve.n, "specifications")
+        book.put(Key.EXPECTED_SIGN, curve.expected_sign, "share")
+        book.put(Key.SPECIFICATIONS_SIGNIFICANT, curve.significant, "share")
+        book.put(Key.SPECIFICATION_MEDIAN, curve.median, scale)
+        book.put(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
+        book.put(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
+        failures = f"{failed} of {total}"
+        book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
+        book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
 
 
 def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
@@ -67,7 +119,7 @@ def _score_z(value: Floats, x: Floats, others: Any) -> Floats:
     return np.asarray(r * np.sqrt(len(value)), dtype=float)
 
 
-def permuted_outcome(study: Study, book: Book) -> TestOutcome:
+def permuted_outcome(study: Study) -> PermutedOutcome:
     """The claim's statistic when exposures are dealt out anew among the patients."""
     import numpy as np
 
@@ -81,7 +133,6 @@ def permuted_outcome(study: Study, book: Book) -> TestOutcome:
     from validation.statistics.base import chi2_p
 
     plan = study.contract.controls
-    endpoint = study.contract.primary_test.endpoint
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
@@ -99,15 +150,12 @@ def permuted_outcome(study: Study, book: Book) -> TestOutcome:
         p = empirical_p(observed, null)
         rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
         drawn = len(null)
-    book.put("control.permuted.p", p, "p-value")
-    book.put("control.permuted.draws", drawn, "permutations")
-    book.put("control.permuted.false_positive_rate", rate, "share")
-    return control_outcome("permuted", "permutation", endpoint, p=p, n=int(keep.sum()))
+    return PermutedOutcome(
+        status=ControlStatus.RAN, p=p, draws=drawn, false_positive_rate=rate, n=int(keep.sum())
+    )
 
 
-def random_features(
-    study: Study, candidates: pd.DataFrame | None, exposure: int, book: Book
-) -> TestOutcome:
+def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int) -> RandomFeatures:
     """The claim's statistic among features of the same kind put through the same construction.
 
     Expression and signatures are replaced by matched genes (prepared beforehand, without the
@@ -128,7 +176,7 @@ def random_features(
     )
     if columns and candidates is not None:
         raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
-        kind = "matched genes"
+        kind: Literal["matched genes", "permuted feature"] = "matched genes"
     else:
         orders = permutations(len(own), contract.controls.random_features, contract.seed + 1)
         raw = own[orders].T
@@ -150,19 +198,14 @@ def random_features(
     observed = _draw(study.exposed, *outcome, layers)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
-    key = f"control.random.{exposure + 1}"
-    book.put(f"{key}.percentile", share, "share")
-    book.put(f"{key}.draws", len(null), kind)
-    book.put(
-        f"{key}.p", float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null))), "p-value"
-    )
-    return control_outcome(
-        f"random.{exposure + 1}",
-        "random_features",
-        endpoint,
-        p=book.numbers[f"{key}.p"].value,
+    stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
+    return RandomFeatures(
+        status=ControlStatus.RAN,
+        percentile=share,
+        p=stronger,
+        draws=len(null),
+        kind=kind,
         n=int(keep.sum()),
-        notes=[f"{len(null)} x {kind} in place of {use.label}"],
     )
 
 
@@ -252,7 +295,7 @@ def _within(
     return scores, (layers[:, None] == codes[None, 1:]).astype(float)
 
 
-def known_positive(table: pd.DataFrame, study: Study, book: Book) -> TestOutcome:
+def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     """An association that must be there if the outcome data are sound."""
     import numpy as np
 
@@ -271,25 +314,19 @@ def known_positive(table: pd.DataFrame, study: Study, book: Book) -> TestOutcome
         raise InputError(f"{plan.variable} does not vary in this population")
     flags = (event[keep] == 1).astype(float)
     fit = cox(time[keep], flags, ((x - x.mean()) / x.std(ddof=1))[:, None], [plan.variable])
-    hr, p = float(fit.hr[0]), float(fit.p[0])
-    book.put("control.known_positive.hr", hr, "hazard ratio")
-    book.put("control.known_positive.lower", float(fit.lower[0]), "hazard ratio")
-    book.put("control.known_positive.upper", float(fit.upper[0]), "hazard ratio")
-    book.put("control.known_positive.p", p, "p-value")
-    book.put("control.known_positive.events", int(flags.sum()), "events")
-    return control_outcome(
-        "known_positive",
-        "cox",
-        plan.endpoint,
-        p=p,
-        n=int(keep.sum()),
-        events=int(flags.sum()),
+    return KnownPositiveResult(
+        status=ControlStatus.RAN,
+        hr=float(fit.hr[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        p=float(fit.p[0]),
         statistic=float(fit.coef[0] / fit.se[0]),
-        notes=[plan.label],
+        events=int(flags.sum()),
+        n=int(keep.sum()),
     )
 
 
-def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestOutcome:
+def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> NegativeEndpoint:
     """The same exposure on an endpoint that it should not touch."""
     from validation.methods import run_method
 
@@ -304,7 +341,9 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> TestO
         strata=primary.strata,
     )
     found = run_method(study, plan, book, tables)
-    return found.model_copy(update={"role": "control"})
+    return NegativeEndpoint(
+        status=ControlStatus.RAN, endpoint=name, p=found.p, n=found.n, events=found.events
+    )
 
 
 def is_replaceable(use: VariableUse) -> bool:

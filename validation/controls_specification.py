@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.controls import all_layers, control_outcome
+from validation.control_results import ControlStatus, Specifications
+from validation.controls import all_layers
 from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Direction
 from validation.population import Cut, expose, find_cut, numbers_of
 from validation.registered import SEARCHING
-from validation.results import Book, TestOutcome
 from validation.study import Study
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CLAIMED = "as claimed"
 """Where each exposure has a rule of its own, beside the curves that cut all of them alike."""
 
 
-def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationCurve]:
+def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     """Fit every registered specification, and count those with the expected sign.
 
     Raises
@@ -87,16 +87,6 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
     if not kept:
         raise InputError("no specification could be estimated")
     agree = [one for one in kept if (one.value > curve.null) == expected]
-    same = len(agree) / len(kept)
-    book.put("specification.n", len(kept), "specifications")
-    book.put("specification.expected_sign", same, "share")
-    small = sum(one.p < contract.rules.alpha for one in agree)
-    book.put("specification.significant", small / len(kept), "share")
-    book.put("specification.median", curve.median, contract.scale)
-    book.put("specification.lowest", kept[0].value, contract.scale)
-    book.put("specification.highest", kept[-1].value, contract.scale)
-    total = len(curve.specifications)
-    book.put("specification.failed", curve.failed, "specifications", f"{curve.failed} of {total}")
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
@@ -104,11 +94,19 @@ def specification(study: Study, book: Book) -> tuple[TestOutcome, SpecificationC
     )
     # A searched cut-point or a spline is none of the curve's choices.
     searched = contract.exposures[0].cut not in plan.cuts
-    book.put("specification.own", int(own or searched), "specifications")
-    outcome = control_outcome(
-        "specification_curve", "specification_curve", endpoint, n=len(kept), statistic=same
+    small = sum(one.p < contract.rules.alpha for one in agree)
+    found = Specifications(
+        status=ControlStatus.RAN,
+        expected_sign=len(agree) / len(kept),
+        own=own or searched,
+        n=len(kept),
+        failed=curve.failed,
+        significant=small / len(kept),
+        median=float(curve.median),
+        lowest=float(kept[0].value),
+        highest=float(kept[-1].value),
     )
-    return outcome, curve
+    return found, curve
 
 
 def _own_cut(study: Study) -> str:

@@ -207,7 +207,12 @@ def _refuse_unfit_exposures(
 def _covariates(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> tuple[str, ...]:
-    """The hypothesis' own, else age, sex and stage where known; never more than events allow."""
+    """The hypothesis' own, else age, sex and stage where known; never more than events allow.
+
+    None where the hypothesis declares that there is nothing to adjust for.
+    """
+    if hypothesis.unadjusted_because:
+        return ()
     taken = {one.variable for one in hypothesis.exposures} | set(hypothesis.strata)
     fixed = {one.variable for one in hypothesis.population.filters if one.op == "eq"}
     if hypothesis.covariates:
@@ -230,6 +235,7 @@ def _known_positive(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> KnownPositive | None:
     taken = {one.variable for one in hypothesis.exposures}
+    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
     survival = endpoint if endpoint.kind == "survival" else None
     if survival is None:
         survival = next((one for one in dictionary.endpoints if one.kind == "survival"), None)

@@ -102,9 +102,11 @@ class Hypothesis(Strict):
 
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `untested`
-    lists the parts of the statement that the cohort cannot test; the report repeats them beside the
-    verdict.
+    ratio of its own. `negative_endpoint` is one that the exposure should not touch.
+    `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
+    exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
+    named. `untested` lists the parts of the statement that the cohort cannot test; the report
+    repeats them beside the verdict.
     """
 
     id: str
@@ -119,6 +121,7 @@ class Hypothesis(Strict):
     strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()
     negative_endpoint: str | None = None
+    unadjusted_because: str = ""
     rationale: str = ""
     feasibility: str = ""
     untested: tuple[str, ...] = ()
@@ -162,6 +165,15 @@ class Hypothesis(Strict):
             raise ValueError(
                 f'negative_endpoint "{self.negative_endpoint}" is one of the endpoints that the '
                 "exposure should touch: name another one, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adjusts_or_says_why_not(self) -> Hypothesis:
+        if self.unadjusted_because and self.covariates:
+            raise ValueError(
+                "`unadjusted_because` says that there is nothing to adjust for, and `covariates` "
+                "names what to adjust for: keep one"
             )
         return self
 

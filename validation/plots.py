@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from validation.keys import Key
 from validation.results import Figure, p_is
 from validation.types import sha256_file
 
@@ -318,7 +319,7 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
         measure=contract.scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
-    share = analysis.result().numbers["specification.expected_sign"].text
+    share = analysis.result().numbers[Key.EXPECTED_SIGN].text
     survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""

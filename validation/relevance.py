@@ -1,9 +1,8 @@
-"""How an effect stands to what its contract expects: direction, relevance, precision."""
+"""How an effect stands to what its contract expects: direction, relevance."""
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 from validation.contract import Contract
 from validation.hypothesis import Direction
@@ -16,8 +15,8 @@ def expected_direction(contract: Contract, effect: Effect) -> bool:
     return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
 
 
-def _relevant(contract: Contract, effect: Effect) -> float:
-    """The smallest relevant effect as a signed distance."""
+def smallest_relevant(contract: Contract, effect: Effect) -> float:
+    """The smallest relevant effect as a signed distance from none (log for ratios)."""
     size = (
         contract.rules.relevant_difference
         if effect.scale == "difference (SD)"
@@ -26,33 +25,28 @@ def _relevant(contract: Contract, effect: Effect) -> float:
     return size if contract.direction is Direction.HIGHER_RISK else -size
 
 
-def excludes_relevant(contract: Contract, effect: Effect) -> bool:
-    """True when the interval leaves out the smallest relevant effect on the side named."""
-    relevant = _relevant(contract, effect)
-    if relevant > 0:
-        return effect.signed(effect.upper) < relevant
-    return effect.signed(effect.lower) > relevant
+def allows_relevant(contract: Contract, effect: Effect) -> bool:
+    """True when the interval reaches the smallest relevant effect on the side named.
 
-
-def is_precise(contract: Contract, effect: Effect) -> bool:
-    """Whether the estimate is precise enough to find the relevant effect with 80% power.
-
-    Its standard error (a quarter of the interval's width, nearly) may be at most the relevant
-    effect over the sum of the normal quantiles of the level and of the power.
+    An interval without limits that can be compared (not a number) allows nothing.
     """
-    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return False
-    normal = NormalDist()
-    se = (high - low) / (2 * normal.inv_cdf(0.975))
-    z = normal.inv_cdf(1 - contract.rules.alpha / 2) + normal.inv_cdf(0.8)
-    # The planned number of events counts on the null; estimates near it scatter by a few percent.
-    return se <= 1.05 * abs(_relevant(contract, effect)) / z
+    relevant = smallest_relevant(contract, effect)
+    if relevant > 0:
+        return effect.signed(effect.upper) >= relevant
+    return effect.signed(effect.lower) <= relevant
+
+
+def shows_relevant(contract: Contract, effect: Effect) -> bool:
+    """True when the whole interval is at least as large as the smallest relevant effect."""
+    relevant = smallest_relevant(contract, effect)
+    if relevant > 0:
+        return effect.signed(effect.lower) >= relevant
+    return effect.signed(effect.upper) <= relevant
 
 
 def relevant_text(contract: Contract, effect: Effect) -> str:
     """The smallest relevant effect in words."""
-    value = _relevant(contract, effect)
+    value = smallest_relevant(contract, effect)
     if effect.scale == "difference (SD)":
         return f"a difference of {value:.2f} SD"
     return f"a {effect.scale} of {math.exp(value):.2f}"

@@ -11,9 +11,17 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidationInfo,
+    computed_field,
+    field_validator,
+    model_validator,
+)
 
 from validation.contract import Method, Scale, TestRole
+from validation.control_results import Controls
 from validation.dictionary import JoinReport
 from validation.errors import InputError
 from validation.hypothesis import Strict
@@ -102,33 +110,47 @@ class Answer(Strict):
     text: str
 
 
+Word = Literal["supported", "not_supported", "inconclusive"]
+Because = Literal[
+    "evidence",
+    "power",
+    "assumption",
+    "data",
+    "control",
+    "independence",
+    "relevance",
+    "reproduction",
+    "replication",
+    "multiplicity",
+    "registration",
+]
+
+
 class Verdict(Strict):
     """Supported, not supported, or inconclusive; why; and what it does not say."""
 
-    verdict: Literal["supported", "not_supported", "inconclusive"]
-    because: Literal[
-        "evidence",
-        "power",
-        "assumption",
-        "data",
-        "control",
-        "independence",
-        "relevance",
-        "reproduction",
-        "replication",
-        "multiplicity",
-        "registration",
-    ]
+    verdict: Word
+    because: Because
     reasons: tuple[Reason, ...]
     limits: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     qualifiers: tuple[str, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _badge_is_never_read(cls, value: Any) -> Any:
+        """The badge stands in the JSON for its readers; read back, it is composed anew."""
+        if isinstance(value, dict):
+            return {name: field for name, field in value.items() if name != "badge"}
+        return value
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def badge(self) -> str:
         """The verdict with what it rests on, as terminal, report and JSON print it."""
         because = "" if self.because == "evidence" else f" ({self.because})"
-        return ", ".join([self.verdict.replace("_", " ") + because, *self.qualifiers])
+        rests_on = f": {'; '.join(self.qualifiers)}" if self.qualifiers else ""
+        return self.verdict.replace("_", " ") + because + rests_on
 
 
 class AnalysisResult(Strict):
@@ -144,7 +166,7 @@ class AnalysisResult(Strict):
     numbers: dict[str, Number] = Field(default_factory=dict)
     figures: dict[str, Figure] = Field(default_factory=dict)
     tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
-    controls: dict[str, str] = Field(default_factory=dict)
+    controls: Controls | None = None
     flow: tuple[JoinReport, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
@@ -165,6 +187,7 @@ class Results(Strict):
     verdict: Verdict
     tests: tuple[TestOutcome, ...]
     numbers: dict[str, Number]
+    controls: Controls | None = None
     figures: dict[str, Figure]
     tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
     cuts: tuple[Cut, ...] = ()

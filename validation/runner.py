@@ -348,6 +348,7 @@ def _results(
         verdict=verdict,
         tests=tuple(tests),
         numbers=dict(sorted(numbers.items())),
+        controls=main.controls,
         figures={
             name: one.model_copy(update={"file": f"figures/{one.file}"})
             for name, one in main.figures.items()

@@ -1,68 +1,101 @@
 """The verdict: supported, not supported, or inconclusive, by the rules on this page alone.
 
-1. Data. The primary test was refused or crashed: inconclusive (data).
-2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events:
-   inconclusive (control).
-   A discovery part that did not reach its level is judged by rules 5 to 7; nothing is unlocked.
-3. Negative control. The exposure moves an endpoint that it should not: inconclusive (control).
-4. Evidence for. The primary test is significant after control over the ledger (q below alpha), in
-   the expected direction. Then it is
-   - inconclusive (control) if the permutation p is not below alpha, or the contract switched the
-     permutations off;
-   - inconclusive (control) if features of the same kind do as well (below the contract's
-     percentile for an exposure);
-   - inconclusive (assumption) if the sign is not stable over the specification curve, or the curve
-     has no estimate for the claim's own choices;
-   - inconclusive (assumption) if hazards are not proportional and the restricted mean survival
-     difference does not agree;
-   - inconclusive (assumption) if the adjusted effect points the other way, or p tests any
-     association (spline, searched cut) and the interval of the slope includes none;
-   - inconclusive (replication) if a second cohort contradicts it;
-   - inconclusive (registration) if the contract was written after another one on the same
-     exposures and endpoint (an earlier version, seed, cut, or name) gave results in these patients;
-   - supported otherwise.
-5. Evidence against. Significant in the other direction, or the interval excludes the smallest
-   relevant effect in the expected direction, or not significant (nor before control over the
-   ledger) although the events sufficed to find that effect with 80% power and the estimate is as
-   precise as that takes (its standard error; strata, interactions and rare groups make events
-   count for less): not supported; inconclusive (assumption) if hazards are not proportional and the
+A verdict rests on three answers, each with its estimate and 95% interval:
+
+- *Association.* Yes: the primary test is significant after control over the ledger (q below
+  alpha), in the expected direction. No: the interval leaves out the smallest relevant effect, and
+  nothing points to a smaller one (p at least `CLEAR` times alpha, or the estimate in the other
+  direction). Unclear otherwise.
+- *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
+  effect is significant in the expected direction. No: it is significant in the other direction, or
+  its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
+  contract adjusts for nothing, or the adjusted model gave no result. Where the contract has strata
+  and no covariates, the primary test compares within strata and answers this too.
+- *Relevance.* Yes: the primary and the adjusted interval lie wholly at or beyond the smallest
+  relevant effect. No: one of them leaves it out. Unclear otherwise.
+
+The rules, in their order:
+
+1. Data. The primary test gave no effect with interval and p: inconclusive (data).
+2. Fail closed. A registered control did not run, the known positive does not show, or the negative
+   control moves (`validation.control_rules`, 1 to 3): inconclusive (control), whatever the answers.
+3. Association yes. Supported, unless something objects; the first objection names the verdict, and
+   all of them stand among the reasons:
+   - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
+   - inconclusive (independence): independence is not answered yes. A contract may declare that
+     there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
+     so in place of independence;
+   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 4 to 6);
+   - what the evidence brings along (`Evidence.objections`);
+   - inconclusive (assumption): hazards are not proportional and the restricted mean survival
+     difference does not bear the claim out, or proportionality was registered and not tested;
+   - inconclusive (replication): a second cohort contradicts the claim;
+   - inconclusive (registration): the contract was written after another one on the same exposures
+     and endpoint gave results in these patients.
+4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
+   claim nevertheless, and inconclusive (assumption) if hazards are not proportional and the
    restricted mean survival difference agrees with the claim.
-6. Below alpha alone, but not after control over the ledger: inconclusive (multiplicity).
-7. Otherwise inconclusive (power).
+5. Association unclear. Inconclusive, because of the first that holds:
+   - assumption: the test finds any association (spline, searched cut), the slope shows none;
+   - relevance: the interval leaves out the smallest relevant effect;
+   - multiplicity: p is below alpha in the expected direction, but not after control over the
+     ledger;
+   - power.
+
+A discovery part that did not reach its level is judged by rules 4 and 5; nothing is unlocked.
+
+Order: supported, inconclusive, not supported (`ORDER`). On one estimate, no q leads from supported
+to not supported: the one asks for an interval that reaches the smallest relevant effect, the other
+for one that does not. As the estimate moves, there is always an inconclusive stretch between them,
+because a p between alpha and `CLEAR` times alpha in the expected direction refutes nothing. Power
+computed after the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the interval does.
 
 "Not supported" is a result, not a failure.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from validation.contract import Contract
+from validation.contract import Contract, TestPlan
+from validation.control_rules import Objection, control_objections, control_reasons
 from validation.hypothesis import Direction
 from validation.relevance import (
-    excludes_relevant,
+    allows_relevant,
     expected_direction,
-    is_precise,
     relevant_text,
+    shows_relevant,
 )
 from validation.results import (
     AnalysisResult,
+    Answer,
+    Because,
+    Effect,
     Reason,
     TestOutcome,
     Verdict,
+    Word,
     effect_text,
     p_is,
 )
 
-KNOWN_EVENTS = 50
+CLEAR = 2.0
+"""A p of at least this many times alpha shows no sign of an association."""
+ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
+"""Neighbors differ by one."""
+TOO_SMALL = "associated, but too small to matter"
 
 
 @dataclass(frozen=True)
 class Evidence:
     """All that the rules read.
 
-    `q` is the primary p after control over the ledger; `seen` the hash of another version of the
-    contract whose results came first.
+    `q` is the primary p after control over the ledger (None: the ledger does not hold the claim);
+    `seen` the hash of another version of the contract whose results came first. `objections` and
+    `qualifiers` are what other parts bring along: reasons against "supported", and words that the
+    badge carries in any case.
     """
 
     contract: Contract
@@ -72,262 +105,349 @@ class Evidence:
     replicate: AnalysisResult | None = None
     locked: bool = False
     seen: str | None = None
+    objections: tuple[Objection, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A verdict on the three answers, before what forbids any reading."""
+
+    verdict: Word
+    because: Because
+    reasons: tuple[Reason, ...]
+    words: str
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Apply the rules in order; the first that decides gives the verdict, all that spoke stay."""
+    """Apply the rules of this page."""
     contract, analysis = evidence.contract, evidence.analysis
     limits = _limits(evidence)
     primary = analysis.test(contract.primary)
-    if primary is None or primary.status != "ok" or primary.effect is None or primary.p is None:
-        why = primary.reason if primary is not None else "the primary test did not run"
-        return _verdict("inconclusive", "data", [_prevents("data", why)], limits)
-    blocked = _controls_block(evidence)
-    if blocked is not None:
-        return _verdict("inconclusive", "control", [blocked], limits)
-    expected = expected_direction(contract, primary.effect)
-    again = _replication(evidence)
-    q = evidence.q if evidence.q is not None else primary.p
-    if evidence.locked:
-        found = _under_hazards(evidence, _if_not(evidence, primary, q, expected, limits))
-        text = (
-            f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
-            f"{contract.split.unlock_alpha:g} in the expected direction; the confirmation patients "
-            "stay locked"
+    unsafe = [
+        objection
+        for objection in (
+            *control_objections(contract, analysis.controls),
+            *evidence.objections,
         )
-        reasons = (*found.reasons, _against("discovery", text))
-        return found.model_copy(update={"reasons": reasons})
-    if q < contract.rules.alpha and expected:
-        return _if_significant(evidence, primary, q, limits)
-    found = _under_hazards(evidence, _if_not(evidence, primary, q, expected, limits))
-    if again is None:
-        return found
-    # Without a claim in the first cohort there is nothing to replicate; the second is reported.
-    beside = Reason(rule="replication", outcome="limits", text=again.text)
-    return found.model_copy(update={"reasons": (*found.reasons, beside)})
-
-
-def _if_significant(
-    evidence: Evidence, primary: TestOutcome, q: float, limits: list[str]
-) -> Verdict:
-    contract, analysis, rules = evidence.contract, evidence.analysis, evidence.contract.rules
-    assert primary.effect is not None
-    reasons = [
-        _for(
-            "primary",
-            f"{effect_text(primary.effect)}, {p_is(primary.p)}; {p_is(q, 'q')} over "
-            f"{_count(evidence.family, 'claim')} of the ledger",
-        )
+        if objection.any_reading
     ]
-    doubts: list[tuple[str, Reason]] = []
-    if _undirected(primary):
-        text = "associated, but the interval of the slope includes none: no direction is shown"
-        doubts.append(("assumption", _prevents("direction", text)))
-    permuted = analysis.test("control.permuted")
-    if permuted is not None and permuted.p is not None:
-        if permuted.p >= rules.alpha:
-            text = f"permutation {p_is(permuted.p)}: chance does as well"
-            doubts.append(("control", _prevents("permuted outcome", text)))
-        else:
-            reasons.append(_for("permuted outcome", f"permutation {p_is(permuted.p)}"))
-    elif not contract.controls.permutations:
-        text = "the contract switches the permutations off: without them nothing is supported"
-        doubts.append(("control", _prevents("permuted outcome", text)))
-    for at, use in enumerate(contract.exposures, start=1):
-        share = analysis.numbers.get(f"control.random.{at}.percentile")
-        if share is None or share.value is None:
-            continue
-        draws = analysis.numbers.get(f"control.random.{at}.draws")
-        shuffled = draws is not None and draws.unit == "permuted feature"
-        kind = "permutations of" if shuffled else "comparable features in place of"
-        text = f"stronger than {100 * share.value:.0f}% of {kind} "
-        if share.value < rules.random_percentile:
-            doubts.append(("control", _prevents("random features", f"only {text}{use.label}")))
-        else:
-            reasons.append(_for("random features", text + use.label))
-    sign = analysis.numbers.get("specification.expected_sign")
-    if sign is not None and sign.value is not None:
-        text = f"expected sign in {100 * sign.value:.0f}% of the specifications"
-        own, failed = (analysis.numbers.get(f"specification.{name}") for name in ("own", "failed"))
-        if failed is not None and failed.value:
-            limits.append(f"{failed.text} specifications could not be estimated")
-        if sign.value < rules.sign_stability:
-            doubts.append(("assumption", _prevents("specification curve", f"only {text}")))
-        elif own is not None and not own.value:
-            text += ", but the claim's own choices could not be estimated"
-            doubts.append(("assumption", _prevents("specification curve", text)))
-        else:
-            reasons.append(_for("specification curve", text))
-    hazard = _proportionality(contract, analysis)
-    if hazard is not None:
-        (doubts.append(("assumption", hazard)) if hazard.outcome == "prevents"
-         else reasons.append(hazard))  # fmt: skip
-    adjusted = analysis.test("adjusted")
-    if adjusted is not None and adjusted.status != "ok":
-        limits.append(f"the adjusted model gave no result ({adjusted.reason})")
-    if adjusted is not None and adjusted.effect is not None:
-        text = f"adjusted: {effect_text(adjusted.effect)}"
-        if not expected_direction(contract, adjusted.effect):
-            doubts.append(("assumption", _prevents("adjusted model", f"{text}: the other way")))
-        elif (adjusted.p or 0) >= rules.alpha:
-            text += ": the interval includes no effect"
-            reasons.append(Reason(rule="adjusted model", outcome="limits", text=text))
-            limits.append("not shown to be independent of the covariates")
-        else:
-            reasons.append(_for("adjusted model", text))
-    incidence = analysis.test("fine_gray")
-    if incidence is not None and incidence.effect is not None:
-        text = f"with the competing event: {effect_text(incidence.effect)}"
-        same = expected_direction(contract, incidence.effect)
-        shown = "for" if same and (incidence.p or 0) < rules.alpha else "limits"
-        reasons.append(Reason(rule="incidence", outcome=shown, text=text))
-        if not same:
-            limits.append(
-                "the hazard of this cause and its cumulative incidence point in different "
-                "directions: the claim is about the hazard alone"
-            )
+    if primary is None or not _measured(primary):
+        why = "the primary test did not run" if primary is None else primary.reason
+        reason = Reason(rule="data", outcome="prevents", text=why or "the primary test has no p")
+        found = _Found("inconclusive", "data", (reason,), "the primary test gave no result")
+        answers: tuple[Answer, ...] = ()
+    else:
+        answers = (
+            answer_association(evidence, primary),
+            answer_independence(evidence, primary),
+            answer_relevance(evidence, primary),
+        )
+        found = _on_answers(evidence, primary, answers, limits)
+        if unsafe:
+            reasons = (*(objection.reason for objection in unsafe), *found.reasons)
+            found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
+    return Verdict(
+        verdict=found.verdict,
+        because=found.because,
+        reasons=found.reasons,
+        limits=tuple(limits),
+        answers=answers,
+        qualifiers=(found.words, *evidence.qualifiers),
+    )
+
+
+# -- the three answers ---------------------------------------------------------------------------
+
+
+def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
+    """Is the exposure associated with the outcome, in the expected direction?"""
+    contract, alpha = evidence.contract, evidence.contract.rules.alpha
+    effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
+    expected = expected_direction(contract, effect)
+    text = f"{effect_text(effect)}, {p_is(p)}, {p_is(q, 'q')} over "
+    text += f"{_count(evidence.family, 'claim')} of the ledger"
+    if _undirected(primary) and p < alpha:
+        answer = "unclear"
+    elif expected and not evidence.locked and q is not None and q < alpha:
+        answer = "yes"
+    elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
+        answer = "unclear"
+    elif p < alpha:
+        answer, text = "no", f"significant in the other direction: {text}"
+    else:
+        answer = "no"
+        text += f": the interval excludes the smallest relevant effect ({_relevant(evidence)})"
+    return _answer("association", answer, text, effect, p)
+
+
+def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
+    """Is there an effect beside the registered covariates, in the expected direction?"""
+    contract = evidence.contract
+    plan = adjusted_plan(contract)
+    if plan is None and not contract.primary_test.strata:
+        declared = contract.hypothesis.unadjusted_because
+        text = f"nothing to adjust for: {declared}" if declared else "adjusted for nothing"
+        return _answer("independence", "not answered", text)
+    found = primary if plan is None else evidence.analysis.test(plan.id)
+    if found is None or not _measured(found):
+        why = "it did not run" if found is None else found.reason
+        return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
+    effect, p = _estimate(found)
+    expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
+    if significant:
+        answer = "yes" if expected else "no"
+    else:
+        answer = "unclear" if allows_relevant(contract, effect) else "no"
+    text = f"beside {independent_of(contract)}: {effect_text(effect)}, {p_is(p)}"
+    return _answer("independence", answer, text, effect, p)
+
+
+def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
+    """Do the intervals, primary and adjusted, reach the smallest relevant effect?"""
+    contract = evidence.contract
+    plan = adjusted_plan(contract)
+    adjusted = None if plan is None else evidence.analysis.test(plan.id)
+    shown = primary
+    if adjusted is not None and _measured(adjusted) and allows_relevant(contract, _effect(primary)):
+        shown = adjusted
+    effect, p = _estimate(shown)
+    effects = (_effect(primary), effect)
+    if not allows_relevant(contract, effect):
+        answer, words = "no", "excludes"
+    elif all(shows_relevant(contract, found) for found in effects):
+        answer, words = "yes", "lies wholly at or beyond"
+    else:
+        answer, words = "unclear", "reaches"
+    text = f"{effect_text(effect)}: {words} the smallest relevant effect ({_relevant(evidence)})"
+    return _answer("relevance", answer, text, effect, p)
+
+
+def adjusted_plan(contract: Contract) -> TestPlan | None:
+    """The registered test of the primary endpoint with the covariates in the model."""
+    return next((plan for plan in contract.tests if plan.id == "adjusted"), None)
+
+
+def independent_of(contract: Contract) -> str:
+    """Labels of what independence is asked of, as a list in words."""
+    plan = adjusted_plan(contract) or contract.primary_test
+    labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
+    names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+# -- from answers to a verdict -------------------------------------------------------------------
+
+
+def _on_answers(
+    evidence: Evidence, primary: TestOutcome, answers: tuple[Answer, ...], limits: list[str]
+) -> _Found:
+    association, independence, _ = answers
+    if association.answer == "yes":
+        return _if_associated(evidence, answers, limits)
+    if association.answer == "no":
+        found = _if_refuted(evidence, association, independence)
+    else:
+        found = _if_unclear(evidence, primary, association)
+    reasons = list(found.reasons)
+    hazard = _proportionality(evidence.contract, evidence.analysis)
+    if hazard is not None and _crosses(evidence.contract, evidence.analysis):
+        reasons.append(Reason(rule=hazard.rule, outcome="limits", text=hazard.text))
+    if evidence.locked:
+        reasons.append(_locked(evidence, primary))
     again = _replication(evidence)
     if again is not None:
-        if again.outcome == "prevents":
-            doubts.append(("replication", again))
-        else:
-            reasons.append(again)
-            if not _was_tested(evidence.replicate, contract):
-                limits.append("no external validation: the second cohort could not be tested")
-            elif again.outcome == "limits":
-                limits.append("the second cohort points the same way without reaching alpha")
-    elif evidence.replicate is None:
+        # Without a claim in the first cohort there is nothing to replicate; it is reported.
+        reasons.append(Reason(rule="replication", outcome="limits", text=again.text))
+    return _Found(found.verdict, found.because, tuple(reasons), found.words)
+
+
+def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list[str]) -> _Found:
+    contract, analysis = evidence.contract, evidence.analysis
+    association, independence, relevance = answers
+    reasons = [_for("primary", association.text)]
+    doubts: list[Objection] = []
+    if relevance.answer == "no":
+        text = f"{TOO_SMALL}: {relevance.text}"
+        doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
+    else:
+        reasons.append(_for("relevant effect", relevance.text))
+    dependent = _dependence(contract, independence)
+    if dependent is not None:
+        doubts.append(dependent)
+    elif independence.answer == "yes":
+        reasons.append(_for("adjusted model", independence.text))
+    reasons += control_reasons(contract, analysis.controls)
+    doubts += [
+        objection
+        for objection in (*control_objections(contract, analysis.controls), *evidence.objections)
+        if not objection.any_reading
+    ]
+    hazard = _proportionality(contract, analysis)
+    if hazard is not None and hazard.outcome == "prevents":
+        words = "hazards are not proportional"
+        doubts.append(Objection("assumption", hazard.rule, words, hazard.text))
+    elif hazard is not None:
+        reasons.append(hazard)
+    reasons += _incidence(evidence, limits)
+    again = _replication(evidence)
+    if again is not None and again.outcome == "prevents":
+        words = "a second cohort contradicts it"
+        doubts.append(Objection("replication", "replication", words, again.text))
+    elif again is not None:
+        reasons.append(again)
+        if not _was_tested(evidence.replicate, contract):
+            limits.append("no external validation: the second cohort could not be tested")
+        elif again.outcome == "limits":
+            limits.append("the second cohort points the same way without reaching alpha")
+    else:
         limits.append("one cohort only; no external validation")
     if evidence.seen is not None:
         text = (
             f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
             "patients: exploratory until it is tested in others, under a contract of their own"
         )
-        doubts.append(("registration", _prevents("registration", text)))
+        doubts.append(Objection("registration", "registration", "exploratory", text))
     if doubts:
-        return _verdict(
-            "inconclusive", doubts[0][0], [*reasons, *(one for _, one in doubts)], limits
-        )
-    return _verdict("supported", "evidence", reasons, limits)
+        reasons += [doubt.reason for doubt in doubts]
+        return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
+    words = f"associated and independent of {independent_of(contract)}"
+    if independence.answer == "not answered":
+        words = f"associated; {independence.text}"
+    return _Found("supported", "evidence", tuple(reasons), words)
 
 
-def _undirected(primary: TestOutcome) -> bool:
-    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
-    effect, searched = primary.effect, primary.method in ("spline", "maximally_selected")
-    assert effect is not None
-    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+def _dependence(contract: Contract, independence: Answer) -> Objection | None:
+    """What keeps the effect from being called independent; None where nothing does."""
+    if independence.answer == "yes":
+        return None
+    if independence.answer == "not answered":
+        if adjusted_plan(contract) is None and contract.hypothesis.unadjusted_because:
+            return None
+        words = independence.text.split(" (")[0]
+    elif independence.answer == "no":
+        words = f"not independent of {independent_of(contract)}"
+    else:
+        words = f"not shown to be independent of {independent_of(contract)}"
+    text = f"{words}: {independence.text}" if independence.effect else independence.text
+    return Objection("independence", "adjusted model", words, text)
 
 
-def _if_not(
-    evidence: Evidence, primary: TestOutcome, q: float, expected: bool, limits: list[str]
-) -> Verdict:
-    contract = evidence.contract
-    rules, effect = contract.rules, primary.effect
-    assert effect is not None
-    numbers = f"{effect_text(effect)}, {p_is(primary.p)}, {p_is(q, 'q')}"
-    if not expected and (primary.p or 1) < rules.alpha and not _undirected(primary):
-        text = f"significant in the other direction: {numbers}"
-        return _verdict("not_supported", "evidence", [_against("primary", text)], limits)
-    if excludes_relevant(contract, effect):
-        text = (
-            f"{numbers}: the interval excludes the smallest relevant effect "
-            f"({relevant_text(contract, effect)})"
-        )
-        return _verdict("not_supported", "evidence", [_against("relevant effect", text)], limits)
-    if expected and (primary.p or 1) < rules.alpha and not evidence.locked:
-        text = (
-            f"{numbers}: below {rules.alpha:g} alone, but not among the "
-            f"{_count(evidence.family, 'claim')} of the ledger"
-        )
-        return _verdict("inconclusive", "multiplicity", [_prevents("ledger", text)], limits)
-    needed = contract.power.required_events
-    enough = needed is not None and (primary.events or 0) >= needed
-    if enough and is_precise(contract, effect):
-        text = (
-            f"{numbers}, with {primary.events} events where {needed} suffice to find "
-            f"{relevant_text(contract, effect)}"
-        )
-        return _verdict("not_supported", "evidence", [_against("power", text)], limits)
-    text = f"{numbers}; neither shown nor excluded"
-    if enough:
-        text += (
-            f": {primary.events} events would suffice to find {relevant_text(contract, effect)}, "
-            "but they inform this comparison less (its interval is wider than that takes)"
-        )
-    elif needed is not None:
-        text += (
-            f": {primary.events} events, {needed} are needed to find "
-            f"{relevant_text(contract, effect)} with 80% power"
-        )
-    return _verdict("inconclusive", "power", [_prevents("power", text)], limits)
-
-
-def _controls_block(evidence: Evidence) -> Reason | None:
-    """A control that makes any reading of the primary test unsafe."""
+def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -> _Found:
     contract, analysis = evidence.contract, evidence.analysis
-    positive = analysis.test("control.known_positive")
-    plan = contract.controls.known_positive
-    if positive is not None and plan is not None and positive.status == "ok":
-        hr = analysis.numbers["control.known_positive.hr"].value or 1.0
-        right = (hr > 1) == (plan.direction is Direction.HIGHER_RISK)
-        enough = (positive.events or 0) >= KNOWN_EVENTS
-        if enough and (not right or positive.p is None or positive.p >= contract.rules.alpha):
-            return _prevents(
-                "known positive",
-                f"{plan.label or plan.variable} does not show in these data (HR per SD {hr:.2f}, "
-                f"{p_is(positive.p)}): the outcome data are in doubt",
-            )
-    negative = analysis.test("control.negative")
-    if negative is not None and negative.p is not None and negative.p < contract.rules.alpha:
-        return _prevents(
-            "negative control",
-            f"the exposure also moves {negative.endpoint}, which it should not "
-            f"({p_is(negative.p)})",
-        )
-    return None
+    against = Reason(rule="primary", outcome="against", text=association.text)
+    if independence.answer == "yes":
+        words = f"the effect shows only beside {independent_of(contract)}"
+        shown = Reason(rule="adjusted model", outcome="prevents", text=independence.text)
+        return _Found("inconclusive", "independence", (shown, against), words)
+    hazard = _proportionality(contract, analysis)
+    if _crosses(contract, analysis) and hazard is not None and hazard.outcome == "for":
+        agrees = _prevents(hazard.rule, f"{hazard.text} with the claim")
+        words = "hazards are not proportional"
+        return _Found("inconclusive", "assumption", (agrees, against), words)
+    assert association.p is not None
+    other = association.p < contract.rules.alpha
+    words = "associated in the other direction" if other else "no relevant association"
+    return _Found("not_supported", "evidence", (against,), words)
+
+
+def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -> _Found:
+    contract = evidence.contract
+    alpha = contract.rules.alpha
+    effect, p = _estimate(primary)
+    because: Because
+    if _undirected(primary) and p < alpha:
+        because, rule, words = "assumption", "direction", "associated, but no direction is shown"
+        text = f"{association.text}: the interval of the slope includes none"
+    elif not allows_relevant(contract, effect):
+        because, rule, words = "relevance", "relevant effect", "if associated, too small to matter"
+        text = f"{association.text}: the interval excludes {_relevant(evidence)}"
+    elif expected_direction(contract, effect) and p < alpha and not evidence.locked:
+        because, rule, words = "multiplicity", "ledger", "not after control over the ledger"
+        text = f"{association.text}: below {alpha:g} alone, but not among the claims of the ledger"
+    else:
+        because, rule, words = "power", "power", "neither shown nor excluded"
+        text = f"{association.text}; neither shown nor excluded{_needed(evidence, primary)}"
+    return _Found("inconclusive", because, (_prevents(rule, text),), words)
+
+
+def _needed(evidence: Evidence, primary: TestOutcome) -> str:
+    needed = evidence.contract.power.required_events
+    if needed is None:
+        return ""
+    return (
+        f": {primary.events or 0} events, {needed} are needed to find {_relevant(evidence)} with "
+        "80% power"
+    )
+
+
+def _locked(evidence: Evidence, primary: TestOutcome) -> Reason:
+    text = (
+        f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
+        f"{evidence.contract.split.unlock_alpha:g} in the expected direction; the confirmation "
+        "patients stay locked"
+    )
+    return Reason(rule="discovery", outcome="against", text=text)
+
+
+# -- what stands beside the answers --------------------------------------------------------------
+
+
+def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
+    """True where the test of proportional hazards ran and rejects them."""
+    test = analysis.test("schoenfeld")
+    return test is not None and test.p is not None and test.p < contract.rules.proportionality_alpha
 
 
 def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | None:
     """Non-proportional hazards send the claim to the restricted mean survival difference."""
+    rule = "proportional hazards"
+    registered = {plan.id for plan in contract.tests}
+    if "schoenfeld" not in registered:
+        return None
     test, rmst = analysis.test("schoenfeld"), analysis.test("rmst")
     if test is None or test.p is None:
-        return None
-    if test.p >= contract.rules.proportionality_alpha:
-        return _for("proportional hazards", f"no sign against them ({p_is(test.p)})")
+        why = f" ({test.reason})" if test is not None and test.reason else ""
+        return _prevents(rule, f"registered, and could not be tested{why}")
+    if not _crosses(contract, analysis):
+        return _for(rule, f"no sign against them ({p_is(test.p)})")
     text = f"hazards are not proportional ({p_is(test.p)})"
+    if "rmst" not in registered:
+        text += ": the hazard ratio is an average over follow-up"
+        return Reason(rule=rule, outcome="limits", text=text)
     if rmst is None or rmst.p is None or rmst.statistic is None:
-        return Reason(
-            rule="proportional hazards",
-            outcome="limits",
-            text=f"{text}: the hazard ratio is an average over follow-up",
-        )
-    months = analysis.numbers["rmst.horizon"].text
-    detail = f"mean survival to {months} months differs by {rmst.statistic:.1f}"
+        return _prevents(rule, f"{text}, and the restricted mean difference could not be computed")
+    detail = "mean survival"
+    if "rmst.horizon" in analysis.numbers:
+        detail += f" to {analysis.numbers['rmst.horizon'].text} months"
+    detail += f" differs by {rmst.statistic:.1f}"
     worse = rmst.statistic < 0
     agrees = worse == (contract.direction is Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
-        return _for("proportional hazards", f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
-    return _prevents(
-        "proportional hazards", f"{text}, and {detail} ({p_is(rmst.p)}) does not bear it out"
-    )
+        return _for(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
+    return _prevents(rule, f"{text}, and {detail} ({p_is(rmst.p)}) does not bear it out")
 
 
-def _under_hazards(evidence: Evidence, found: Verdict) -> Verdict:
-    """A ratio averaged over hazards that are not proportional refutes nothing by itself."""
-    contract, analysis = evidence.contract, evidence.analysis
-    test, hazard = analysis.test("schoenfeld"), _proportionality(contract, analysis)
-    if test is None or hazard is None or (test.p or 0) >= contract.rules.proportionality_alpha:
-        return found
-    if hazard.outcome == "for" and found.verdict == "not_supported":
-        reasons = [_prevents(hazard.rule, f"{hazard.text} with the claim"), *found.reasons]
-        return _verdict("inconclusive", "assumption", reasons, list(found.limits))
-    beside = Reason(rule=hazard.rule, outcome="limits", text=hazard.text)
-    return found.model_copy(update={"reasons": (*found.reasons, beside)})
+def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
+    """A cause-specific claim beside the incidence in the presence of the competing event."""
+    contract = evidence.contract
+    incidence = evidence.analysis.test("fine_gray")
+    if incidence is None or incidence.effect is None:
+        return
+    text = f"with the competing event: {effect_text(incidence.effect)}"
+    same = expected_direction(contract, incidence.effect)
+    shown = same and incidence.p is not None and incidence.p < contract.rules.alpha
+    if not same:
+        limits.append(
+            "the hazard of this cause and its cumulative incidence point in different "
+            "directions: the claim is about the hazard alone"
+        )
+    yield Reason(rule="incidence", outcome="for" if shown else "limits", text=text)
 
 
 def _was_tested(second: AnalysisResult | None, contract: Contract) -> bool:
     found = second.test(contract.primary) if second is not None else None
-    return found is not None and found.effect is not None
+    return found is not None and _measured(found)
 
 
 def _replication(evidence: Evidence) -> Reason | None:
@@ -335,30 +455,27 @@ def _replication(evidence: Evidence) -> Reason | None:
         return None
     contract = evidence.contract
     found = evidence.replicate.test(contract.primary)
-    if found is None or found.effect is None or found.p is None:
+    if found is None or not _measured(found):
         why = found.reason if found is not None else "the test did not run"
         return Reason(
             rule="replication",
             outcome="limits",
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
-    text = f'cohort "{evidence.replicate.cohort}": {effect_text(found.effect)}, {p_is(found.p)}'
-    if not expected_direction(contract, found.effect):
+    effect, p = _estimate(found)
+    text = f'cohort "{evidence.replicate.cohort}": {effect_text(effect)}, {p_is(p)}'
+    if not expected_direction(contract, effect):
         return _prevents("replication", f"{text}: the other direction")
-    outcome = found.p < contract.rules.alpha
-    return (
-        _for("replication", text)
-        if outcome
-        else Reason(rule="replication", outcome="limits", text=text)
-    )
+    outcome = "for" if p < contract.rules.alpha else "limits"
+    return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 
 
 def _limits(evidence: Evidence) -> list[str]:
-    contract = evidence.contract
+    contract, plan = evidence.contract, evidence.contract.controls
     limits = []
     if contract.simulated:
         limits.append("SIMULATED data: nothing follows for patients")
-    limits += [f"not tested: {one}" for one in contract.untested]
+    limits += [f"not tested: {part}" for part in contract.untested]
     if contract.version > 1:
         limits.append(f"contract amended, version {contract.version}: {contract.amendment}")
     if evidence.seen is not None:
@@ -369,27 +486,69 @@ def _limits(evidence: Evidence) -> list[str]:
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
             limits.append("no event in one of the groups: the effect's size rests on a penalty")
-    for one in evidence.analysis.flow:
-        if one.step in ("exposure", "outcome") and one.after < 0.5 * one.before:
-            limits.append(f"{one.reason} in {one.after} of {one.before} patients only")
-    for name, reason in sorted(evidence.analysis.controls.items()):
-        if reason != "ran":
-            limits.append(f"control {name} did not run: {reason}")
+    for step in evidence.analysis.flow:
+        if step.step in ("exposure", "outcome") and step.after < 0.5 * step.before:
+            limits.append(f"{step.reason} in {step.after} of {step.before} patients only")
+    curve = evidence.analysis.controls.specification if evidence.analysis.controls else None
+    if curve is not None and curve.ran and curve.failed:
+        total = (curve.n or 0) + curve.failed
+        limits.append(f"{curve.failed} of {total} specifications could not be estimated")
+    if plan.known_positive is None:
+        limits.append("no known positive: the contract names no association that must appear")
+    for name, draws in (
+        ("permuted outcome", plan.permutations),
+        ("random features", plan.random_features),
+    ):
+        if draws == 0:
+            limits.append(f"control {name} is switched off in the contract")
     return limits
 
 
-def _verdict(verdict: str, because: str, reasons: list[Reason], limits: list[str]) -> Verdict:
-    return Verdict.model_validate(
-        {"verdict": verdict, "because": because, "reasons": reasons, "limits": limits}
+# -- small parts ---------------------------------------------------------------------------------
+
+
+def _measured(outcome: TestOutcome) -> bool:
+    """True for a test that ran, with an effect, an interval and a p that are numbers."""
+    if outcome.status != "ok" or outcome.effect is None or outcome.p is None:
+        return False
+    effect = outcome.effect
+    known = not any(math.isnan(limit) for limit in (effect.lower, effect.upper))
+    return known and math.isfinite(effect.value) and 0 <= outcome.p <= 1
+
+
+def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
+    """Effect and p of a measured test."""
+    assert outcome.effect is not None
+    assert outcome.p is not None
+    return outcome.effect, outcome.p
+
+
+def _effect(outcome: TestOutcome) -> Effect:
+    return _estimate(outcome)[0]
+
+
+def _undirected(primary: TestOutcome) -> bool:
+    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
+    effect, searched = _effect(primary), primary.method in ("spline", "maximally_selected")
+    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+
+
+def _relevant(evidence: Evidence) -> str:
+    primary = evidence.analysis.test(evidence.contract.primary)
+    assert primary is not None
+    return relevant_text(evidence.contract, _effect(primary))
+
+
+def _answer(
+    question: str, answer: str, text: str, effect: Effect | None = None, p: float | None = None
+) -> Answer:
+    return Answer.model_validate(
+        {"question": question, "answer": answer, "text": text, "effect": effect, "p": p}
     )
 
 
 def _for(rule: str, text: str) -> Reason:
     return Reason(rule=rule, outcome="for", text=text)
-
-
-def _against(rule: str, text: str) -> Reason:
-    return Reason(rule=rule, outcome="against", text=text)
 
 
 def _prevents(rule: str, text: str) -> Reason:

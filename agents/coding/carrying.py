@@ -197,7 +197,7 @@ class Carrying:
             figures=tuple(sorted(one.file for one in results.figures.values())),
             verdict=results.verdict.verdict,
         )
-        self.tell("done", {"verdict": results.verdict.verdict, "rounds": outcome.rounds})
+        self.tell("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
         return outcome
 
     def _again(

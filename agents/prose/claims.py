@@ -131,7 +131,7 @@ TABLE = (
     Claim("an interval without no effect in it", r"(?:excludes?|excluded) null",
           _test("excludes_null", True), _never),
     Claim("an excluded effect", rf"(?:relevant )?{EFFECT} {BE} excluded|rul(?:e[sd]?|ing) out|"
-          rf"absence of (?:an |any )?(?:relevant )?{EFFECT}", _is("absent", True), _never),
+          rf"absence of (?:an |any )?(?:relevant )?{EFFECT}", _is("excluded", True), _never),
     # An effect, and on which side.
     Claim("the expected direction",
           r"expected (?:direction|sign|way)|same (?:direction|way)|^(?:\w+ ){0,3}expected$|"

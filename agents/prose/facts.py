@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agents.base import View
 from validation.contract import Contract
+from validation.control_results import Controls
 from validation.hypothesis import Direction
 from validation.relevance import expected_direction
 from validation.results import Results, TestOutcome
@@ -32,8 +33,9 @@ class ResultFacts(View):
     """The typed facts of one analysis.
 
     `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"); `endpoints`
-    gives the names of each endpoint in lower case. `absent` is True where the rules exclude a
-    relevant effect. `second_cohort` says whether one was tested.
+    gives the names of each endpoint in lower case. `excluded` is True where the interval leaves out
+    the smallest relevant effect, `absent` where the claim was refuted without an effect on either
+    side. `second_cohort` says whether one was tested.
     """
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
@@ -42,6 +44,7 @@ class ResultFacts(View):
     primary_endpoint: str = ""
     endpoints: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     absent: bool = False
+    excluded: bool = False
     independent: Tri = None
     relevant: Tri = None
     second_cohort: bool = False
@@ -80,22 +83,24 @@ class ResultFacts(View):
 
 def facts_of(results: Results, contract: Contract) -> ResultFacts:
     """Read the typed facts from results and contract; nothing is inferred from any text."""
-    verdict, alpha = results.verdict, contract.rules.alpha
-    rules: dict[str, str] = {}
+    verdict, rules = results.verdict, contract.rules
+    outcomes: dict[str, set[str]] = {}
     for reason in verdict.reasons:
-        rules[reason.rule] = reason.outcome
+        outcomes.setdefault(reason.rule, set()).add(reason.outcome)
     answers = {one.question: one.answer for one in verdict.answers}
-
-    def number(key: str) -> float | None:
-        found = results.numbers.get(key)
-        return None if found is None or found.value is None else float(found.value)
+    controls = results.controls or Controls()
 
     def spoke(rule: str) -> Tri:
-        return {"for": True, "prevents": False}.get(rules.get(rule, ""))
+        said = outcomes.get(rule, set())
+        return False if "prevents" in said else True if "for" in said else None
+
+    def q_of(test: str) -> float | None:
+        found = results.numbers.get(f"{test}.q")
+        return None if found is None or found.value is None else float(found.value)
 
     tests = {
         one.id if one.part != "replication" else f"replicate.{one.id}": _test_fact(
-            one, contract, alpha, number(f"{one.id}.q")
+            one, contract, q_of(one.id)
         )
         for one in results.tests
         if one.status == "ok"
@@ -104,10 +109,12 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
     if primary is not None and primary.status == "ok":
         tests["primary"] = tests[contract.primary]
     schoenfeld = results.test("schoenfeld")
-    adjusted = tests.get("adjusted", TestFact())
-    independence = _answered(answers.get("independence"))
-    if independence is None and adjusted.significant is not None:
-        independence = bool(adjusted.significant and adjusted.expected)
+    found = tests.get("primary", TestFact())
+    again = outcomes.get("replication", set())
+    permuted, known, negative = (
+        one.p if one is not None and one.ran else None
+        for one in (controls.permuted, controls.known_positive, controls.negative)
+    )
     return ResultFacts(
         verdict=verdict.verdict,
         because=verdict.because,
@@ -124,25 +131,24 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
             for one in contract.endpoints
             if one.key != contract.controls.negative_endpoint
         },
-        absent=verdict.verdict == "not_supported",
-        independent=independence,
+        absent=verdict.verdict == "not_supported" and found.significant is False,
+        excluded="no" in (answers.get("association"), answers.get("relevance")),
+        independent=_answered(answers.get("independence")),
         relevant=_answered(answers.get("relevance")),
-        second_cohort="replication" in rules,
-        replicated=spoke("replication") if rules.get("replication") != "limits" else False,
+        second_cohort=any(name.startswith("replicate.") for name in tests),
+        replicated=None if not again else again == {"for"},
         proportional=None
         if schoenfeld is None or schoenfeld.p is None
-        else schoenfeld.p >= contract.rules.proportionality_alpha,
+        else schoenfeld.p >= rules.proportionality_alpha,
         stable=spoke("specification curve"),
-        permuted=spoke("permuted outcome"),
+        permuted=None if permuted is None else permuted < rules.alpha,
         specific=spoke("random features"),
-        known_positive=_known_positive(results, alpha),
-        negative_control=_negative_control(results, alpha),
+        known_positive=None if known is None else spoke("known positive") is not False,
+        negative_control=None if negative is None else spoke("negative control") is not False,
         powered=_powered(primary, contract),
-        controlled=tests.get("primary", TestFact()).significant
-        if verdict.because != "multiplicity"
-        else False,
+        controlled=False if verdict.because == "multiplicity" else found.significant,
         registered_first=verdict.because != "registration",
-        reproduced=False if verdict.because == "reproduction" else None,
+        reproduced=False if verdict.because == "reproduction" else spoke("reproduction"),
     )
 
 
@@ -168,16 +174,6 @@ def _test_fact(outcome: TestOutcome, contract: Contract, alpha: float, q: float 
         harm=expected == worse,
         excludes_null=None if significant is None else not low <= 0 <= high,
     )
-
-
-def _known_positive(results: Results, alpha: float) -> Tri:
-    found = results.test("control.known_positive")
-    return None if found is None or found.p is None else found.p < alpha
-
-
-def _negative_control(results: Results, alpha: float) -> Tri:
-    found = results.test("control.negative")
-    return None if found is None or found.p is None else found.p >= alpha
 
 
 def _powered(primary: TestOutcome | None, contract: Contract) -> Tri:

@@ -300,6 +300,16 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
     )
 
 
+def tell_verdict(found: dict[str, Any]) -> None:
+    """Print a hypothesis' verdict with the answers that it rests on."""
+    from sage.console import out
+
+    out.print(f"  verdict: {found['verdict']}", markup=False, style="bold", soft_wrap=True)
+    for answer in found["answers"]:
+        line = f"    {answer['question']} {answer['answer']}: {answer['estimate']}"
+        out.print(line, markup=False, soft_wrap=True)
+
+
 def _tell_end(services: Services, *, as_json: bool) -> None:
     from sage.console import out, print_json
     from sage.report.build import brief_result
@@ -310,10 +320,8 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
         return
     for one in result["hypotheses"]:
         out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
-        out.print(
-            f"  novelty {one['novelty']}  feasibility {one['feasibility']}"
-            f"  verdict [bold]{one['verdict']}[/]"
-        )
+        out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")
+        tell_verdict(one)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

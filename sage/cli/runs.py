@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sage.cli.options import AsJson
-from sage.cli.run import RunName
+from sage.cli.run import RunName, tell_verdict
 
 
 def runs(
@@ -83,7 +83,8 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
         )
     out.print(table)
     for one in result["hypotheses"]:
-        out.print(f"[bold]{one['id']}[/] {one['statement']}\n  verdict: {one['verdict']}")
+        out.print(f"[bold]{one['id']}[/] {one['statement']}")
+        tell_verdict(one)
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)

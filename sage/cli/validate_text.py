@@ -31,8 +31,10 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         soft_wrap=True,
     )
     color = COLORS[found.verdict.verdict]
-    words = found.verdict.verdict.replace("_", " ")
-    out.print(f"  [{color}]{words}[/] ({found.verdict.because})")
+    out.print(f"  {found.verdict.badge}", markup=False, style=color, soft_wrap=True)
+    for answer in found.verdict.answers:
+        line = f"    {answer.question}: {answer.answer}; {answer.text}"
+        out.print(line, markup=False, soft_wrap=True)
     for reason in found.verdict.reasons:
         out.print(
             f"    {MARKS[reason.outcome]} {reason.rule}: {reason.text}",

@@ -118,6 +118,7 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
                     "novelty": round(float(one.debate["score"]), 2),
                     "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
                     "verdict": one.verdict_words,
+                    "answers": list(one.answers),
                 }
             )
     report = folder.root / "report.html"

@@ -67,6 +67,7 @@ class HypothesisPage:
     title: str
     verdict: str
     verdict_words: str
+    answers: tuple[dict[str, str], ...]
     expanded: ExpandedHypothesis
     review: str
     comment: str
@@ -225,7 +226,8 @@ def _hypothesis(
         id=name,
         title=summary.title if summary else draft.hypothesis.endpoint,
         verdict=verdict,
-        verdict_words=VERDICT_WORDS[verdict],
+        verdict_words=results.badge if results and ended == "tested" else VERDICT_WORDS[verdict],
+        answers=results.answers if results else (),
         expanded=expanded,
         review=_review_words(decision),
         comment=decision.comment if decision else "",

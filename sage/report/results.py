@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sage.errors import FaultError
 from sage.report.facts import Facts
+from validation.keys import Key, random_key
+from validation.results import Answer
 
 
 @dataclass
@@ -42,6 +45,8 @@ class ResultsPage:
     """What `results.json` of one hypothesis holds."""
 
     verdict: str
+    badge: str
+    answers: tuple[dict[str, str], ...]
     reasons: tuple[str, ...]
     limits: tuple[str, ...]
     figures: list[FigurePage]
@@ -88,6 +93,8 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         facts.put(f"{name}.{key}", number.value, number.text)
     return ResultsPage(
         verdict=results.verdict.verdict,
+        badge=results.verdict.badge,
+        answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         figures=[
@@ -95,6 +102,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
             for key, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
         ],
         tables=[
+            *_answers(results.verdict.answers),
             *(
                 _table(key, list(rows), name, facts)
                 for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
@@ -170,25 +178,42 @@ def _title(key: str) -> str:
     return f"{endpoint}: {words if name else words[0].lower() + words[1:]}"
 
 
+QUESTIONS = {
+    "association": "Is it associated?",
+    "independence": "Independently of the covariates?",
+    "relevance": "Is the effect large enough to matter?",
+}
+
+
+def _answer_row(answer: Answer) -> dict[str, str]:
+    """One of the three answers of a verdict, in words."""
+    return {
+        "question": QUESTIONS[answer.question],
+        "answer": answer.answer,
+        "estimate": answer.text,
+    }
+
+
+def _answers(answers: Sequence[Answer]) -> list[Table]:
+    """The three answers that the verdict rests on; none where the primary test gave no result."""
+    if not answers:
+        return []
+    rows = [[Cell(text) for text in _answer_row(answer).values()] for answer in answers]
+    return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
+
+
 CONTROLS = (
-    ("outcome permuted", "control.permuted.draws", "control.permuted.p"),
-    (
-        "random features in place of the first exposure",
-        "control.random.1.draws",
-        "control.random.1.p",
+    ("outcome permuted", Key.PERMUTED_DRAWS, Key.PERMUTED_P),
+    *(
+        (
+            f"random features in place of the {which} exposure",
+            random_key(at, "draws"),
+            random_key(at, "p"),
+        )
+        for at, which in enumerate(("first", "second", "third"))
     ),
-    (
-        "random features in place of the second exposure",
-        "control.random.2.draws",
-        "control.random.2.p",
-    ),
-    (
-        "random features in place of the third exposure",
-        "control.random.3.draws",
-        "control.random.3.p",
-    ),
-    ("known positive", "control.known_positive.events", "control.known_positive.p"),
-    ("negative-control endpoint", "control.negative.n", "control.negative.p"),
+    ("known positive", Key.KNOWN_POSITIVE_EVENTS, Key.KNOWN_POSITIVE_P),
+    ("negative-control endpoint", Key.NEGATIVE_N, Key.NEGATIVE_P),
 )
 
 
@@ -203,7 +228,9 @@ def _controls(name: str, facts: Facts) -> list[Table]:
         return []
     note = (
         "For permutations and random features p is the share of draws that did at least as well as"
-        " the claim in the expected direction: small is good. The known positive must be small."
+        " the claim in the expected direction: small is good. The random features are a competitive"
+        " null: they ask whether the exposure does better than its like, not whether it is"
+        " associated. The known positive must be small."
     )
     return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
 

@@ -40,21 +40,31 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
 
 
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Likelihood ratio of a restricted cubic spline (4 knots); the effect is the linear slope."""
+    """Likelihood ratio of a restricted cubic spline (4 knots); the effect is the linear slope.
+
+    Three knots serve where the values tie too much for four. Both likelihood ratios are those of
+    plain models, also where the slope has Firth's penalty.
+    """
     from validation.statistics.base import chi2_p
     from validation.statistics.cox import cox
+    from validation.statistics.errors import ConstantFeatureError
     from validation.statistics.splines import rcs_basis
 
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
     linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers)
-    basis = rcs_basis(X[:, 0], 4)
+    try:
+        basis = rcs_basis(X[:, 0], 4)
+    except ConstantFeatureError:
+        basis = rcs_basis(X[:, 0], 3)
+        notes.append("3 knots: too many patients share a value for 4")
     terms = [f"spline {one + 1}" for one in range(basis.shape[1])]
+    straight = cox(t, e, X[:, :1], names[:1], strata=layers)
     curved = cox(t, e, basis, terms, strata=layers)
     statistic = 2 * (curved.loglik - curved.loglik_null)
     df = int(basis.shape[1])
-    bend = 2 * (curved.loglik - linear.loglik)
+    bend = 2 * (curved.loglik - straight.loglik)
     effect = effect_of(linear, "hazard ratio")
     p = chi2_p(statistic, df)
     book.effect(plan.id, effect, p)

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from validation.statistics.base import BoolArray, FloatArray, IntArray
+from validation.statistics.newton import maximize
 from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_sets
 
 _MOST_STEPS = 25
 _TOLERANCE = 1e-9
 _BLOCK = 160
-# As in `validation.statistics.cox`: log hazard ratios between the extreme patients that no data
-# support, while still growing and after the likelihood went flat.
-_SEPARATED = 30.0
-_SEPARATED_FLAT = 12.0
+# A coefficient on its way to infinity: the extreme patients are this far apart on the log scale,
+# and the likelihood is so flat that Wald's chi-squared is below the second number.
+_FAR = 12.0
+_FLAT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
         good = np.isfinite(matrices).all(axis=(1, 2)) & (np.linalg.det(matrices) > 1e-12)
         apart = np.abs(beta[0, active]) * span[active]
         outward = score[0] * np.sign(beta[0, active]) > -1e-8
-        lost = outward & ((apart > _SEPARATED) | (~good & (apart > _SEPARATED_FLAT)))
+        flat = ~good | (beta[0, active] ** 2 * information[0, 0] < _FLAT)
+        lost = outward & flat & (apart > _FAR)
         separated[active[lost]] = True
         keep = good & ~lost
         active, matrices, score = active[keep], matrices[keep], score[:, keep]
@@ -186,8 +188,9 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
             if not newton:
                 break
         settled = (np.abs(step) < _TOLERANCE).all(axis=0)
-        step[0] = np.clip(step[0], -reach[active], reach[active])
-        beta[:, active] += np.clip(step, -1.5, 1.5)
+        # One factor for the whole step, which keeps its direction.
+        longest = np.maximum(np.abs(step[0]) / reach[active], np.abs(step).max(axis=0) / 1.5)
+        beta[:, active] += step / np.maximum(longest, 1.0)
         se[active] = np.sqrt(inverse[:, 0, 0])
         converged[active[settled]] = True
         active = active[~settled]
@@ -223,12 +226,8 @@ def batched_cox(
     c = np.zeros((n, 0)) if covariates is None else covariates
     sets = risk_sets(time, event, np.arange(n, dtype=np.int64))
     null_coef = np.zeros(c.shape[1])
-    for _ in range(_MOST_STEPS if c.shape[1] else 0):
-        at = likelihood([sets], c, null_coef)
-        step = np.linalg.solve(at.information, at.score)
-        null_coef = null_coef + np.clip(step, -1.5, 1.5)
-        if float(np.abs(step).max()) < 1e-12:
-            break
+    if c.shape[1]:
+        null_coef = maximize(lambda beta: likelihood([sets], c, beta), null_coef, c).beta
     plan = _plan(sets, c, null_coef)
     blocks = [slice(start, min(start + _BLOCK, p)) for start in range(0, p, _BLOCK)]
 

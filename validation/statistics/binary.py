@@ -34,9 +34,7 @@ from validation.statistics.errors import (
     ShapeError,
     TooManyCovariatesError,
 )
-
-_MOST_STEPS = 100
-_SEPARATED = 15.0
+from validation.statistics.newton import Likelihood, Maximum, maximize
 
 
 def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -111,53 +109,26 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
     return flags
 
 
-def _fit(
-    x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False
-) -> tuple[FloatArray, FloatArray, float, bool]:
-    """Newton's method: coefficients, information, (penalized) log likelihood, converged."""
-    k = x.shape[1]
-    free = np.zeros(k, dtype=bool)
-    free[0] = True
-    if not null:
-        free[:] = True
+def _fit(x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False) -> Maximum:
+    """The model of the design x, whose first column is the intercept (alone with `null`)."""
 
-    def value(beta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    def evaluate(beta: FloatArray) -> Likelihood:
         eta = x @ beta
         fitted = expit(eta)
-        information = (x.T * (fitted * (1.0 - fitted))) @ x
-        loglik = float((y * eta - np.logaddexp(0.0, eta)).sum())
+        weight = fitted * (1.0 - fitted)
+        information = (x.T * weight) @ x
+        value, residual = float((y * eta - np.logaddexp(0.0, eta)).sum()), y - fitted
         if firth:
             sign, logdet = np.linalg.slogdet(information)
-            loglik = loglik + 0.5 * float(logdet) if sign > 0 else -np.inf
-        return loglik, fitted, information
-
-    beta = np.zeros(k)
-    loglik, fitted, information = value(beta)
-    for _ in range(_MOST_STEPS):
-        score = x.T @ (y - fitted)
-        if firth:
-            weight = fitted * (1.0 - fitted)
+            if sign <= 0:
+                return Likelihood(-np.inf, x.T @ residual, information)
+            value += 0.5 * float(logdet)
             leverage = weight * np.einsum("ij,jk,ik->i", x, np.linalg.inv(information), x)
-            score = x.T @ (y - fitted + leverage * (0.5 - fitted))
-        step = np.zeros(k)
-        try:
-            step[free] = np.linalg.solve(information[np.ix_(free, free)], score[free])
-        except np.linalg.LinAlgError:
-            return beta, information, loglik, False
-        step = np.clip(step, -5.0, 5.0)
-        size = 1.0
-        while size > 1e-8:
-            found = value(beta + size * step)
-            if np.isfinite(found[0]) and found[0] >= loglik - 1e-12 * abs(loglik):
-                break
-            size /= 2.0
-        beta = beta + size * step
-        loglik, fitted, information = found
-        if float(np.abs(size * step).max()) < 1e-10:
-            return beta, information, loglik, True
-        if float(np.abs(beta).max()) > 2.0 * _SEPARATED:
-            return beta, information, loglik, False
-    return beta, information, loglik, False
+            residual = residual + leverage * (0.5 - fitted)
+        return Likelihood(value, x.T @ residual, information)
+
+    free = np.arange(x.shape[1]) < (1 if null else x.shape[1])
+    return maximize(evaluate, np.zeros(x.shape[1]), x, free=free, penalized=firth)
 
 
 def logistic(
@@ -188,15 +159,16 @@ def logistic(
         raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent: drop one")
     target = flags.astype(np.float64)
     firth = penalty == "firth"
-    beta, information, loglik, converged = _fit(z, target, firth=firth)
-    if float(np.abs(beta).max()) > _SEPARATED:
-        worst = labels[int(np.argmax(np.abs(beta[1:])))]
+    best = _fit(z, target, firth=firth)
+    if best.ended == "infinite":
+        worst = labels[int(np.argmax(np.abs(best.step[1:]) * np.ptp(z[:, 1:], axis=0)))]
         raise SeparationError(
             f'covariate "{worst}" separates the outcomes (infinite odds ratio): use penalty="firth"'
         )
-    if not converged:
+    if best.ended != "converged":
         raise ConvergenceError(f"the logistic model of {', '.join(labels)} did not converge")
-    loglik_null = _fit(z, target, firth=firth, null=True)[2]
+    beta, information, loglik = best.beta, best.at.information, best.at.value
+    loglik_null = _fit(z, target, firth=firth, null=True).at.value
     covariance = np.linalg.inv(information)
     se_z = np.sqrt(np.diag(covariance))[1:]
     slope = beta[1:]

@@ -1,7 +1,7 @@
 """Cox proportional hazards: Efron ties, strata, delayed entry, Firth's penalty.
 
 The model is h(t | x) = h0(t) exp(x'beta); beta maximizes the partial likelihood (Cox 1972) by
-Newton's method with step halving on standardized covariates. Intervals and tests are Wald's for
+Newton's method on standardized covariates. Intervals and tests are Wald's for
 the plain model; with Firth's penalty they come from the profile of the penalized likelihood.
 """
 
@@ -36,15 +36,12 @@ from validation.statistics.errors import (
     SeparationError,
     TooManyCovariatesError,
 )
-from validation.statistics.partial_likelihood import Likelihood, RiskSets, likelihood, risk_sets
+from validation.statistics.newton import Likelihood, Maximum, maximize
+from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_sets
 from validation.statistics.proportional import NonProportionality, schoenfeld
 
-_MOST_STEPS = 50
-_FULL_STEPS = 20
-_TOLERANCE = 1e-10
-# A log hazard ratio this large between the extreme patients (e^30) is supported by no data set: the
-# likelihood has no maximum, the fit was on its way to infinity.
-SEPARATED = 30.0
+# No profile limit lies beyond this log hazard ratio per standard deviation: it is infinite.
+_FARTHEST = 60.0
 
 
 @dataclass(frozen=True)
@@ -78,60 +75,6 @@ class CoxFit(HazardRatios):
     def index(self, name: str) -> int:
         """Position of a covariate."""
         return self.names.index(name)
-
-
-@dataclass(frozen=True)
-class _Maximum:
-    beta: FloatArray
-    at: Likelihood
-    converged: bool
-    iterations: int
-
-
-def _maximize(
-    evaluate: Callable[[FloatArray], Likelihood],
-    start: FloatArray,
-    free: BoolArray,
-    tolerance: float = _TOLERANCE,
-    spans: FloatArray | None = None,
-) -> _Maximum:
-    """Newton's method with step halving over the `free` coefficients.
-
-    With `spans` (the range of each covariate) it gives up as soon as one is separated.
-    """
-    beta, at = start.copy(), evaluate(start)
-    for iteration in range(1, _MOST_STEPS + 1):
-        try:
-            step = np.linalg.solve(at.information[np.ix_(free, free)], at.score[free])
-        except np.linalg.LinAlgError:
-            return _Maximum(beta, at, False, iteration)
-        most = 5.0 if spans is None else np.minimum(5.0, 10.0 / spans[free])
-        step = np.clip(step, -most, most)
-        # Firth's penalty has no part in the information: near the maximum full steps may swing.
-        size = 1.0 if iteration <= _FULL_STEPS else 0.5
-        while True:
-            candidate = beta.copy()
-            candidate[free] += size * step
-            found = evaluate(candidate)
-            if np.isfinite(found.value) and found.value >= at.value - 1e-12 * abs(at.value):
-                break
-            size /= 2.0
-            if size < 1e-10:
-                settled = float(np.abs(at.score[free]).max()) < 1e-6
-                return _Maximum(beta, at, settled, iteration)
-        moved = float(np.abs(size * step).max())
-        beta, at = candidate, found
-        if moved < tolerance:
-            return _Maximum(beta, at, True, iteration)
-        if spans is not None and _separated(beta, at.score, spans).any():
-            return _Maximum(beta, at, False, iteration)
-    return _Maximum(beta, at, False, _MOST_STEPS)
-
-
-def _separated(beta: FloatArray, score: FloatArray, spans: FloatArray) -> BoolArray:
-    """Coefficients far out whose likelihood still rises outward (it is concave: no way back)."""
-    far: BoolArray = (np.abs(beta) * spans > SEPARATED) & (score * np.sign(beta) > -1e-8)
-    return far
 
 
 def _prepare(
@@ -218,20 +161,17 @@ def cox(
 
     null = evaluate(np.zeros(k))
     _refuse_unidentified(null.information, labels)
-    spans = np.ptp(z, axis=0)
-    best = _maximize(evaluate, np.zeros(k), np.ones(k, dtype=bool), spans=None if firth else spans)
-    _refuse_divergence(best, spans, labels, firth)
-    _refuse_unidentified(best.at.information, labels)
+    best = maximize(evaluate, np.zeros(k), z, penalized=firth)
+    _refuse_divergence(best, z, labels)
     covariance_z = np.linalg.inv(best.at.information)
     se_z = np.sqrt(np.diag(covariance_z))
-    _refuse_flat(best, se_z, labels, firth)
     kind = interval or ("profile" if firth else "wald")
     if kind == "wald":
         half = z_of(level) * se_z
         low, high = best.beta - half, best.beta + half
         p = 2.0 * ndtr(-np.abs(best.beta / se_z))
     else:
-        low, high, p = _profile(evaluate, best, se_z, level)
+        low, high, p = _profile(evaluate, z, best, se_z, level)
     coef, se = best.beta / scale, se_z / scale
     with np.errstate(over="ignore"):
         hr, lower, upper = np.exp(coef), np.exp(low / scale), np.exp(high / scale)
@@ -275,43 +215,34 @@ def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
             " when events happen (within strata): it cannot be related to the outcome"
         )
     scaled = information / np.sqrt(np.outer(own, own))
-    if float(np.linalg.eigvalsh(scaled)[0]) < 1e-9:
+    # Terms of a spline may come near 1e-10; below this the inverse has no correct digits.
+    if float(np.linalg.eigvalsh(scaled)[0]) < 1e-12:
         raise CollinearError(
             f"covariates {', '.join(names)} cannot be told apart among the patients at risk when"
             " events happen: leave one out"
         )
 
 
-def _refuse_divergence(
-    best: _Maximum, spans: FloatArray, names: Sequence[str], firth: bool
-) -> None:
-    apart = np.abs(best.beta) * spans
-    worst = int(np.argmax(apart))
-    far = bool(_separated(best.beta, best.at.score, spans).any())
-    if not firth and (far or (not best.converged and apart[worst] > 12.0)):
+def _refuse_divergence(best: Maximum, z: FloatArray, names: Sequence[str]) -> None:
+    if best.ended == "infinite":
+        worst = int(np.argmax(np.abs(best.step) * np.ptp(z, axis=0)))
         raise SeparationError(
             f'covariate "{names[worst]}" separates the events (its coefficient grows without'
             ' bound): use penalty="firth"'
         )
-    if not best.converged:
+    if best.ended != "converged":
         raise ConvergenceError(
             f"the Cox model of {', '.join(names)} did not converge in {best.iterations} steps:"
             " check for collinear or extreme covariates"
         )
 
 
-def _refuse_flat(best: _Maximum, se: FloatArray, names: Sequence[str], firth: bool) -> None:
-    """A converged fit on a plateau: huge coefficient, larger standard error."""
-    flat = (np.abs(best.beta) > 5.0) & (se > np.abs(best.beta))
-    if flat.any() and not firth:
-        raise SeparationError(
-            f'covariate "{names[int(np.argmax(flat))]}" separates the events (infinite hazard'
-            ' ratio): use penalty="firth"'
-        )
-
-
 def _profile(
-    evaluate: Callable[[FloatArray], Likelihood], best: _Maximum, se: FloatArray, level: float
+    evaluate: Callable[[FloatArray], Likelihood],
+    z: FloatArray,
+    best: Maximum,
+    se: FloatArray,
+    level: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values.
 
@@ -327,12 +258,10 @@ def _profile(
 
         def profiled(
             value: float, start: FloatArray, j: int = j, free: BoolArray = free
-        ) -> _Maximum:
+        ) -> Maximum:
             at = start.copy()
             at[j] = value
-            if not free.any():
-                return _Maximum(at, evaluate(at), True, 0)
-            return _maximize(evaluate, at, free, tolerance=1e-7)
+            return maximize(evaluate, at, z, free=free, penalized=True)
 
         for side, limits in ((-1.0, low), (1.0, high)):
             limits[j] = _root(profiled, best.beta, j, side * z_of(level) * float(se[j]), target)
@@ -341,7 +270,7 @@ def _profile(
 
 
 def _root(
-    profiled: Callable[[float, FloatArray], _Maximum],
+    profiled: Callable[[float, FloatArray], Maximum],
     beta: FloatArray,
     j: int,
     reach: float,
@@ -370,7 +299,7 @@ def _root(
             proposed = (inside + outside) / 2.0
         elif not bracketed and (proposed - value) * reach <= 0.0:
             proposed = value + reach
-        if abs(proposed) > 2.0 * SEPARATED:
+        if abs(proposed) > _FARTHEST:
             return float(np.sign(reach) * np.inf)
         if abs(proposed - value) < 1e-10:
             return proposed

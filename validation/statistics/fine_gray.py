@@ -21,6 +21,7 @@ from validation.statistics.errors import (
     SeparationError,
     TooManyCovariatesError,
 )
+from validation.statistics.newton import Likelihood, maximize
 
 
 @dataclass(frozen=True)
@@ -152,33 +153,34 @@ def _sample(t: FloatArray, codes: IntArray, z: FloatArray, cause: int) -> _Sampl
 
 
 def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
-    """Newton steps to the maximum: coefficients of the standardized covariates, information."""
+    """Coefficients of the standardized covariates at the maximum, and the information there."""
     z, d = sample.z, sample.d
     total = z[sample.main].sum(axis=0)
     outer = z[:, :, None] * z[:, None, :]
-    beta = np.zeros(z.shape[1])
-    for _ in range(50):
+
+    def evaluate(beta: FloatArray) -> Likelihood:
         risk = np.exp(z @ beta)
         s0 = sample.over_risk_sets(risk)
         mean = sample.over_risk_sets(risk[:, None] * z) / s0[:, None]
         second = sample.over_risk_sets(risk[:, None, None] * outer) / s0[:, None, None]
-        information = (d[:, None, None] * (second - mean[:, :, None] * mean[:, None, :])).sum(0)
-        score = total - (d[:, None] * mean).sum(axis=0)
-        try:
-            step = np.clip(np.linalg.solve(information, score), -2.0, 2.0)
-        except np.linalg.LinAlgError:
-            raise ConvergenceError(
-                "Fine and Gray's model has covariates that depend on one another: leave one out"
-            ) from None
-        beta = beta + step
-        if float(np.abs(beta).max()) > 15.0:
-            raise SeparationError(
-                "a covariate separates the events of this cause: its subdistribution hazard ratio"
-                " is infinite. Read Gray's test, or the cause-specific model with Firth's penalty"
-            )
-        if float(np.abs(step).max()) < 1e-10:
-            return beta, information
-    raise ConvergenceError("Fine and Gray's model did not converge: simplify it")
+        return Likelihood(
+            value=float(total @ beta - d @ np.log(s0)),
+            score=total - (d[:, None] * mean).sum(axis=0),
+            information=(d[:, None, None] * (second - mean[:, :, None] * mean[:, None, :])).sum(0),
+        )
+
+    best = maximize(evaluate, np.zeros(z.shape[1]), z)
+    if best.ended == "infinite":
+        raise SeparationError(
+            "a covariate separates the events of this cause: its subdistribution hazard ratio"
+            " is infinite. Read Gray's test, or the cause-specific model with Firth's penalty"
+        )
+    if best.ended != "converged":
+        raise ConvergenceError(
+            "Fine and Gray's model did not converge: its covariates may depend on one another;"
+            " simplify it"
+        )
+    return best.beta, best.at.information
 
 
 def _influence(sample: _Sample, beta: FloatArray) -> FloatArray:

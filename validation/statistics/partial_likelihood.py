@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from validation.statistics.base import BoolArray, FloatArray, IntArray
+from validation.statistics.newton import Likelihood
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,6 @@ def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray)
     own = (turned * m.mean).sum(axis=1, keepdims=True)
     slope: FloatArray = (third - first * m.mean - 2.0 * cross + 2.0 * own * m.mean).sum(axis=0)
     return slope
-
-
-@dataclass(frozen=True)
-class Likelihood:
-    """Log partial likelihood, its gradient (k,) and information (k, k) at one coefficient."""
-
-    value: float
-    score: FloatArray
-    information: FloatArray
 
 
 def likelihood(

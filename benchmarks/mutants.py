@@ -1,0 +1,227 @@
+"""Change the rules one comparison or constant at a time: does a test notice?
+
+    python benchmarks/mutants.py
+    python benchmarks/mutants.py validation/statistics/multiplicity.py \
+        --tests tests/validation/test_stat_control.py
+
+Without files, the rules of the verdict are mutated (`RULES`) and asked of the table in
+`tests/validation/verdict_table.py`, in this process. With files, each mutant is written into a
+copy of the packages and the named tests are run on it, so that any module can be tried. Survivors
+are printed with their line; the exit code is 1 if there is one that `EQUIVALENT` does not explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.validation.verdict_table import Row
+    from validation.verdict import Evidence
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+RULES = ("validation/relevance.py", "validation/control_rules.py", "validation/verdict.py")
+"""In the order in which they import one another."""
+EQUIVALENT: dict[tuple[str, str], str] = {}
+"""Mutants that change nothing, by the line they change and the change, with the reason."""
+
+COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+WORDS = (
+    ("yes", "no", "unclear", "not answered"),
+    ("supported", "not_supported", "inconclusive"),
+    ("for", "against", "limits", "prevents"),
+    ("evidence", "power", "assumption", "data", "control", "independence", "relevance",
+     "reproduction", "replication", "multiplicity", "registration"),
+)  # fmt: skip
+"""Words with a meaning for the rules: each is changed into the next of its kind."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed source: what was changed, and where."""
+
+    path: str
+    line: int
+    text: str
+    change: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.change}: {self.text}"
+
+
+def mutants(path: str, source: str) -> Iterator[Mutant]:
+    """Every mutant of a module: comparisons, numbers, connectives, negations, words."""
+    lines = source.splitlines()
+    count = len(list(_places(ast.parse(source))))
+    for at in range(count):
+        tree = ast.parse(source)
+        node, change, apply = list(_places(tree))[at]
+        apply()
+        changed = ast.unparse(ast.fix_missing_locations(tree))
+        yield Mutant(path, node.lineno, lines[node.lineno - 1].strip(), change, changed)
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str, Callable[[], None]]]:
+    """Each place that can be changed, how, and what changes it."""
+    texts = _not_values(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            for at, operator in enumerate(node.ops):
+                for other in COMPARISONS[type(operator)]:
+                    change = f"{type(operator).__name__} to {other.__name__}"
+                    yield node, change, lambda n=node, i=at, o=other: n.ops.__setitem__(i, o())
+        elif isinstance(node, ast.BoolOp):
+            other = ast.Or if isinstance(node.op, ast.And) else ast.And
+            yield (node, f"{type(node.op).__name__} to {other.__name__}",
+                   lambda n=node, o=other: setattr(n, "op", o()))  # fmt: skip
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            double = ast.UnaryOp(ast.Not(), node.operand)
+            yield node, "not dropped", lambda n=node, d=double: setattr(n, "operand", d)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            yield node, "minus dropped", lambda n=node: setattr(n, "op", ast.UAdd())
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            yield node, "Mult to Div", lambda n=node: setattr(n, "op", ast.Div())
+        elif isinstance(node, ast.Constant) and id(node) not in texts:
+            yield from _constants(node)
+
+
+def _not_values(tree: ast.Module) -> set[int]:
+    """Constants that are documentation, or parts of a printed text."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr | ast.JoinedStr | ast.Subscript | ast.Assert):
+            found |= {id(child) for child in ast.walk(node) if isinstance(child, ast.Constant)}
+        elif isinstance(node, ast.AnnAssign):
+            child = node.annotation
+            found |= {id(part) for part in ast.walk(child) if isinstance(part, ast.Constant)}
+    return found
+
+
+def _constants(node: ast.Constant) -> Iterator[tuple[ast.expr, str, Callable[[], None]]]:
+    value = node.value
+    others: tuple[object, ...] = ()
+    if isinstance(value, bool):
+        others = (not value,)
+    elif isinstance(value, int):
+        others = (value + 1, value - 1)
+    elif isinstance(value, float):
+        others = (value * 1.1, value * 0.9)
+    elif isinstance(value, str):
+        kinds = [kind for kind in WORDS if value in kind]
+        others = tuple(kind[(kind.index(value) + 1) % len(kind)] for kind in kinds)
+    for other in others:
+        yield node, f"{value!r} to {other!r}", lambda n=node, o=other: setattr(n, "value", o)
+
+
+def load(sources: Mapping[str, str]) -> types.ModuleType:
+    """The last of `RULES` with these sources in place of the files; nothing else changes."""
+    held = {}
+    try:
+        for path in RULES:
+            name = path.removesuffix(".py").replace("/", ".")
+            module = types.ModuleType(name)
+            held[name] = sys.modules[name]
+            sys.modules[name] = module
+            exec(compile(sources[path], path, "exec"), module.__dict__)
+        return module
+    finally:
+        sys.modules.update(held)
+
+
+def survivors_of_rules() -> tuple[int, list[Mutant]]:
+    """How many mutants the rules of the verdict have, and which of them the table bears."""
+    import validation.verdict  # noqa: F401  (the modules that `load` replaces are imported here)
+    from tests.validation.verdict_table import rows
+
+    table = list(rows())
+    given = {id(row): row.given() for row in table}
+    sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in RULES}
+    count, alive = 0, []
+    for path in RULES:
+        for mutant in mutants(path, sources[path]):
+            count += 1
+            noticed = _noticed(sources | {path: mutant.source}, table, given)
+            if not noticed and (mutant.text, mutant.change) not in EQUIVALENT:
+                alive.append(mutant)
+    return count, alive
+
+
+def _noticed(sources: Mapping[str, str], table: list[Row], given: dict[int, Evidence]) -> bool:
+    """Whether a row of the table fails under these sources; one that cannot run is noticed."""
+    from tests.validation.verdict_table import failures
+
+    try:
+        judge = load(sources).judge
+        return any(failures(row, judge, given[id(row)]) for row in table)
+    except Exception:  # noqa: BLE001 - whatever a mutant breaks, it was noticed
+        return True
+
+
+def survivors_of_files(paths: list[str], tests: list[str]) -> tuple[int, list[Mutant]]:
+    """The same for any files, with the named tests on a copy of the packages."""
+    count, alive = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        skip = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", "*.pyc")
+        shutil.copytree(ROOT, copy, ignore=skip)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        for path in paths:
+            source = (copy / path).read_text(encoding="utf-8")
+            for mutant in mutants(path, source):
+                count += 1
+                (copy / path).write_text(mutant.source, encoding="utf-8")
+                done = subprocess.run(
+                    command, cwd=copy, env=environment, capture_output=True, check=False
+                )
+                if done.returncode == 0 and (mutant.text, mutant.change) not in EQUIVALENT:
+                    alive.append(mutant)
+            (copy / path).write_text(source, encoding="utf-8")
+    return count, alive
+
+
+def main() -> int:
+    """Count mutants, print survivors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", help="modules to mutate; default: the verdict's rules")
+    parser.add_argument("--tests", nargs="*", default=[], help="tests that should notice")
+    given = parser.parse_args()
+    if given.files and not given.tests:
+        parser.error("name the --tests that should notice")
+    count, alive = (
+        survivors_of_files(given.files, given.tests) if given.files else survivors_of_rules()
+    )
+    print(
+        f"{count} mutants, {count - len(alive)} noticed, {len(EQUIVALENT)} known to change nothing"
+    )
+    for mutant in alive:
+        print(f"survived: {mutant}")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,159 @@
+"""Every numeric column of sixteen public cohorts, as R's survival and cmprsk compute it.
+
+`benchmarks/r/reference.R` recreates the patients and the figures in `tests/validation/r`. Where R
+warns that a coefficient may be infinite we refuse; where R fits, we give its numbers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from validation.screen import screen
+from validation.statistics.base import chi2_p
+from validation.statistics.competing import gray_test
+from validation.statistics.cox import cox, schoenfeld
+from validation.statistics.errors import CollinearError, SeparationError
+from validation.statistics.fine_gray import fine_gray
+from validation.statistics.splines import rcs_basis
+
+HERE = Path(__file__).parent / "r"
+
+
+@cache
+def patients(cohort: str) -> pd.DataFrame:
+    return pd.read_csv(HERE / "cohorts" / f"{cohort}.csv.gz")
+
+
+def _figures() -> list[tuple[str, str, list[str], dict[str, np.ndarray]]]:
+    found = []
+    for line in (HERE / "figures.csv").read_text(encoding="utf-8").splitlines():
+        cohort, model, terms, *rest = line.split(",")
+        numbers = dict(part.split("=") for part in rest)
+        values = {
+            name: np.array(text.replace("NA", "nan").split(), dtype=float)
+            for name, text in numbers.items()
+        }
+        found.append((cohort, model, terms.split(), values))
+    return found
+
+
+FIGURES = _figures()
+
+
+def of(*models: str) -> pytest.MarkDecorator:
+    """All lines of these models, one test each."""
+    mine = [line for line in FIGURES if line[1] in models]
+    assert mine
+    return pytest.mark.parametrize(
+        ("cohort", "model", "terms", "r"), mine, ids=["-".join((a, b, *c)) for a, b, c, _ in mine]
+    )
+
+
+def complete(cohort: str, terms: list[str], *more: str) -> pd.DataFrame:
+    table = patients(cohort)
+    return table[table[[*terms, *more]].notna().all(axis=1)]
+
+
+def standard(table: pd.DataFrame, terms: list[str]) -> np.ndarray:
+    X = table[terms].to_numpy(float)
+    return (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+
+
+def design(model: str, table: pd.DataFrame, terms: list[str]) -> np.ndarray:
+    if model.startswith("spline"):
+        X = rcs_basis(table[terms[0]].to_numpy(float), int(model[-1]))
+        return (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    if model == "product":
+        z = standard(table, terms)
+        return np.column_stack((z[:, 0] * z[:, 1], z))
+    return table[terms].to_numpy(float)
+
+
+@of("linear", "spline3", "spline4", "spline5", "product", "all", "strata", "entry")
+def test_cox_is_that_of_coxph(cohort, model, terms, r):
+    age = ["x.age"] if model == "entry" else []
+    table = complete(cohort, terms, *age)
+    time, event = table.time.to_numpy(float), (table.status == 1).to_numpy()
+    entry = table["x.age"].to_numpy(float) * 365.25 if age else None
+    time = time if entry is None else entry + time
+    X = design(model, table, terms)
+    names = [f"term {at}" for at in range(X.shape[1])]
+    strata = table.stratum if model == "strata" else None
+    if r["warned"][0] or np.isnan(r["coef"]).any():
+        with pytest.raises(SeparationError if r["warned"][0] else CollinearError):
+            cox(time, event, X, names, strata=strata, entry=entry)
+        return
+    fit = cox(time, event, X, names, strata=strata, entry=entry)
+    np.testing.assert_allclose((fit.loglik_null, fit.loglik), r["loglik"], rtol=1e-9)
+    # Columns of a spline are nearly dependent: their errors are compared on the scale of the se.
+    np.testing.assert_allclose(fit.se, r["se"], rtol=1e-5)
+    np.testing.assert_allclose(fit.coef / r["se"], r["coef"] / r["se"], rtol=1e-6, atol=1e-6)
+    if model == "linear":
+        assert fit.score_test.statistic == pytest.approx(r["score"][0], rel=1e-6)
+        assert schoenfeld(time, event, X, fit).tests[0].statistic == pytest.approx(
+            r["zph"][0], rel=1e-5, abs=1e-7
+        )
+
+
+@of("firth", "firth_two")
+def test_firth_maximizes_what_r_evaluates(cohort, model, terms, r):
+    table = complete(cohort, terms)
+    time, event = table.time.to_numpy(float), (table.status == 1).to_numpy()
+    fit = cox(time, event, standard(table, terms), terms, penalty="firth", interval="wald")
+    assert fit.loglik >= r["loglik"][0] - 1e-9 * abs(r["loglik"][0])
+    np.testing.assert_allclose(fit.coef, r["coef"], rtol=1e-4, atol=1e-4 * fit.se.min())
+    if model == "firth":
+        ratio = 2.0 * (r["loglik"][0] - r["null"][0])
+        assert fit.likelihood_ratio.statistic == pytest.approx(ratio, abs=1e-6)
+
+
+@of("crr")
+def test_fine_gray_is_that_of_crr(cohort, model, terms, r):
+    table = complete(cohort, terms)
+    time = table.time.to_numpy(float) + np.arange(1, len(table) + 1) * 1e-4
+    fit = fine_gray(time, table.status, standard(table, terms), terms)
+    np.testing.assert_allclose(fit.coef, r["coef"], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fit.se, r["se"], rtol=1e-6)
+
+
+@of("gray")
+def test_gray_test_is_that_of_cuminc(cohort, model, terms, r):
+    table = complete(cohort, terms)
+    time = table.time.to_numpy(float) + np.arange(1, len(table) + 1) * 1e-4
+    x = table[terms[0]].to_numpy(float)
+    for cause in (1, 2):
+        found = gray_test(time, table.status, x > np.median(x), cause=cause)
+        assert found.statistic == pytest.approx(r["statistic"][cause - 1], rel=1e-6)
+        assert found.p == pytest.approx(r["p"][cause - 1], rel=1e-6)
+
+
+@pytest.mark.parametrize("cohort", sorted({line[0] for line in FIGURES}))
+def test_a_screen_gives_every_column_the_fit_that_r_gives(cohort):
+    mine = [(line[2][0], line[3]) for line in FIGURES if line[:2] == (cohort, "linear")]
+    table = patients(cohort)
+    columns = [column for column, _ in mine]
+    found = screen(table.time, table.status == 1, table[columns], names=columns, per_sd=False)
+    for at, (column, r) in enumerate(mine):
+        if table[column].isna().mean() < 0.5:
+            assert found.status[at] == "ok", column
+            assert found.coef[at] == pytest.approx(r["coef"][0], rel=1e-6, abs=1e-6 * r["se"][0])
+            assert found.se[at] == pytest.approx(r["se"][0], rel=1e-6)
+
+
+def test_the_nonlinearity_of_the_progesterone_receptor_is_that_of_r():
+    """A search that clips coefficients one by one stops below the linear fit here."""
+    lines = {line[1]: line[3] for line in FIGURES if line[0] == "gbsg" and line[2] == ["x.pgr"]}
+    table = patients("gbsg")
+    X = design("spline4", table, ["x.pgr"])
+    curved = cox(table.time, table.status, X, ["a", "b", "c"])
+    straight = cox(table.time, table.status, table[["x.pgr"]], ["pgr"])
+    bend = 2.0 * (curved.loglik - straight.loglik)
+    expected = 2.0 * (lines["spline4"]["loglik"][1] - lines["linear"]["loglik"][1])
+    assert curved.likelihood_ratio.statistic == pytest.approx(53.5, abs=0.05)
+    assert bend == pytest.approx(expected, abs=1e-6)
+    assert chi2_p(bend, 2) == pytest.approx(5.9e-5, rel=0.02)

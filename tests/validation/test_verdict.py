@@ -1,0 +1,153 @@
+"""The verdict's rules: the table, no jumps, and mutants of the rules that the table must kill."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.validation.verdict_table import (
+    Row,
+    controls,
+    estimate,
+    evidence,
+    failures,
+    on_line,
+    rows,
+)
+from validation.verdict import ORDER, judge
+
+ROWS = list(rows())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_table_of_rules(row: Row) -> None:
+    assert not failures(row, judge)
+
+
+def test_rows_have_names_of_their_own() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+# -- no jumps ------------------------------------------------------------------------------------
+
+STEP = 0.005
+"""Of the way along a line: less than the stretch between supported and not supported, which is
+0.3 standard errors at least."""
+
+
+def place(ratio: float, se: float, q: float | None = None) -> int:
+    """Where the verdict stands in the order, on an estimate that covariates do not change."""
+    base = evidence(primary=estimate(2.0), adjusted=estimate(ratio, se))
+    given_evidence = on_line(base, ratio=ratio, se=se, q=q)
+    return ORDER[judge(given_evidence).verdict]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    effect=st.floats(-1.5, 1.5), se=st.floats(0.02, 0.8),
+    ends=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)  # fmt: skip
+def test_no_q_leads_from_supported_to_not_supported(
+    effect: float, se: float, ends: tuple[float, float]
+) -> None:
+    places = {place(math.exp(effect), se, q) for q in (*ends, 0.0, 0.049, 0.05, 0.051, 1.0)}
+    assert not places >= {ORDER["supported"], ORDER["not_supported"]}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    start=st.floats(-1.5, 1.5), end=st.floats(-1.5, 1.5), se=st.floats(0.06, 0.8),
+    adjusted_moves=st.booleans(), q=st.one_of(st.none(), st.floats(0, 1)),
+)  # fmt: skip
+def test_as_the_estimate_moves_the_verdict_moves_by_neighbors(
+    start: float, end: float, se: float, adjusted_moves: bool, q: float | None
+) -> None:
+    before = None
+    for at in range(int(1 / STEP) + 1):
+        effect = start + (end - start) * at * STEP
+        beside = estimate(math.exp(effect), se) if adjusted_moves else estimate(1.6, 0.15)
+        base = evidence(primary=estimate(2.0), adjusted=beside)
+        here = ORDER[judge(on_line(base, ratio=math.exp(effect), se=se, q=q)).verdict]
+        assert before is None or abs(here - before) <= 1
+        before = here
+
+
+def test_the_example_of_one_estimate_on_either_side_of_alpha() -> None:
+    """HR 0.88 (0.78 to 0.98) at q 0.026 and 0.052."""
+    given_evidence = {"primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
+                      "plan": {"direction": "lower_risk"}}  # fmt: skip
+    found = [judge(evidence(q=q, **given_evidence)) for q in (0.026, 0.052)]
+    assert [one.because for one in found] == ["relevance", "relevance"]
+
+
+def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
+    """Where the interval would leave out 1 and 1.5 at once, an inconclusive stretch remains."""
+    se = math.log(1.5) / (2 * 1.959964)
+    places = [place(math.exp(math.log(1.5) / 2 + shift * se), se)
+              for shift in [at / 1000 for at in range(-500, 101)]]  # fmt: skip
+    assert places[0] == ORDER["not_supported"] and places[-1] == ORDER["supported"]
+    assert max(abs(a - b) for a, b in itertools.pairwise(places)) == 1
+    assert places.count(ORDER["inconclusive"]) > 250
+
+
+# -- fail closed ---------------------------------------------------------------------------------
+
+
+def test_when_every_control_crashes_nothing_is_concluded() -> None:
+    from validation.control_results import Controls
+
+    crashed = {"status": "crashed", "reason": "MemoryError: "}
+    ran = Controls.model_validate(
+        {"permuted": crashed, "random": (crashed, crashed), "known_positive": crashed,
+         "negative": crashed, "specification": crashed}
+    )  # fmt: skip
+    found = judge(evidence(primary=estimate(2.0), ran=ran))
+    assert (found.verdict, found.because) == ("inconclusive", "control")
+    assert sum("MemoryError" in one.text for one in found.reasons) == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("PermutedOutcome", "p"), ("RandomFeatures", "percentile"), ("KnownPositiveResult", "events"),
+     ("NegativeEndpoint", "p"), ("Specifications", "own")],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float | None) -> None:
+    from pydantic import ValidationError
+
+    from validation import control_results
+
+    good = {"status": "ran", "p": 0.1, "draws": 9, "percentile": 0.9, "kind": "matched genes",
+            "hr": 2.0, "events": 99, "endpoint": "E", "expected_sign": 1.0, "own": True, "n": 9,
+            "failed": 0}  # fmt: skip
+    model = getattr(control_results, kind)
+    names = set(model.model_fields)
+    assert model.model_validate({key: good[key] for key in good if key in names})
+    with pytest.raises(ValidationError):
+        model.model_validate({key: good[key] for key in good if key in names} | {field: value})
+
+
+def test_a_control_that_did_not_run_says_why() -> None:
+    from validation.control_results import ControlStatus, PermutedOutcome
+
+    with pytest.raises(ValueError, match="says why"):
+        PermutedOutcome(status=ControlStatus.CRASHED)
+
+
+# -- mutants -------------------------------------------------------------------------------------
+
+
+def test_the_table_kills_the_mutants_of_the_rules() -> None:
+    from benchmarks.mutants import survivors_of_rules
+
+    count, alive = survivors_of_rules()
+    assert count >= 40
+    assert not alive, "\n".join(str(mutant) for mutant in alive)
+
+
+def test_controls_builder_agrees_by_default() -> None:
+    assert judge(evidence(primary=estimate(2.0), ran=controls())).verdict == "supported"

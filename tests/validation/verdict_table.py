@@ -1,0 +1,1338 @@
+"""The verdict's rules as a table: what is given, and what must be said. One row per rule, per
+limit of a comparison, and per thing that can be missing.
+
+The table is read by `test_verdict.py`, and by `benchmarks/mutants.py`, which changes the rules one
+at a time and asks whether a row notices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+from validation.contract import (
+    Contract,
+    ControlPlan,
+    EndpointUse,
+    KnownPositive,
+    Power,
+    SpecificationPlan,
+    TestPlan,
+    VariableUse,
+)
+from validation.control_results import (
+    Controls,
+    ControlStatus,
+    KnownPositiveResult,
+    NegativeEndpoint,
+    PermutedOutcome,
+    RandomFeatures,
+    Specifications,
+)
+from validation.control_rules import Objection
+from validation.dictionary import JoinReport
+from validation.hypothesis import Exposure, Hypothesis, Population
+from validation.results import AnalysisResult, Effect, TestOutcome
+from validation.types import Number
+from validation.verdict import Evidence
+
+Z = NormalDist().inv_cdf(0.975)
+RAN, REFUSED, CRASHED, OFF = ControlStatus
+EXPOSURES = (
+    Exposure(variable="expression:FABP5", label="FABP5"),
+    Exposure(variable="imaging:tls", label="TLS", level="low"),
+)
+
+
+def contract(
+    *,
+    covariates: tuple[str, ...] = ("clinical:age", "clinical:stage"),
+    strata: tuple[str, ...] = (),
+    unadjusted_because: str = "",
+    extra: tuple[str, ...] = (),
+    method: str = "logrank",
+    scale: str = "hazard ratio",
+    direction: str = "higher_risk",
+    controls: dict[str, Any] | None = None,
+    rules: dict[str, Any] | None = None,
+    required: int | None = 191,
+    **more: Any,
+) -> Contract:
+    """A contract on two exposures, with what a row changes. `extra` names further tests."""
+    labels = {"clinical:age": "Age", "clinical:stage": "Stage", "clinical:site": "Site"}
+    tests = [
+        TestPlan.model_validate(
+            {
+                "id": "primary",
+                "role": "primary",
+                "method": method,
+                "endpoint": "OS",
+                "strata": strata,
+                "claim": True,
+            }
+        )
+    ]
+    if covariates:
+        tests.append(
+            TestPlan(
+                id="adjusted",
+                role="adjusted",
+                method="cox",
+                endpoint="OS",
+                covariates=covariates,
+                strata=strata,
+            )
+        )
+    for name in extra:
+        tests.append(
+            TestPlan.model_validate(
+                {"id": name, "role": "assumption", "method": name, "endpoint": "OS"}
+            )
+        )
+    plan = {
+        "known_positive": KnownPositive(
+            variable="clinical:stage", endpoint="OS", label="Stage with OS"
+        )
+    }
+    uses = [
+        VariableUse(key=one.variable, role="exposure", label=one.label, kind="continuous")
+        for one in EXPOSURES
+    ]
+    uses += [
+        VariableUse(key=key, role="covariate", label=label, kind="continuous")
+        for key, label in labels.items()
+    ]
+    negative = (controls or {}).get("negative_endpoint")
+    return Contract.model_validate(
+        {
+            "cohort": "toy",
+            "simulated": False,
+            "hypothesis": Hypothesis.model_validate(
+                {
+                    "id": "h",
+                    "statement": "s",
+                    "population": Population(description="all"),
+                    "exposures": EXPOSURES,
+                    "comparison": "exposed_vs_rest",
+                    "endpoint": "OS",
+                    "direction": direction,
+                    "unadjusted_because": unadjusted_because,
+                    "negative_endpoint": negative,
+                }
+            ),
+            "population": "all",
+            "variables": uses,
+            "comparison": "exposed_vs_rest",
+            "exposed": "FABP5 high",
+            "reference": "all others",
+            "endpoints": [EndpointUse(key="OS", kind="survival", label="Overall survival")],
+            "direction": direction,
+            "scale": scale,
+            "tests": tests,
+            "primary": "primary",
+            "covariates": covariates,
+            "strata": strata,
+            "rules": rules or {},
+            "power": Power(
+                n=400,
+                events=200,
+                fraction_exposed=0.5,
+                minimum_detectable=1.5,
+                required_events=required,
+                basis="cohort",
+            ),
+            "controls": ControlPlan.model_validate(plan | (controls or {})),
+            "specification": SpecificationPlan(strata_sets=(strata, ()))
+            if strata
+            else SpecificationPlan(),
+        }
+        | more
+    )
+
+
+def estimate(
+    ratio: float,
+    se: float = 0.1,
+    p: float | None = None,
+    *,
+    lower: float | None = None,
+    upper: float | None = None,
+    scale: str = "hazard ratio",
+) -> dict[str, Any]:
+    """Effect and p of a test: Wald's, unless a row gives them."""
+    where = math.log(ratio) if scale != "difference (SD)" else ratio
+    ends = [where - Z * se, where + Z * se]
+    if scale != "difference (SD)":
+        ends = [math.exp(end) for end in ends]
+    return {
+        "effect": Effect.model_validate(
+            {
+                "value": ratio,
+                "lower": ends[0] if lower is None else lower,
+                "upper": ends[1] if upper is None else upper,
+                "scale": scale,
+            }
+        ),
+        "p": 2 * NormalDist().cdf(-abs(where / se)) if p is None else p,
+    }
+
+
+def outcome(name: str, **values: Any) -> TestOutcome:
+    """How a test ended."""
+    known = {"primary": "logrank", "adjusted": "cox"}
+    return TestOutcome.model_validate(
+        {
+            "id": name,
+            "role": "primary" if name == "primary" else "adjusted",
+            "endpoint": "OS",
+            "method": known.get(name, name),
+            "status": "ok",
+            "events": 200,
+        }
+        | values
+    )
+
+
+def controls(**changes: Any) -> Controls:
+    """All controls ran and agree, but for what a row changes."""
+    ran = {
+        "permuted": PermutedOutcome(status=RAN, p=0.001, draws=1000),
+        "random": (random_features(0.99), random_features(0.98)),
+        "known_positive": known_positive(),
+        "negative": NegativeEndpoint(status=OFF, reason="not asked for"),
+        "specification": specification(),
+    }
+    return Controls.model_validate(ran | changes)
+
+
+def random_features(percentile: float, kind: str = "matched genes") -> RandomFeatures:
+    """Random features that ran."""
+    return RandomFeatures.model_validate(
+        {"status": RAN, "percentile": percentile, "draws": 500, "kind": kind}
+    )
+
+
+def known_positive(hr: float = 1.6, p: float = 0.001, events: int = 200) -> KnownPositiveResult:
+    """A known positive that ran."""
+    return KnownPositiveResult(status=RAN, hr=hr, p=p, events=events)
+
+
+def specification(sign: float = 1.0, own: bool = True, failed: int = 0) -> Specifications:
+    """A specification curve that ran."""
+    return Specifications(status=RAN, expected_sign=sign, own=own, n=24, failed=failed)
+
+
+def analysis(*tests: TestOutcome, controls: Controls | None, **more: Any) -> AnalysisResult:
+    """The results of an analysis."""
+    given = {"contract_sha256": "0", "cohort": "toy", "simulated": False, "part": "all"}
+    return AnalysisResult.model_validate(given | {"tests": tests, "controls": controls} | more)
+
+
+SAME = "as p"
+
+
+def evidence(
+    *,
+    primary: dict[str, Any] | None,
+    adjusted: dict[str, Any] | str | None = SAME,
+    q: float | str | None = SAME,
+    ran: Controls | str | None = SAME,
+    others: tuple[TestOutcome, ...] = (),
+    plan: dict[str, Any] | None = None,
+    found: dict[str, Any] | None = None,
+    family: int = 1,
+    **more: Any,
+) -> Evidence:
+    """Evidence of one row.
+
+    Parameters
+    ----------
+    primary, adjusted : fields of the tests (None: the test is missing; adjusted: as the primary)
+    q : by default the primary's p
+    ran : the controls; by default all ran and agree
+    others : further tests
+    plan, found : changes of the contract and of the analysis
+    """
+    agreed = contract(**(plan or {}))
+    tests = list(others)
+    if primary is not None:
+        method = agreed.primary_test.method
+        tests.append(outcome("primary", **({"method": method} | primary)))
+    beside = primary if adjusted == SAME else adjusted
+    if isinstance(beside, dict) and agreed.covariates:
+        tests.append(outcome("adjusted", **beside))
+    return Evidence(
+        contract=agreed,
+        analysis=analysis(
+            *tests, controls=controls() if isinstance(ran, str) else ran, **(found or {})
+        ),
+        q=(primary or {}).get("p") if isinstance(q, str) else q,
+        family=family,
+        **more,
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: the evidence, and what the verdict must say.
+
+    `answers` are association, independence, relevance: y, n, u(nclear) or - (not answered); empty
+    where there are none. `words` stand in the badge, `limits` and `reasons` hold their texts;
+    `without` holds texts that none of the limits has.
+    """
+
+    name: str
+    given: Callable[[], Evidence]
+    verdict: str
+    because: str
+    answers: str
+    words: str = ""
+    limits: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+LETTERS = {"yes": "y", "no": "n", "unclear": "u", "not answered": "-"}
+STRONG = estimate(2.0)
+SMALL = estimate(1.2, 0.05)
+"""Significant, and its interval (1.09 to 1.32) leaves out 1.5."""
+NOTHING = estimate(1.02, 0.05)
+WEAK = estimate(1.3, 0.25)
+"""Neither shown nor excluded: 0.80 to 2.12."""
+SUPPORTED = ("supported", "evidence")
+NOT = ("not_supported", "evidence")
+
+
+def open_(because: str) -> tuple[str, str]:
+    """Inconclusive, because of something."""
+    return "inconclusive", because
+
+
+def failures(
+    row: Row, judge: Callable[[Evidence], Any], given: Evidence | None = None
+) -> list[str]:
+    """What a verdict says other than its row; `given` spares building the evidence again."""
+    found = judge(row.given() if given is None else given)
+    answers = "".join(LETTERS[answer.answer] for answer in found.answers)
+    wrong = []
+    for what, has, wants in (
+        ("verdict", (found.verdict, found.because), (row.verdict, row.because)),
+        ("answers", answers, row.answers),
+    ):
+        if has != wants:
+            wrong.append(f"{row.name}: {what} {has}, not {wants}")
+    if row.words and row.words not in found.badge:
+        wrong.append(f'{row.name}: badge "{found.badge}" lacks "{row.words}"')
+    told = "\n".join(found.limits)
+    argued = "\n".join(f"{one.rule} [{one.outcome}] {one.text}" for one in found.reasons)
+    for where, text, parts in (("limits", told, row.limits), ("reasons", argued, row.reasons)):
+        wrong += [f'{row.name}: {where} "{text}" lack "{one}"' for one in parts if one not in text]
+    wrong += [f'{row.name}: limits hold "{one}"' for one in row.without if one in told]
+    return wrong
+
+
+def rows() -> Iterator[Row]:
+    """The whole table."""
+    yield from _data()
+    yield from _controls()
+    yield from _association()
+    yield from _independence()
+    yield from _relevance()
+    yield from _hazards()
+    yield from _others()
+    yield from _limits()
+
+
+def row(name: str, says: tuple[str, str], answers: str, words: str = "", **more: Any) -> Row:
+    """A row; `limits`, `without` and `reasons` as in `Row`, all else as in `evidence`."""
+    texts = {key: more.pop(key) for key in ("limits", "without", "reasons") if key in more}
+    return Row(name, lambda: evidence(**more), *says, answers, words, **texts)
+
+
+def _data() -> Iterator[Row]:
+    none = (open_("data"), "", "the primary test gave no result")
+    yield row("primary missing", *none, primary=None, q=0.001)
+    yield row(
+        "primary refused",
+        *none,
+        primary={"status": "refused", "reason": "too few"},
+        q=0.001,
+        reasons=("too few",),
+    )
+    yield row("primary crashed", *none, primary=STRONG | {"status": "crashed"})
+    yield row("primary without effect", *none, primary={"p": 0.001}, reasons=("has no p",))
+    yield row("primary without p", *none, primary=STRONG | {"p": None}, q=0.001)
+    yield row("p is not a number", *none, primary=STRONG | {"p": math.nan}, q=0.001)
+    yield row("p below 0", *none, primary=STRONG | {"p": -0.001}, q=0.001)
+    yield row("p above 1", *none, primary=STRONG | {"p": 1.001}, q=0.001)
+    yield row("p is 0", SUPPORTED, "yyu", primary=estimate(1.6, 0.1, 0.0))
+    yield row("p is 1", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
+    for which in ("lower", "upper"):
+        yield row(
+            f"{which} limit is not a number", *none, primary=estimate(2.0, **{which: math.nan})
+        )
+    yield row(
+        "effect is not finite",
+        *none,
+        primary=estimate(2.0)
+        | {"effect": Effect(value=math.inf, lower=1.5, upper=math.inf, scale="hazard ratio")},
+    )
+    yield row("unbounded interval", SUPPORTED, "yyu", primary=estimate(1.6, upper=math.inf))
+
+
+def _controls() -> Iterator[Row]:
+    def given(
+        name: str, says: tuple[str, str], words: str, ran: Controls | None, **more: Any
+    ) -> Row:
+        return row(name, says, "yyy", words, primary=STRONG, ran=ran, **more)
+
+    control = open_("control")
+    yield row(
+        "everything agrees",
+        SUPPORTED,
+        "yyy",
+        "supported: associated and independent of Age and Stage",
+        primary=STRONG,
+        reasons=(
+            "permuted outcome [for]",
+            "random features [for]",
+            "matched genes for FABP5",
+            "specification curve [for] expected sign in 100%",
+            "competitive null",
+            "adjusted model [for]",
+            "relevant effect [for]",
+        ),
+    )
+    yield given("no controls at all", control, "known positive was not run", None)
+    yield given("empty controls", control, "known positive was not run", Controls())
+    names = {
+        "permuted": (PermutedOutcome, "permuted outcome"),
+        "known_positive": (KnownPositiveResult, "known positive"),
+        "specification": (Specifications, "specification curve"),
+    }
+    for field, (kind, words) in names.items():
+        yield given(f"{field} missing", control, f"{words} was not run", controls(**{field: None}))
+        for status, said in (
+            (REFUSED, "was refused"),
+            (CRASHED, "crashed"),
+            (OFF, "was switched off, against the contract"),
+        ):
+            result = kind(status=status, reason="MemoryError")
+            yield given(
+                f"{field} {status}",
+                control,
+                f"{words} {said}",
+                controls(**{field: result}),
+                reasons=("MemoryError",),
+            )
+    crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
+    yield given(
+        "one of two random features crashed",
+        control,
+        "in place of TLS crashed",
+        controls(random=(random_features(0.99), crashed)),
+    )
+    yield given(
+        "one of two random features missing",
+        control,
+        "in place of TLS was not run",
+        controls(random=(random_features(0.99),)),
+    )
+    yield given("no random features", control, "in place of FABP5 was not run", controls(random=()))
+    negative = {"controls": {"negative_endpoint": "NEG"}}
+    yield given(
+        "negative control missing",
+        control,
+        "negative control was not run",
+        controls(negative=None),
+        plan=negative,
+    )
+    crashed_negative = NegativeEndpoint(status=CRASHED, reason="x")
+    yield given(
+        "negative control crashed",
+        control,
+        "negative control crashed",
+        controls(negative=crashed_negative),
+        plan=negative,
+    )
+    for p, says, words in (
+        (0.049, control, "the negative control moves"),
+        (0.05, SUPPORTED, "independent"),
+        (0.8, SUPPORTED, "independent"),
+    ):
+        result = NegativeEndpoint(status=RAN, endpoint="NEG", p=p)
+        yield given(
+            f"negative control p {p}", says, words, controls(negative=result), plan=negative
+        )
+    for changes, says in (
+        ({"p": 0.049}, SUPPORTED),
+        ({"p": 0.05}, control),
+        ({"hr": 1.0}, control),
+        ({"hr": 0.6}, control),
+        ({"p": 0.5, "events": 50}, control),
+        ({"p": 0.5, "events": 49}, SUPPORTED),
+        ({"hr": 0.6, "events": 51}, control),
+    ):
+        yield given(
+            f"known positive {changes}",
+            says,
+            "" if says == SUPPORTED else "the known positive does not show",
+            controls(known_positive=known_positive(**changes)),
+        )
+    protective = {
+        "controls": {
+            "known_positive": KnownPositive(
+                variable="clinical:stage", endpoint="OS", direction="lower_risk"
+            )
+        }
+    }
+    for hr, says in ((0.6, SUPPORTED), (1.0, control), (1.6, control)):
+        yield given(
+            f"protective known positive {hr}",
+            says,
+            "",
+            controls(known_positive=known_positive(hr=hr)),
+            plan=protective,
+        )
+    nothing_known = {"controls": {"known_positive": None}}
+    yield given(
+        "no known positive in the contract",
+        SUPPORTED,
+        "",
+        controls(known_positive=None),
+        plan=nothing_known,
+        limits=("no known positive",),
+    )
+    yield given(
+        "a known positive that nobody asked for",
+        SUPPORTED,
+        "",
+        controls(known_positive=known_positive(p=0.9)),
+        plan=nothing_known,
+    )
+    for p, says in ((0.049, SUPPORTED), (0.05, control), (0.6, control)):
+        yield given(
+            f"permutation p {p}",
+            says,
+            "" if says == SUPPORTED else "chance does as well",
+            controls(permuted=PermutedOutcome(status=RAN, p=p, draws=100)),
+        )
+    yield given(
+        "permutations switched off",
+        control,
+        "the permutations are switched off",
+        controls(permuted=PermutedOutcome(status=OFF, reason="off")),
+        plan={"controls": {"permutations": 0}},
+        limits=("permuted outcome is switched off",),
+    )
+    yield given(
+        "one permutation is asked for",
+        control,
+        "permuted outcome was not run",
+        controls(permuted=None),
+        plan={"controls": {"permutations": 1}},
+        without=("switched off",),
+    )
+    for share, says in ((0.949, control), (0.95, SUPPORTED), (0.2, control)):
+        words = "" if says == SUPPORTED else "features comparable to TLS do as well"
+        yield given(
+            f"random features {share}",
+            says,
+            words,
+            controls(random=(random_features(0.99), random_features(share))),
+            reasons=("random features [for] stronger than 99%",),
+        )
+    yield given(
+        "permuted feature",
+        control,
+        "features comparable to FABP5 do as well",
+        controls(random=(random_features(0.5, "permuted feature"), random_features(0.99))),
+        reasons=("only stronger than 50% of permutations of FABP5",),
+    )
+    yield given(
+        "random features switched off",
+        control,
+        "the random features are switched off",
+        controls(random=()),
+        plan={"controls": {"random_features": 0}},
+        limits=("random features is switched off",),
+    )
+    yield given(
+        "one random feature is asked for",
+        control,
+        "in place of FABP5 was not run",
+        controls(random=()),
+        plan={"controls": {"random_features": 1}},
+    )
+    for sign, own, says, words in (
+        (0.9, True, SUPPORTED, ""),
+        (0.899, True, open_("assumption"), "the sign depends on analytical choices"),
+        (1.0, False, open_("assumption"), "own choices could not be estimated"),
+    ):
+        yield given(
+            f"sign in {sign}, own {own}",
+            says,
+            words,
+            controls(specification=specification(sign, own)),
+        )
+    # What forbids any reading also forbids "not supported"; what speaks against a claim does not.
+    yield row(
+        "nothing there, known positive crashed",
+        control,
+        "nnn",
+        primary=NOTHING,
+        ran=controls(known_positive=KnownPositiveResult(status=CRASHED, reason="x")),
+    )
+    yield row(
+        "nothing there, permutation as well",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
+    )
+    yield row("data before controls", open_("data"), "", primary=None, q=0.001, ran=None)
+
+
+def _association() -> Iterator[Row]:
+    one = estimate(1.6, 0.2)
+    for q, says, answers, words in (
+        (0.049, SUPPORTED, "yyu", ""),
+        (0.05, open_("multiplicity"), "uyu", "not after control over the ledger"),
+        (0.3, open_("multiplicity"), "uyu", ""),
+        (None, open_("multiplicity"), "uyu", ""),
+        (math.nan, open_("multiplicity"), "uyu", ""),
+    ):
+        yield row(f"q {q}", says, answers, words, primary=one, q=q, family=3)
+    yield row("one claim", SUPPORTED, "yyy", primary=STRONG, reasons=("1 claim of",))
+    yield row("claims", SUPPORTED, "yyy", primary=STRONG, family=2, reasons=("2 claims of",))
+    yield row(
+        "alpha of the contract",
+        SUPPORTED,
+        "yyu",
+        primary=estimate(1.6, 0.25, 0.08),
+        plan={"rules": {"alpha": 0.1}},
+    )
+    for p, because in ((0.0499, "multiplicity"), (0.05, "power"), (0.051, "power")):
+        yield row(
+            f"p {p}, alone",
+            open_(because),
+            "uyu",
+            primary=estimate(1.5, 0.2, p),
+            q=0.2,
+            adjusted=one,
+        )
+    yield row(
+        "weak",
+        open_("power"),
+        "uuu",
+        "neither shown nor excluded",
+        primary=WEAK,
+        reasons=("200 events, 191 are needed to find a hazard ratio of 1.50 with 80% power",),
+    )
+    yield row(
+        "weak, nobody knows how many",
+        open_("power"),
+        "uuu",
+        primary=WEAK | {"events": None},
+        plan={"required": None},
+        without=("needed",),
+    )
+    yield row(
+        "weak, no events",
+        open_("power"),
+        "uuu",
+        primary=WEAK | {"events": None},
+        reasons=("0 events, 191 are needed",),
+    )
+    yield row(
+        "nothing",
+        NOT,
+        "nnn",
+        "not supported: no relevant association",
+        primary=NOTHING,
+        reasons=("the interval excludes the smallest relevant effect",),
+    )
+    yield row("no effect at all, narrow", NOT, "nnn", primary=estimate(1.0, 0.05))
+    yield row("no effect at all, wide", open_("power"), "uuu", primary=estimate(1.0, 0.5))
+    yield row(
+        "the other way",
+        NOT,
+        "nnn",
+        "associated in the other direction",
+        primary=estimate(0.5),
+        reasons=("significant in the other direction",),
+    )
+    yield row(
+        "the other way, p 0.05",
+        NOT,
+        "nnn",
+        "no relevant association",
+        primary=estimate(0.9, 0.05, 0.05),
+    )
+    yield row("the other way, but wide", open_("power"), "unu", primary=estimate(0.6, 0.5, 0.01))
+    yield row(
+        "exactly none, q below alpha", open_("power"), "unu", primary=estimate(1.0, 0.5, 0.01)
+    )
+    yield row(
+        "the claim the other way around",
+        NOT,
+        "nnn",
+        primary=STRONG,
+        plan={"direction": "lower_risk"},
+    )
+    yield row(
+        "protective", SUPPORTED, "yyy", primary=estimate(0.5), plan={"direction": "lower_risk"}
+    )
+    yield row(
+        "protective, exactly none",
+        open_("power"),
+        "unu",
+        primary=estimate(1.0, 0.5, 0.01),
+        plan={"direction": "lower_risk"},
+    )
+    # The issue's example: one estimate, q on either side of alpha.
+    example = {
+        "primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
+        "plan": {"direction": "lower_risk"},
+    }
+    yield row(
+        "0.88 (0.78 to 0.98), q 0.026",
+        open_("relevance"),
+        "yyn",
+        "inconclusive (relevance): associated, but too small to matter",
+        q=0.026,
+        **example,
+    )
+    yield row(
+        "0.88 (0.78 to 0.98), q 0.052",
+        open_("relevance"),
+        "uyn",
+        "inconclusive (relevance): if associated, too small to matter",
+        q=0.052,
+        **example,
+    )
+    for p, says, answers in ((0.0999, open_("relevance"), "unn"), (0.1, NOT, "nnn")):
+        yield row(f"small, p {p}", says, answers, primary=estimate(1.1, 0.05, p))
+    locked = {"locked": True, "q": None}
+    yield row(
+        "locked, weak",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        **locked,
+        reasons=("stay locked", "did not reach the registered level 0.2"),
+    )
+    yield row("locked, nothing", NOT, "nnn", primary=NOTHING, **locked, reasons=("stay locked",))
+    yield row("locked, p below alpha", open_("power"), "uyu", primary=estimate(1.6, 0.2), **locked)
+    yield row(
+        "locked is never supported", open_("power"), "uyy", primary=STRONG, locked=True, q=0.001
+    )
+    for method in ("spline", "maximally_selected"):
+        plan = {"plan": {"method": method}, "adjusted": STRONG}
+        flat = {"primary": estimate(1.1, 0.2, 0.001), **plan}
+        yield row(
+            f"{method}, no direction",
+            open_("assumption"),
+            "uyu",
+            "no direction is shown",
+            reasons=("the interval of the slope includes none",),
+            **flat,
+        )
+        yield row(
+            f"{method}, directed", SUPPORTED, "yyu", primary=estimate(1.6, 0.2, 0.001), **plan
+        )
+        yield row(
+            f"{method}, slope touches none",
+            SUPPORTED,
+            "yyu",
+            primary=estimate(1.4, lower=1.0, upper=1.9, p=0.001),
+            **plan,
+        )
+        yield row(
+            f"{method}, slope touches none from below",
+            NOT,
+            "nnn",
+            primary=estimate(0.8, lower=0.7, upper=1.0, p=0.001),
+            plan={"method": method},
+        )
+        yield row(
+            f"{method}, no direction, p 0.05",
+            open_("power"),
+            "uuu",
+            primary=estimate(1.1, 0.2, 0.05),
+            plan={"method": method},
+        )
+        yield row(f"{method}, nothing", NOT, "nnn", primary=NOTHING, plan={"method": method})
+        yield row(
+            f"{method}, falling slope, p of any association",
+            open_("assumption"),
+            "unn",
+            primary=estimate(0.98, 0.05, 0.001),
+            plan={"method": method},
+        )
+    yield row(
+        "log-rank, interval includes none",
+        SUPPORTED,
+        "yyu",
+        primary=estimate(1.4, 0.2, 0.04),
+        adjusted=STRONG,
+    )
+
+
+def _independence() -> Iterator[Row]:
+    independence = open_("independence")
+    for name, beside, answers, words in (
+        (
+            "not shown",
+            estimate(1.4, 0.25),
+            "yuu",
+            "inconclusive (independence): not shown to be independent of Age and Stage",
+        ),
+        ("p 0.05", estimate(1.5, 0.2, 0.05), "yuu", "not shown to be independent"),
+        ("gone", estimate(1.05, 0.1), "ynn", ""),
+        ("the other way", estimate(0.5, 0.1), "ynn", ""),
+        ("missing", None, "y-y", "the adjusted model gave no result"),
+        (
+            "refused",
+            {"status": "refused", "reason": "collinear"},
+            "y-y",
+            "the adjusted model gave no result",
+        ),
+        ("p is not a number", estimate(2.0, p=math.nan), "y-y", "gave no result"),
+    ):
+        because = open_("relevance") if answers == "ynn" else independence
+        yield row(f"adjusted {name}", because, answers, words, primary=STRONG, adjusted=beside)
+    yield row(
+        "adjusted p 0.0499", SUPPORTED, "yyu", primary=STRONG, adjusted=estimate(1.5, 0.2, 0.0499)
+    )
+    yield row(
+        "adjusted the other way, wide",
+        independence,
+        "ynu",
+        "not independent of Age and Stage",
+        primary=STRONG,
+        adjusted=estimate(0.8, 0.5, 0.01),
+    )
+    # lung: age per standard deviation
+    yield row(
+        "lung, age",
+        independence,
+        "yuu",
+        primary=estimate(1.19, p=0.042, lower=1.006, upper=1.40),
+        adjusted=estimate(1.11, p=0.23, lower=0.94, upper=1.31),
+        plan={"rules": {"relevant_ratio": 1.3}},
+    )
+    yield row(
+        "not shown, and a control objects",
+        independence,
+        "yuu",
+        primary=STRONG,
+        adjusted=estimate(1.4, 0.25),
+        ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
+        reasons=("permuted outcome [prevents]", "adjusted model [prevents]"),
+    )
+    none = {"covariates": ()}
+    yield row(
+        "adjusted for nothing",
+        independence,
+        "y-y",
+        "inconclusive (independence): adjusted for nothing",
+        primary=STRONG,
+        plan=none,
+    )
+    declared = none | {"unadjusted_because": "the exposure was randomized"}
+    yield row(
+        "nothing to adjust for",
+        SUPPORTED,
+        "y-y",
+        "supported: associated; nothing to adjust for: the exposure was randomized",
+        primary=STRONG,
+        plan=declared,
+    )
+    within = {"strata": ("clinical:site",)}
+    yield row(
+        "strata alone", SUPPORTED, "yyy", "independent of Site", primary=STRONG, plan=none | within
+    )
+    yield row(
+        "strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK, plan=none | within
+    )
+    yield row(
+        "strata and covariates",
+        SUPPORTED,
+        "yyy",
+        "independent of Age, Stage and Site",
+        primary=STRONG,
+        plan=within,
+    )
+    yield row(
+        "one covariate",
+        SUPPORTED,
+        "yyy",
+        "independent of Age",
+        primary=STRONG,
+        plan={"covariates": ("clinical:age",)},
+    )
+    yield row(
+        "nothing crude, but adjusted",
+        independence,
+        "nyn",
+        "the effect shows only beside Age and Stage",
+        primary=NOTHING,
+        adjusted=STRONG,
+    )
+    yield row("weak crude, but adjusted", open_("power"), "uyu", primary=WEAK, adjusted=STRONG)
+
+
+def _relevance() -> Iterator[Row]:
+    yield row(
+        "small",
+        open_("relevance"),
+        "yyn",
+        "associated, but too small to matter",
+        primary=SMALL,
+        reasons=("relevant effect [prevents]",),
+    )
+    yield row(
+        "small beside the covariates",
+        open_("relevance"),
+        "yyn",
+        "associated, but too small to matter",
+        primary=STRONG,
+        adjusted=SMALL,
+    )
+    yield row(
+        "small crude, large adjusted", open_("relevance"), "yyn", primary=SMALL, adjusted=STRONG
+    )
+    yield row("small, not adjusted", open_("relevance"), "y-n", primary=SMALL, adjusted=None)
+    for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, open_("relevance"), "yyn")):
+        yield row(
+            f"upper limit {upper}",
+            says,
+            answers,
+            primary=estimate(1.2, lower=1.05, upper=upper, p=0.01),
+        )
+    for lower, answers in ((1.5, "yyy"), (1.499, "yyu")):
+        yield row(
+            f"lower limit {lower}",
+            SUPPORTED,
+            answers,
+            primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
+        )
+        yield row(
+            f"adjusted lower limit {lower}",
+            SUPPORTED,
+            answers,
+            primary=STRONG,
+            adjusted=estimate(1.9, lower=lower, upper=2.4, p=0.001),
+        )
+        yield row(
+            f"primary lower limit {lower}",
+            SUPPORTED,
+            answers,
+            adjusted=STRONG,
+            primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
+        )
+    down = {"plan": {"direction": "lower_risk"}}
+    edge = 1 / 1.5
+    for lower, says, answers in (
+        (0.66, SUPPORTED, "yyu"),
+        (0.67, open_("relevance"), "yyn"),
+    ):
+        yield row(
+            f"protective, lower limit {lower}",
+            says,
+            answers,
+            primary=estimate(0.8, lower=lower, upper=0.95, p=0.01),
+            **down,
+        )
+    for upper, answers in ((0.66, "yyy"), (0.67, "yyu")):
+        yield row(
+            f"protective, upper limit {upper}",
+            SUPPORTED,
+            answers,
+            primary=estimate(0.5, lower=0.4, upper=upper, p=0.001),
+            **down,
+        )
+    yield row(
+        "protective, lower limit at the edge",
+        SUPPORTED,
+        "yyu",
+        primary=estimate(0.8, lower=math.exp(-math.log(1.5)), upper=0.95, p=0.01),
+        **down,
+    )
+    yield row(
+        "protective, upper limit at the edge",
+        SUPPORTED,
+        "yyy",
+        primary=estimate(0.5, lower=0.4, upper=math.exp(-math.log(1.5)), p=0.001),
+        **down,
+    )
+    assert edge < 0.67
+    sd = {"plan": {"scale": "difference (SD)", "method": "linear"}}
+    for lower, upper, says, answers in (
+        (0.31, 0.7, SUPPORTED, "yyy"),
+        (0.3, 0.7, SUPPORTED, "yyy"),
+        (0.29, 0.7, SUPPORTED, "yyu"),
+        (0.1, 0.3, SUPPORTED, "yyu"),
+        (0.1, 0.29, open_("relevance"), "yyn"),
+    ):
+        yield row(
+            f"difference {lower} to {upper}",
+            says,
+            answers,
+            primary=estimate(
+                (lower + upper) / 2, p=0.001, lower=lower, upper=upper, scale="difference (SD)"
+            ),
+            **sd,
+        )
+    yield row(
+        "difference, spelled out",
+        open_("power"),
+        "uuu",
+        primary=estimate(0.1, 0.2, scale="difference (SD)"),
+        reasons=("a difference of 0.30 SD",),
+        **sd,
+    )
+    yield row(
+        "contract's own relevant ratio",
+        SUPPORTED,
+        "yyu",
+        primary=SMALL,
+        plan={"rules": {"relevant_ratio": 1.3}},
+    )
+
+
+def _hazards() -> Iterator[Row]:
+    both = {"plan": {"extra": ("schoenfeld", "rmst")}}
+    alone = {"plan": {"extra": ("schoenfeld",)}}
+
+    def test(p: float | None) -> TestOutcome:
+        return outcome("schoenfeld", p=p)
+
+    def mean(difference: float, p: float) -> TestOutcome:
+        return outcome("rmst", statistic=difference, p=p)
+
+    assumption = open_("assumption")
+    horizon = {"found": {"numbers": {"rmst.horizon": Number(value=60, unit="months", text="60.0")}}}
+    for name, others, says, text in (
+        ("proportional", (test(0.05),), SUPPORTED, "[for] no sign against them"),
+        ("not, mean agrees", (test(0.049), mean(-5, 0.01)), SUPPORTED, "which agrees"),
+        ("not, mean p 0.05", (test(0.049), mean(-5, 0.05)), assumption, "does not bear it out"),
+        ("not, mean is longer", (test(0.01), mean(5, 0.01)), assumption, "does not bear it out"),
+        ("not, no difference", (test(0.01), mean(0, 0.01)), assumption, "does not bear it out"),
+        ("not, mean missing", (test(0.01),), assumption, "could not be computed"),
+        (
+            "not, mean refused",
+            (test(0.01), outcome("rmst", status="refused")),
+            assumption,
+            "could not be computed",
+        ),
+        (
+            "not, mean without p",
+            (test(0.01), outcome("rmst", statistic=-5.0)),
+            assumption,
+            "could not be computed",
+        ),
+        (
+            "not, mean without difference",
+            (test(0.01), outcome("rmst", p=0.01)),
+            assumption,
+            "could not be computed",
+        ),
+        ("missing", (), assumption, "registered, and could not be tested"),
+        (
+            "crashed",
+            (outcome("schoenfeld", status="crashed", reason="singular"),),
+            assumption,
+            "could not be tested (singular)",
+        ),
+    ):
+        words = "hazards are not proportional" if says == assumption and "not," in name else ""
+        yield row(
+            f"hazards {name}",
+            says,
+            "yyy",
+            words,
+            primary=STRONG,
+            others=others,
+            reasons=(text,),
+            **both,
+        )
+    yield row(
+        "horizon is named",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        **both,
+        **horizon,
+        others=(test(0.01), mean(-5, 0.01)),
+        reasons=("mean survival to 60.0 months differs by -5.0",),
+    )
+    yield row(
+        "no mean registered",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        others=(test(0.01),),
+        **alone,
+        reasons=("proportional hazards [limits]", "an average over follow-up"),
+    )
+    yield row(
+        "protective, mean agrees",
+        SUPPORTED,
+        "yyy",
+        primary=estimate(0.5),
+        plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
+        others=(test(0.01), mean(5, 0.01)),
+    )
+    yield row(
+        "refuted, but the mean agrees",
+        assumption,
+        "nnn",
+        "hazards are not proportional",
+        primary=NOTHING,
+        others=(test(0.01), mean(-5, 0.01)),
+        **both,
+        reasons=("which agrees with the claim",),
+    )
+    yield row(
+        "refuted, the mean does not",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        others=(test(0.01), mean(-5, 0.5)),
+        **both,
+        reasons=("proportional hazards [limits]",),
+    )
+    yield row(
+        "refuted, proportional",
+        NOT,
+        "nnn",
+        "no relevant association",
+        primary=NOTHING,
+        others=(test(0.05), mean(-5, 0.01)),
+        **both,
+    )
+    yield row("refuted, proportionality crashed", NOT, "nnn", primary=NOTHING, **both)
+    yield row(
+        "weak, not proportional",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        others=(test(0.01), mean(-5, 0.5)),
+        **both,
+        reasons=("proportional hazards [limits]",),
+    )
+
+
+def _others() -> Iterator[Row]:
+    def second(**values: Any) -> AnalysisResult:
+        return analysis(outcome("primary", **values), controls=None)
+
+    for name, found, says, limits in (
+        ("agrees", second(**STRONG), SUPPORTED, ()),
+        ("p 0.0499", second(**estimate(1.3, p=0.0499)), SUPPORTED, ()),
+        ("p 0.05", second(**estimate(1.3, p=0.05)), SUPPORTED, ("points the same way",)),
+        ("contradicts", second(**estimate(0.7)), open_("replication"), ()),
+        (
+            "refused",
+            second(status="refused", reason="no stage"),
+            SUPPORTED,
+            ("no external validation: the second cohort could not be tested",),
+        ),
+        ("without p", second(effect=STRONG["effect"]), SUPPORTED, ("could not be tested",)),
+        ("missing", analysis(controls=None), SUPPORTED, ("could not be tested",)),
+    ):
+        other = () if name.startswith("p 0.05") else ("points the same way",)
+        yield row(
+            f"second cohort {name}",
+            says,
+            "yyy",
+            primary=STRONG,
+            replicate=found,
+            limits=limits,
+            without=("one cohort only", *other),
+            words="a second cohort contradicts it" if name == "contradicts" else "",
+        )
+    yield row(
+        "no second cohort",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        limits=("one cohort only; no external validation",),
+    )
+    yield row(
+        "nothing to replicate",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        replicate=second(**STRONG),
+        reasons=("replication [limits]",),
+        without=("one cohort only",),
+    )
+    yield row(
+        "seen before",
+        open_("registration"),
+        "yyy",
+        "exploratory",
+        primary=STRONG,
+        seen="abcdef0123456789",
+        limits=("registered after contract abcdef012345",),
+    )
+    yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789")
+    for unsafe, says in ((False, open_("reproduction")), (True, open_("reproduction"))):
+        brought = Objection(
+            "reproduction", "second implementation", "not reproduced", "differs", any_reading=unsafe
+        )
+        yield row(
+            f"objection brought along, {unsafe}",
+            says,
+            "yyy",
+            "inconclusive (reproduction): not reproduced; alpha 0.2",
+            primary=STRONG,
+            objections=(brought,),
+            qualifiers=("alpha 0.2",),
+        )
+        yield row(
+            f"objection to nothing, {unsafe}",
+            says if unsafe else NOT,
+            "nnn",
+            primary=NOTHING,
+            objections=(brought,),
+        )
+    for name, p, text in (
+        ("for", 0.049, "incidence [for]"),
+        ("p", 0.05, "incidence [limits]"),
+        ("none", None, "incidence [limits]"),
+    ):
+        yield row(
+            f"incidence {name}",
+            SUPPORTED,
+            "yyy",
+            primary=STRONG,
+            reasons=(text,),
+            others=(outcome("fine_gray", effect=STRONG["effect"], p=p),),
+            without=("different directions",),
+        )
+    yield row(
+        "incidence the other way",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        others=(outcome("fine_gray", **estimate(0.7)),),
+        reasons=("incidence [limits]",),
+        limits=("in different directions",),
+    )
+    yield row(
+        "incidence refused",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        others=(outcome("fine_gray", status="refused"),),
+    )
+
+
+def _limits() -> Iterator[Row]:
+    def flow(after: int, step: str = "exposure") -> dict[str, Any]:
+        lost = JoinReport(step=step, before=100, after=after, reason="no value")
+        return {"found": {"flow": (lost,)}}
+
+    few = "no value in 49 of 100 patients only"
+    yield row("few patients left", SUPPORTED, "yyy", primary=STRONG, limits=(few,), **flow(49))
+    yield row(
+        "few outcomes left", SUPPORTED, "yyy", primary=STRONG, limits=(few,), **flow(49, "outcome")
+    )
+    yield row("half left", SUPPORTED, "yyy", primary=STRONG, without=("patients only",), **flow(50))
+    yield row(
+        "few joined",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        without=("patients only",),
+        **flow(49, "join"),
+    )
+    for group in ("exposed", "reference"):
+        for events, told in ((0, True), (1, False)):
+            text = ("no event in one of the groups",)
+            key = f"primary.{group}.events"
+            numbers = {"numbers": {key: Number(value=events, unit="events", text=str(events))}}
+            yield row(
+                f"{events} events in {group}",
+                SUPPORTED,
+                "yyy",
+                primary=STRONG,
+                found=numbers,
+                **{"limits" if told else "without": text},
+            )
+    yield row(
+        "failed specifications",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        ran=controls(specification=specification(failed=3)),
+        limits=("3 of 27 specifications could not be estimated",),
+    )
+    yield row(
+        "no failed specification",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        without=(
+            "could not be estimated",
+            "SIMULATED",
+            "amended",
+            "switched off",
+            "no known positive",
+            "registered after",
+            "another version",
+        ),
+    )
+    yield row(
+        "simulated",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"simulated": True},
+        limits=("SIMULATED data",),
+    )
+    second = {"version": 2, "parent": "0" * 64, "amendment": "look again"}
+    yield row(
+        "second version",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan=second,
+        limits=("contract amended, version 2: look again", "no results of another version"),
+    )
+    yield row(
+        "second version, seen",
+        open_("registration"),
+        "yyy",
+        primary=STRONG,
+        plan=second,
+        seen="abc",
+        limits=("registered after contract abc",),
+        without=("no results of another version",),
+    )
+    yield row(
+        "untested",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan={"untested": ("margin",)},
+        limits=("not tested: margin",),
+    )
+
+
+def on_line(given: Evidence, *, ratio: float, se: float, q: float | None = None) -> Evidence:
+    """The same evidence with another estimate (Wald's p) and, if given, another q."""
+    now = estimate(ratio, se)
+    tests = tuple(
+        test.model_copy(update=now) if test.id == "primary" else test
+        for test in given.analysis.tests
+    )
+    moved = given.analysis.model_copy(update={"tests": tests})
+    return replace(given, analysis=moved, q=now["p"] if q is None else q)

@@ -1,0 +1,39 @@
+"""The keys under which the numbers of controls stand in `results.json`.
+
+Whoever writes or quotes one of these numbers takes its key from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Key(StrEnum):
+    """Keys of the controls' numbers."""
+
+    PERMUTED_P = "control.permuted.p"
+    PERMUTED_DRAWS = "control.permuted.draws"
+    PERMUTED_RATE = "control.permuted.false_positive_rate"
+    KNOWN_POSITIVE_HR = "control.known_positive.hr"
+    KNOWN_POSITIVE_LOWER = "control.known_positive.lower"
+    KNOWN_POSITIVE_UPPER = "control.known_positive.upper"
+    KNOWN_POSITIVE_P = "control.known_positive.p"
+    KNOWN_POSITIVE_EVENTS = "control.known_positive.events"
+    NEGATIVE_P = "control.negative.p"
+    NEGATIVE_N = "control.negative.n"
+    SPECIFICATIONS = "specification.n"
+    EXPECTED_SIGN = "specification.expected_sign"
+    SPECIFICATIONS_SIGNIFICANT = "specification.significant"
+    SPECIFICATION_MEDIAN = "specification.median"
+    SPECIFICATION_LOWEST = "specification.lowest"
+    SPECIFICATION_HIGHEST = "specification.highest"
+    SPECIFICATIONS_FAILED = "specification.failed"
+    SPECIFICATION_OWN = "specification.own"
+
+
+def random_key(exposure: int, number: str) -> str:
+    """Key of a number (`percentile`, `draws`, `p`) of an exposure's random features.
+
+    Exposures are counted from 0 here, and from 1 in the key.
+    """
+    return f"control.random.{exposure + 1}.{number}"

@@ -1,0 +1,118 @@
+"""Newton's method for likelihoods of a linear predictor: one direction, one step length.
+
+The step is the full Newton step times one number (never clipped coefficient by coefficient, which
+would leave the direction of ascent): as long as the linear predictor stays in reach, and halved
+until the likelihood rises enough (Armijo's rule; Nocedal and Wright 2006, Numerical Optimization).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from validation.statistics.base import BoolArray, FloatArray
+
+_MOST_STEPS = 100
+_FULL_STEPS = 20
+# A step that would bring less than this many squared standard errors ends the search. The looser
+# bound serves where rounding keeps the score from falling further.
+_SETTLED, _NEARLY_SETTLED = 1e-18, 1e-11
+# No step moves two patients apart by more than this on the scale of the linear predictor.
+_REACH = 20.0
+# The likelihood has stopped rising, but the next step still moves patients apart by this much: its
+# maximum is at infinity (R's coxph warns by the same sign).
+_STILL_MOVING, _NO_GAIN = 1e-2, 1e-9
+# So is it where the search broke off with patients this far apart: no data support e^30.
+_FAR = 30.0
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """A log likelihood, its gradient (k,) and information (k, k) at one coefficient vector."""
+
+    value: float
+    score: FloatArray
+    information: FloatArray
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """Where the search ended, and how.
+
+    `ended` is "converged" (the gradient was checked there), "infinite" (the likelihood rises
+    forever along `step`) or "stuck". `step` is the last Newton step, zero for fixed coefficients.
+    """
+
+    beta: FloatArray
+    at: Likelihood
+    ended: Literal["converged", "infinite", "stuck"]
+    step: FloatArray
+    iterations: int
+
+
+def maximize(
+    evaluate: Callable[[FloatArray], Likelihood],
+    start: FloatArray,
+    x: FloatArray,
+    *,
+    free: BoolArray | None = None,
+    penalized: bool = False,
+) -> Maximum:
+    """Maximize a log likelihood of x @ beta.
+
+    Parameters
+    ----------
+    evaluate : the likelihood at (k,) coefficients; a value that is not finite rejects a step
+    start : (k,) coefficients to begin with
+    x : (n, k) design, by which the length of a step is measured
+    free : (k,) which coefficients move (default: all)
+    penalized : the score is that of a penalized likelihood, whose information lacks the penalty:
+        steps are damped after a while, and no maximum lies at infinity
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return _search(
+            evaluate, start, x, np.ones(len(start), bool) if free is None else free, penalized
+        )
+
+
+def _search(
+    evaluate: Callable[[FloatArray], Likelihood],
+    start: FloatArray,
+    x: FloatArray,
+    moving: BoolArray,
+    penalized: bool,
+) -> Maximum:
+    beta, at = start.copy(), evaluate(start)
+    step, gain = np.zeros(len(start)), np.nan
+    for iteration in range(1, _MOST_STEPS + 1):
+        try:
+            step[moving] = np.linalg.solve(at.information[np.ix_(moving, moving)], at.score[moving])
+            gain = float(at.score[moving] @ step[moving])
+        except np.linalg.LinAlgError:
+            gain = np.nan
+        if not (np.isfinite(gain) and gain >= 0.0):
+            break
+        moved = float(np.ptp(x @ step))
+        if gain < _NO_GAIN and moved > _STILL_MOVING and not penalized:
+            return Maximum(beta, at, "infinite", step, iteration)
+        size = 0.5 if penalized and iteration > _FULL_STEPS else 1.0
+        if moved > _REACH:
+            size = min(size, _REACH / moved)
+        while size > 1e-10:
+            found = evaluate(beta + size * step)
+            least = at.value + 1e-4 * size * gain - 1e-12 * abs(at.value)
+            if np.isfinite(found.value) and found.value >= least:
+                break
+            size /= 2.0
+        else:
+            break
+        beta, at = beta + size * step, found
+        if gain < _SETTLED:
+            return Maximum(beta, at, "converged", step, iteration)
+    if 0.0 <= gain < _NEARLY_SETTLED:
+        return Maximum(beta, at, "converged", step, iteration)
+    far = not penalized and float(np.ptp(x @ beta)) > _FAR
+    return Maximum(beta, at, "infinite" if far else "stuck", step, iteration)
