@@ -22,7 +22,7 @@ from validation.hypothesis import (
     Hypothesis,
     Population,
 )
-from validation.registered import uses_groups
+from validation.registered import CONTINUOUS_CUTS, uses_groups
 
 Known = DataDictionary | DictionaryView
 OPPOSITE = {"high": "low", "low": "high"}
@@ -164,7 +164,8 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     claim = claim.replace(f"among patients whose {filters}", " ") if filters else claim
     found = _exposures(claim, known)
     endpoint, spoken = _endpoint(claim, known)
-    direction = _direction(claim.replace(spoken, " outcome "), endpoint, known)
+    outcome = " ".join(claim.replace(spoken, " outcome ").split())
+    direction = _direction(outcome, endpoint, known)
     missing = [
         name
         for name, value in (
@@ -176,14 +177,20 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     ]
     if missing:
         return Reading({}, tuple(missing), ())
-    kept = {one.variable: one for one in before.exposures}
+    comparison = _comparison(lowered, rest, len(found), before)
+    grouped = comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES)
+    # A cut that makes no groups does not outlive a statement that compares groups.
+    kept = {
+        one.variable: one
+        for one in before.exposures
+        if not (grouped and one.cut in CONTINUOUS_CUTS)
+    }
     exposures = [
         (kept[key] if key in kept else Exposure(variable=key, label=label_of(key, known)))
         .model_copy(update={"level": level})
         .model_dump(mode="json")
         for key, level in found.items()
     ]
-    comparison = _comparison(lowered, rest, len(exposures), before)
     changes: dict[str, Any] = {
         "exposures": exposures,
         "endpoint": endpoint,

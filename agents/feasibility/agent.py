@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agents.base import Agent, Role, Wording, prompt_file
 from agents.feasibility.rule import assess, weights_of
 from agents.feasibility.settings import FeasibilitySettings
@@ -37,9 +39,31 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
         problems.append(f"{blocked[0].id} blocks: the verdict has to be infeasible")
     if answer.verdict == "conditionally_feasible" and not answer.conditions:
         problems.append("a conditional verdict names its conditions")
+    problems += _demand_problems(given, answer)
     if answer.verdict == "infeasible" and not answer.what_would_make_it_feasible:
         problems.append("an infeasible verdict says what would make it feasible")
     return problems
+
+
+def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
+    """Covariates are demanded by their keys, so that the contract can take them up."""
+    keys = given.dictionary.keys()
+    exposed = {one.variable for one in given.expanded.hypothesis.exposures}
+    problems = [
+        f'adjust_for names "{key}", which is '
+        + ("an exposure" if key in exposed else "not in the data dictionary")
+        for key in answer.adjust_for
+        if key in exposed or key not in keys
+    ]
+    in_words = [one for one in answer.conditions if ADJUST.search(one)]
+    if in_words and not answer.adjust_for:
+        problems.append(
+            "a condition demands an adjustment: name its variables in `adjust_for`, by their keys"
+        )
+    return problems
+
+
+ADJUST = re.compile(r"\badjust(?:ed|ing|ment)?\b|\bcovariates?\b", re.IGNORECASE)
 
 
 def _judge(given: FeasibilityInput) -> Judge:

@@ -156,8 +156,8 @@ def _answered(answer: str | None) -> Tri:
     return {"yes": True, "no": False}.get(answer or "")
 
 
-def _test_fact(outcome: TestOutcome, contract: Contract, alpha: float, q: float | None) -> TestFact:
-    p, effect = outcome.p, outcome.effect
+def _test_fact(outcome: TestOutcome, contract: Contract, q: float | None) -> TestFact:
+    p, effect, alpha = outcome.p, outcome.effect, contract.rules.alpha
     significant: Tri = None
     if p is not None:
         significant = p < alpha

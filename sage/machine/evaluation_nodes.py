@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agents.coding_instructions import (
     CODING_INSTRUCTIONS,
@@ -11,6 +11,7 @@ from agents.coding_instructions import (
     ToolCard,
     apply_instructions,
 )
+from agents.demands import take_up
 from agents.expansion import EXPANSION, compose_expanded
 from agents.interpreter import INTERPRETER, InterpreterInput
 from agents.statement import settled
@@ -41,6 +42,9 @@ from sage.machine.validating import (
     results_view,
 )
 from validation.contract import FrozenContract
+
+if TYPE_CHECKING:
+    from agents.feasibility.types import FeasibilityVerdict
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
@@ -146,6 +150,14 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         return {"feasibility_score": verdict.score, "feasible": verdict.may_run}
 
 
+def _judged_feasible(services: Services, name: str) -> FeasibilityVerdict:
+    from agents.feasibility.types import FeasibilityVerdict
+
+    return FeasibilityVerdict.model_validate(
+        read_json(services.folder.output(f"feasibility-{name}"))["output"]
+    )
+
+
 def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
     """An infeasible hypothesis stops before any computation."""
     return "coding_instructions" if state["feasible"] else "close"
@@ -167,7 +179,12 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
-        hypothesis = apply_instructions(expanded.hypothesis, answer)
+        hypothesis, demands = take_up(
+            apply_instructions(expanded.hypothesis, answer),
+            _judged_feasible(services, name).adjust_for,
+            services.dictionary,
+        )
+        write_json(services.folder.output(f"demands-{name}"), demands)
         frozen = freeze_contract(services, hypothesis)
         return {"contract_hash": frozen}
 
@@ -235,7 +252,6 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
 
 def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
     """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
-    from agents.feasibility.types import FeasibilityVerdict
     from agents.interpreter import Interpretation
 
     expanded = state["expanded"]
@@ -245,9 +261,7 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
         home = folder.hypothesis(name)
         interpretation = read_json(folder.output(f"interpreter-{name}"))["output"]
         debate = read_json(folder.output(f"novelty-{suffix(name, state['round'])}"))["output"]
-        verdict = FeasibilityVerdict.model_validate(
-            read_json(folder.output(f"feasibility-{name}"))["output"]
-        )
+        verdict = _judged_feasible(services, name)
         judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
         given = SummaryInput(
             interpretation=Interpretation.model_validate(interpretation),

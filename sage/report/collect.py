@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.demands import Demands
 from agents.interpreter import Interpretation
 from agents.summary import Summary
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
@@ -87,6 +88,7 @@ class HypothesisPage:
     result_texts: tuple[str, ...] = ()
     verdict_texts: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    demands: Demands | None = None
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
     coding: dict[str, Any] | None = None
@@ -249,6 +251,7 @@ def _hypothesis(
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
+        demands=_model(folder.output(f"demands-{name}"), Demands),
         figures=results.figures if results else [],
         tables=results.tables if results else [],
         coding=_coding(folder, name, facts),
