@@ -101,8 +101,9 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
         )
     problems += [f'tool "{name}" is not registered' for name in answer.tools if name not in tools]
     for task in answer.tasks:
-        if free_numbers(task):
-            problems.append(f'a task states the number "{free_numbers(task)[0]}"; leave it out')
+        found = free_numbers(task, *given.dictionary.names())
+        if found:
+            problems.append(f'a task states the number "{found[0]}"; leave it out')
     return problems
 
 

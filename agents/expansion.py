@@ -135,10 +135,18 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
         problems.append(f"use only the endpoints {sorted(endpoints)}")
     if not given.reasons and after != before:
         problems.append("the reviewer approved this hypothesis: leave `hypothesis` null")
-    quotes = _quotes(given)
+    quotes, names = _quotes(given), _names(given, after)
     for field in PROSE:
-        problems += unsupported_numbers(field, without_quotations(getattr(answer, field), quotes))
+        text = without_quotations(getattr(answer, field), quotes)
+        problems += unsupported_numbers(field, text, *names)
     return problems
+
+
+def _names(given: ExpansionInput, after: Hypothesis) -> tuple[str, ...]:
+    """Names that may hold digits of their own."""
+    before = given.reviewed.hypothesis
+    offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
+    return (before.statement, *(one.label for one in offered), *given.reviewed.mechanism)
 
 
 PROSE = ("background", "mechanism", "clinical_interpretation")
@@ -170,11 +178,12 @@ def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
     """The expansion with the sources' and SAGE's own sentences in the place of refused ones."""
     judge, reviewed = _judge(given), given.reviewed
     hypothesis = answer.hypothesis or reviewed.hypothesis
-    quotes = _quotes(given)
+    quotes, names = _quotes(given), _names(given, hypothesis)
 
     def settled(field: str, generated: str) -> str:
         text = getattr(answer, field)
-        if unsupported_numbers(field, without_quotations(text, quotes)) and not judge(text):
+        bare = without_quotations(text, quotes)
+        if unsupported_numbers(field, bare, *names) and not judge(text):
             return generated
         return replaced_text(text, generated, judge)
 

@@ -52,7 +52,7 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
     for one in proposal.support:
         if (one.chain, one.step) not in known:
             problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
-    names = (given.dictionary.title, given.dictionary.cohort)
+    names = given.dictionary.names()
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if state(proposal.hypothesis, given.dictionary) in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")

@@ -95,6 +95,15 @@ class DictionaryView(View):
         """Every variable key that this view offers."""
         return {one.key for one in self.variables} | {f"expression:{gene}" for gene in self.genes}
 
+    def names(self) -> tuple[str, ...]:
+        """What the cohort calls itself, its variables and its endpoints."""
+        return (
+            self.title,
+            self.cohort,
+            *(name for one in self.variables for name in (one.key, one.label)),
+            *(name for one in self.endpoints for name in (one.key, one.label)),
+        )
+
 
 def dictionary_view(dictionary: DataDictionary, terms: list[str]) -> DictionaryView:
     """Cut `dictionary` down to its endpoints, its variables and the genes that `terms` name.

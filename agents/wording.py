@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from agents.prose.check import Judge, replaced_text
 from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis
@@ -15,8 +16,25 @@ EFFECT = re.compile(
 )
 
 
-def free_numbers(text: str) -> list[str]:
-    """Numbers in `text` that state a quantity: not part of a name, nor a reference to a result."""
+def names_pattern(names: Iterable[str]) -> str:
+    """A pattern that finds these names in a sentence, the longest first.
+
+    A name that is a bare number, or too short to tell from a word, is none.
+    """
+    known = {name for name in names if len(name) >= 3 and any(char.isalpha() for char in name)}
+    ordered = sorted(known, key=lambda name: (-len(name), name))
+    return "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in ordered)
+
+
+def free_numbers(text: str, *names: str) -> list[str]:
+    """Numbers in `text` that state a quantity: not part of a name, nor a reference to a result.
+
+    `names` are what the run was given by name (labels, titles, a reviewed statement): digits in
+    them are part of the name.
+    """
+    if names:
+        pattern = names_pattern(names)
+        text = re.sub(pattern, " ", text, flags=re.IGNORECASE) if pattern else text
     bare = KEYED.sub(" ", text)
     return [found.group().strip() for found in NUMBER.finditer(bare)] + [
         found.group().strip() for found in EFFECT.finditer(bare)
@@ -24,13 +42,8 @@ def free_numbers(text: str) -> list[str]:
 
 
 def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
-    """One complaint per text that states a quantity nothing has measured yet.
-
-    `names` may hold digits of their own (a cohort's name) and are taken out first.
-    """
-    for name in names:
-        text = text.replace(name, " ")
-    found = free_numbers(text)
+    """One complaint per text that states a quantity nothing has measured yet."""
+    found = free_numbers(text, *names)
     if not found:
         return []
     return [f'{field} states a number ("{found[0]}") that no evidence gives; say it in words']

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import NoReturn
@@ -15,6 +16,8 @@ def main() -> None:
     """
     from sage.cli.app import app
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # lone surrogates in names and titles
     try:
         app()
     except KeyboardInterrupt:
@@ -75,8 +78,10 @@ def _say(message: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from kg.printable import printable
+
     line = Text("error: ", style="bold red")
-    line.append(message, style="default")
+    line.append(printable(message), style="default")
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.errors import MarkupError
+from rich.markup import escape
+from rich.text import Text
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+from kg.printable import printable
+
+STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
+# What rich reads as a tag (rich.markup.escape), but for SAGE's own styles.
+_FOREIGN = re.compile(rf"(\\*)(\[(?!(?:{STYLES})\])[a-z#/@][^\[]*?\])")
+
+
+class Terminal(Console):
+    """A console that obeys no text but SAGE's own styles: no control sequence, link or markup.
+
+    Labels, titles and records are printed among SAGE's words. Brackets that name none of the
+    styles above are shown as they stand, and a text whose brackets do not match is shown plain.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Markup to text, as rich does it, of a text made printable first."""
+        shown = printable(text)
+        if options.get("markup") is False:
+            return super().render_str(shown, **options)
+        try:
+            return super().render_str(_FOREIGN.sub(r"\1\1\\\2", shown), **options)
+        except MarkupError:
+            return super().render_str(escape(shown), **options)
+
+
+out = Terminal(highlight=False)
+err = Terminal(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:

@@ -12,11 +12,14 @@ from pydantic import BaseModel
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to a temporary name, flush it to the disk, and rename it into place."""
+    """Write `text` to a temporary name, flush it to the disk, and rename it into place.
+
+    A lone surrogate, which UTF-8 cannot hold, is written as its JSON escape.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

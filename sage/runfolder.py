@@ -111,7 +111,8 @@ class RunFolder:
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event; a line is written with a single call so that lines stay whole."""
         line = {"time": now(), "event": kind, **fields}
-        with self._lock, self.events_path.open("a", encoding="utf-8") as file:
+        log = self.events_path
+        with self._lock, log.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def events(self) -> list[dict[str, Any]]:

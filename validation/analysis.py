@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from validation.clinical.e_value import put_e_value
 from validation.contract import FrozenContract, TestPlan
 from validation.control_results import (
     ControlResult,
@@ -211,6 +212,8 @@ class Analysis:
             ),
         )
         if outcome.status == "ok":
+            if plan.role in ("primary", "adjusted"):
+                put_e_value(outcome, book)
             self._book.numbers.update(book.numbers)
             self._tables.update(tables)
         self._tests.append(outcome)

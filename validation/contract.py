@@ -45,6 +45,10 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "table_one",
+    "univariable",
+    "missing_data",
+    "decision_curve",
 ]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 

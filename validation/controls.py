@@ -187,15 +187,15 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     # Each draw has other patients in its groups (for extremes, other patients in neither), so the
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
-    outcome, layers = study.outcome(endpoint), all_layers(study)
+    outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
     draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
     null = np.array(
-        [float("nan") if one is None else _draw(one, *outcome, layers) for one in draws]
+        [float("nan") if one is None else _draw(one, *outcome, layers, scores) for one in draws]
     )
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    observed = _draw(study.exposed, *outcome, layers)
+    observed = _draw(study.exposed, *outcome, layers, scores)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
@@ -246,11 +246,24 @@ def all_layers(study: Study) -> NDArray[np.int64] | None:
     return found
 
 
+class _Scores(dict[bytes, "Floats"]):
+    """Log-rank scores by the patients kept: most draws keep the same."""
+
+    def of(self, time: Floats, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> Floats:
+        from validation.statistics.cutpoint import logrank_scores
+
+        key = keep.tobytes()
+        if key not in self:
+            self[key] = logrank_scores(time, event)
+        return self[key]
+
+
 def _draw(
     exposed: Exposed,
     value: Floats,
     event: Floats | None,
     layers: NDArray[np.int64] | None,
+    scores: _Scores,
 ) -> float:
     """Signed score statistic of one exposure; positive when the exposed fare worse (or higher).
 
@@ -258,8 +271,6 @@ def _draw(
     product is taken apart from its main effects first.
     """
     import numpy as np
-
-    from validation.statistics.cutpoint import logrank_scores
 
     x = exposed.x
     keep = ~np.isnan(x) & ~np.isnan(value)
@@ -272,7 +283,7 @@ def _draw(
         return float("nan")
     base = [part[keep][:, None] for part in exposed.parts] if exposed.product else []
     if event is not None and layers is None:
-        outcome = logrank_scores(outcome, event[keep] == 1)
+        outcome = scores.of(outcome, event[keep] == 1, keep)
     elif event is not None and layers is not None:
         outcome, indicators = _within(outcome, event[keep] == 1, layers[keep])
         base.append(indicators)

@@ -6,6 +6,7 @@ written into the contract, where it can be reviewed.
 
 from __future__ import annotations
 
+from validation.clinical.adjustment import Adjustment, adjust, read_arrows
 from validation.contract import (
     Contract,
     ControlPlan,
@@ -67,6 +68,7 @@ def draft(
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
     exposures = [_exposure(dictionary, one, hypothesis) for one in hypothesis.exposures]
     covariates = _covariates(hypothesis, dictionary, endpoint, rules)
+    reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     positive = _known_positive(hypothesis, dictionary, endpoint)
     variables = [*exposures]
     variables += [use_of(dictionary, key, "covariate") for key in covariates]
@@ -130,7 +132,10 @@ def draft(
         ),
         seed=seed,
         untested=hypothesis.untested,
-        notes=_notes(dictionary, exposures, endpoint),
+        notes=(
+            *_notes(dictionary, exposures, endpoint),
+            *(reasoned.lines() if reasoned is not None else ()),
+        ),
     )
 
 
@@ -214,6 +219,9 @@ def _covariates(
     if hypothesis.unadjusted_because:
         return ()
     taken = {one.variable for one in hypothesis.exposures} | set(hypothesis.strata)
+    reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
+    if reasoned is not None and not hypothesis.covariates:
+        return tuple(key for key in reasoned.covariates or () if key not in taken)
     fixed = {one.variable for one in hypothesis.population.filters if one.op == "eq"}
     if hypothesis.covariates:
         for key in hypothesis.covariates:
@@ -229,6 +237,23 @@ def _covariates(
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
     return tuple(found[:room])
+
+
+def reasoned_adjustment(
+    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
+) -> Adjustment | None:
+    """What the hypothesis' causal diagram asks to adjust for; None where it declares none."""
+    if not hypothesis.causes:
+        return None
+    return adjust(
+        hypothesis.causes,
+        [one.variable for one in hypothesis.exposures],
+        endpoint.key,
+        measured=[
+            name for edge in read_arrows(hypothesis.causes) for name in edge if dictionary.has(name)
+        ],
+        chosen=hypothesis.covariates,
+    )
 
 
 def _known_positive(

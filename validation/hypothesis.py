@@ -102,7 +102,9 @@ class Hypothesis(Strict):
 
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is one that the exposure should not touch.
+    ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
+    the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and what was not
+    measured: without `covariates` they decide what is adjusted for.
     `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
     exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
     named. `untested` lists the parts of the statement that the cohort cannot test; the report
@@ -121,6 +123,7 @@ class Hypothesis(Strict):
     strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()
     negative_endpoint: str | None = None
+    causes: tuple[str, ...] = Field(default=(), max_length=200)
     unadjusted_because: str = ""
     rationale: str = ""
     feasibility: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -35,12 +36,15 @@ def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure]
         "joint_groups": _joint_groups,
         "calibration": _calibration,
         "cumulative_incidence": _incidence,
+        "decision_curve": _decision,
     }
     jobs: dict[str, Callable[[], Figure | None]] = {
         name: partial(by_method[one.method], analysis, study, one, out)
         for name, one in done.items()
         if one.method in by_method
     }
+    if analysis.model is not None and "calibration" in done and analysis.part != "replication":
+        jobs["nomogram"] = partial(_nomogram, analysis, study, out)
     jobs["forest"] = partial(_forest, analysis, done, out)
     if analysis.curve is not None and "control.specification_curve" in done:
         jobs["specification"] = partial(_specification, analysis, out)
@@ -189,6 +193,59 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
         f"Predicted and observed risk, {label.lower()}",
         "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
         f"risk, and the distribution of predictions. {where}",
+    )
+
+
+def _decision(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import decision_curve_figure
+    from validation.methods.clinical import curves_of
+
+    contract = analysis.contract
+    curves = curves_of(study, contract.test(outcome.id))
+    label = contract.endpoint(outcome.endpoint).label
+    drawing = partial(
+        decision_curve_figure,
+        curves.thresholds,
+        curves.benefit,
+        title="Decision curve",
+        risk_of=label[:1].lower() + label[1:] if " " in label else label,
+        description=f"Net benefit of acting on the predicted risk of {label}",
+    )
+    by = f" by {curves.horizon:.0f} months" if math.isfinite(curves.horizon) else ""
+    return _figure(
+        analysis,
+        out / "decision_curve.svg",
+        drawing,
+        f"Net benefit of acting on the predicted risk of {label}{by}",
+        "Net benefit per patient against the risk from which on one would act, for the model with "
+        "and without the exposure, for acting on everybody and on nobody. Risks are "
+        "cross-validated. Where the two models cannot be told apart, the exposure changes no "
+        "decision.",
+    )
+
+
+def _nomogram(analysis: Analysis, study: Study, out: Path) -> Figure | None:
+    from validation.clinical.nomogram import nomogram_of
+    from validation.figures import nomogram_figure
+    from validation.figures.style import wrapped
+
+    assert analysis.model is not None
+    found = nomogram_of(analysis.model, study)
+    if found is None:
+        return None
+    label = analysis.contract.endpoint(analysis.model.endpoint).label
+    return _figure(
+        analysis,
+        out / "nomogram.svg",
+        partial(
+            nomogram_figure,
+            found,
+            title=wrapped(f"Nomogram: {label}", 70, 1),
+            description=f"Points of each term, and the risk of {label} for their sum",
+        ),
+        f"Nomogram of the adjusted model: risk of {label} by {found.horizon:.0f} months",
+        "Read the points of each line above it, add them, and read the risk below their sum. Drawn "
+        "from the apparent coefficients of these patients: not for decisions about patients.",
     )
 
 

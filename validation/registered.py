@@ -158,6 +158,14 @@ def of_endpoint(
     if known and endpoint.kind == "survival" and primary:
         add("concordance", "descriptive", "concordance", covariates=known)
         add("calibration", "descriptive", "calibration", covariates=known)
+    if primary:
+        add("table_one", "descriptive", "table_one")
+        if known:
+            add("missing_data", "descriptive", "missing_data", covariates=known)
+        if covariates and endpoint.kind != "continuous":
+            add("univariable", "descriptive", "univariable", covariates=covariates, strata=strata)
+        if known and endpoint.kind in ("survival", "binary"):
+            add("decision_curve", "descriptive", "decision_curve", covariates=known)
     return found
 
 

@@ -76,8 +76,17 @@ def sha256_file(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file under a temporary name, then rename it into place."""
+    """Write a text file whole or not at all; a lone surrogate is written as its JSON escape."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

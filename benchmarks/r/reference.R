@@ -144,12 +144,14 @@ for (name in names(cohorts)) {
     # Patients in clusters: the declared ones, or runs of three rows.
     cluster <- if ("cluster" %in% names(d)) d$cluster[rows] else (seq_len(nrow(d))[rows] - 1) %/% 3
     robust <- coxph(response(rows) ~ x, control = exact, cluster = cluster)
-    put(name, "cluster", column, coef = coef(robust), se = sqrt(diag(robust$var)))
+    put(name, "cluster", column, coef = coef(robust), se = sqrt(diag(robust$var)),
+        score = summary(robust)$robscore[["test"]])
     if ("stratum" %in% names(d) && !column %in% c("x.stage", "x.grade", "x.sex")) {
       s <- d$stratum[rows]
       robust <- suppressWarnings(
         coxph(response(rows) ~ x + strata(s), control = exact, cluster = cluster))
-      put(name, "cluster_strata", column, coef = coef(robust), se = sqrt(diag(robust$var)))
+      put(name, "cluster_strata", column, coef = coef(robust), se = sqrt(diag(robust$var)),
+          score = summary(robust)$robscore[["test"]])
     }
     if ("x.age" %in% columns && column != "x.age" && max(d$x.age, na.rm = TRUE) > 20) {
       rows <- rows & !is.na(d$x.age)
@@ -184,6 +186,19 @@ for (name in names(cohorts)) {
       found <- firth(response(rows), cbind(a, b))
       put(name, "firth_two", both, coef = found$estimate, loglik = -found$minimum)
     }
+  }
+  if ("x.age" %in% columns && "stratum" %in% names(d) && max(d$x.age, na.rm = TRUE) > 20) {
+    # Everything at once: delayed entry, strata, clusters, tied times.
+    other <- head(setdiff(columns, c("x.age", "x.stage", "x.grade")), 2)
+    rows <- complete.cases(d[c("x.age", other)])
+    start <- d$x.age[rows] * 365.25
+    s <- d$stratum[rows]
+    cluster <- if ("cluster" %in% names(d)) d$cluster[rows] else (seq_len(nrow(d))[rows] - 1) %/% 3
+    robust <- suppressWarnings(coxph(
+      Surv(start, start + d$time[rows], d$status[rows] == 1) ~ as.matrix(d[rows, other]) +
+        strata(s), control = exact, cluster = cluster))
+    put(name, "cluster_entry", c("x.age", other), coef = coef(robust),
+        se = sqrt(diag(robust$var)), score = summary(robust)$robscore[["test"]])
   }
   rows <- complete.cases(d[columns])
   if (sum(d$status[rows] == 1) > 2 * length(columns))

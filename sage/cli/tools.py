@@ -49,9 +49,9 @@ def list_tools(
     if as_json:
         print_json([_summary(one) for one in registry.all()])
         return
-    from rich.console import Console
+    from sage.console import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     last = ""
     for one in registry.all():
         if one.suite != last:
@@ -80,10 +80,11 @@ def show(
         schemas = {"input_schema": spec.input_schema, "output_schema": spec.output_schema}
         print_json({**_summary(spec), **schemas})
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from sage.console import Terminal
+
+    console = Terminal(highlight=False)
     console.print(f"[bold]{spec.name}[/] {spec.version}  ({spec.suite})\n{spec.summary}")
     console.print(limits(spec))
     for line in validity_lines(spec):
@@ -206,7 +207,6 @@ def ask(
     """
     from contextlib import ExitStack
 
-    from rich.console import Console
     from rich.progress import Progress
 
     from mcp_servers.orchestrator import Orchestrator, ToolHost
@@ -214,6 +214,7 @@ def ask(
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.jobs import Recipe
+    from sage.console import Terminal
 
     inputs: dict[str, Any] = {}
     for word in settings or []:
@@ -237,7 +238,7 @@ def ask(
             print_json(orchestrator.plan(request, inputs).model_dump(mode="json"))
             return
         bar = stack.enter_context(
-            Progress(console=Console(stderr=True), disable=as_json, transient=True)
+            Progress(console=Terminal(stderr=True), disable=as_json, transient=True)
         )
         task = bar.add_task("planning", total=1.0)
         done = orchestrator.run(

@@ -122,10 +122,11 @@ def run_one(
     pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
 ) -> ToolRun:
     """One call, with a progress bar."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
+    from sage.console import Terminal
+
+    with Progress(console=Terminal(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task(name, total=1.0)
 
         def changed(job: Job) -> None:
@@ -148,11 +149,11 @@ def run_over(
     quiet: bool,
 ) -> CohortReport:
     """A cohort job, with a progress bar."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
     from mcp_servers.workers.cohort import Outcome, run_cohort
+    from sage.console import Terminal
 
     failed = 0
     columns = (
@@ -162,7 +163,7 @@ def run_over(
         TextColumn("{task.fields[failed]} failed"),
         Remaining(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=Terminal(stderr=True), disable=quiet) as bar:
         task = bar.add_task(name, total=len(slides), failed=0)
 
         def ended(outcome: Outcome, done: int, total: int) -> None:
@@ -178,9 +179,9 @@ def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
         files = {one.name: str(roots.output / one.name) for one in made.outputs}
         print_json({**made.model_dump(mode="json"), "files": files})
         return
-    from rich.console import Console
+    from sage.console import Terminal
 
-    console = Console(soft_wrap=True)
+    console = Terminal(soft_wrap=True, highlight=False)
     console.print_json(json.dumps(made.result, ensure_ascii=False))
     for one in made.outputs:
         console.print(f"{roots.output / one.name}  ({one.bytes:,} bytes)", highlight=False)
@@ -201,9 +202,9 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
             }
         )
         return
-    from rich.console import Console
+    from sage.console import Terminal
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal(soft_wrap=True, highlight=False)
     done = len(report.outcomes) - len(failures)
     console.print(f"{done} of {len(report.outcomes)} slides, {report.resumed} from before")
     console.print(f"{report.table}")
@@ -241,9 +242,9 @@ def completion() -> Complete | None:
 
 def tell_steps(done: Orchestrated, root: Any) -> None:
     """Print what was done, step by step."""
-    from rich.console import Console
+    from sage.console import Terminal
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal(soft_wrap=True, highlight=False)
     how = f"{done.method}: {done.plan}" if done.plan else done.method
     console.print(f"chosen by {how}", markup=False)
     for one in done.notes:

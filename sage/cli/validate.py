@@ -75,6 +75,10 @@ def run(
     alpha: Alpha = 0.05,
     split: Split = None,
     impute: Impute = False,
+    to_r: Annotated[
+        bool,
+        typer.Option("--export-r", help="Write each analysis as an R script, with its data."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
@@ -89,6 +93,7 @@ def run(
     from sage.cli.cohort import load_named
     from sage.cli.validate_text import print_verdict
     from sage.console import err, print_json
+    from sage.console import out as console
     from validation.compile import require_same_data
     from validation.contract import FrozenContract, draft, freeze, read_claim
     from validation.ledger import Ledger
@@ -126,11 +131,25 @@ def run(
                 progress=partial(_say, status, contract.contract.name),
             )
         results = finalize(frozen, ledger)
+        scripts = [_script(folder) for _, folder in frozen] if to_r else []
     if as_json:
         print_json([one.model_dump(mode="json") for one in results])
         return
     for (contract, folder), found in zip(frozen, results, strict=True):
         print_verdict(contract, found, folder)
+    for script in scripts:
+        console.print(f"R script: Rscript {script}", markup=False, soft_wrap=True)
+
+
+def _script(folder: Path) -> Path:
+    """The R script of the part that a finished verdict rests on."""
+    from validation.clinical.export_r import export_r
+    from validation.runner import read_analysis
+
+    parts = ("confirmation", "all", "discovery")
+    part = next(one for one in parts if (folder / "analysis" / one / "analysis.json").is_file())
+    found = read_analysis(folder / "analysis" / part)
+    return export_r(folder / "inputs" / part, found, folder / "r")
 
 
 def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:
@@ -349,6 +368,120 @@ def screen(
     console.print("ranked by the larger of Wald's p (shown) and the score test's", style="dim")
     if out is not None:
         console.print(f"table and volcano plot in {out}")
+
+
+Ratio = Annotated[float, typer.Option("--hazard-ratio", min=0.01, help="The effect to find.")]
+
+
+@app.command()
+def plan(
+    hazard_ratio: Ratio,
+    design: Annotated[str, typer.Option(help="groups, per_sd or interaction.")] = "groups",
+    exposed: Annotated[float, typer.Option(help="Share of patients who are exposed.")] = 0.5,
+    power: Annotated[float, typer.Option(help="Wanted power.")] = 0.8,
+    alpha: Alpha = 0.05,
+    events: Annotated[
+        float | None, typer.Option("--event-share", help="Share of patients with the event.")
+    ] = None,
+    median_survival: Annotated[
+        float | None, typer.Option(help="Months, of the reference group; instead of --event-share.")
+    ] = None,
+    recruitment: Annotated[float, typer.Option(help="Months in which patients are entered.")] = 0,
+    follow_up: Annotated[
+        float, typer.Option(help="Months that the last patient is followed.")
+    ] = 60,
+    lost: Annotated[float, typer.Option(help="Share lost to follow-up per year.")] = 0,
+    r_squared: Annotated[
+        float, typer.Option(help="Share of the exposure that the covariates explain.")
+    ] = 0,
+    claims: Annotated[int, typer.Option(help="Primary claims that share the error rate.")] = 1,
+    split: Split = None,
+    missing: Annotated[float, typer.Option(help="Share that cannot be analyzed.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """How many events and patients a study needs, before its cohort exists.
+
+    Example: sage validate plan --hazard-ratio 1.5 --exposed 0.3 --median-survival 24
+    --recruitment 24 --follow-up 36 --lost 0.05 --claims 4
+    """
+    from pydantic import ValidationError
+
+    from sage.cli.validate_text import plan_lines
+    from sage.console import out, print_json
+    from validation.clinical.planning import Question
+    from validation.clinical.planning import plan as plan_study
+    from validation.cohort.model import describe
+
+    accrual = None
+    if median_survival is not None:
+        accrual = {
+            "median_survival": median_survival,
+            "recruitment": recruitment,
+            "follow_up": follow_up,
+            "lost": lost,
+        }
+    asked = {
+        "hazard_ratio": hazard_ratio,
+        "design": design,
+        "exposed": exposed,
+        "power": power,
+        "alpha": alpha,
+        "event_share": events,
+        "accrual": accrual,
+        "r_squared": r_squared,
+        "claims": claims,
+        "confirmation": split or 0.0,
+        "missing": missing,
+    }
+    try:
+        question = Question.model_validate(asked)
+    except ValidationError as error:
+        raise InputError(
+            f"plan: {describe(error)}. Give --event-share, or --median-survival with --follow-up"
+        ) from None
+    found = plan_study(question)
+    if as_json:
+        print_json(found)
+        return
+    for line in plan_lines(found):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+@app.command()
+def adjust(
+    diagram: Annotated[
+        Path, typer.Argument(metavar="DIAGRAM.txt", help='One arrow a line: "age -> stage".')
+    ],
+    exposure: Annotated[list[str], typer.Option(help="The exposure; repeat for a joint one.")],
+    outcome: Annotated[str, typer.Option(help="The outcome.")],
+    measured: Annotated[
+        list[str] | None, typer.Option(help="What was measured; repeat. Default: everything.")
+    ] = None,
+    covariates: Annotated[
+        list[str] | None, typer.Option("--covariate", help="Judge adjusting for it; repeat.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What to adjust for, from a causal diagram; names mediators and colliders.
+
+    A hypothesis may hold the same arrows as `causes`; they then decide the contract's covariates.
+
+    Example: sage validate adjust diagram.txt --exposure CXCL13 --outcome OS --covariate stage
+    """
+    from sage.console import out, print_json
+    from validation.clinical.adjustment import adjust as reason
+
+    try:
+        text = diagram.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{diagram}: cannot be read ({error})") from None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    found = reason(lines, exposure, outcome, measured=measured, chosen=covariates or ())
+    if as_json:
+        print_json(found)
+        return
+    for line in found.lines():
+        out.print(line, markup=False, soft_wrap=True)
 
 
 @app.command()

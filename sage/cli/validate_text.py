@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from validation.clinical.planning import Plan
     from validation.contract import Contract, FrozenContract
     from validation.results import Results
 
@@ -115,3 +116,19 @@ def _power(plan: Contract) -> str:
         ratio = plan.rules.relevant_ratio
         text += f"; events for a {plan.scale} of {ratio:g}: {power.required_events}"
     return text
+
+
+def plan_lines(found: Plan) -> list[str]:
+    """What a study needs, with the need of smaller and larger effects."""
+    asked = found.question
+    lines = [
+        f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "
+        f"hazard ratio of {asked.hazard_ratio:g} ({asked.design.replace('_', ' ')})",
+        "",
+        f"{'hazard ratio':>12} {'events':>8} {'patients':>9}   power with {found.events} events",
+    ]
+    lines += [
+        f"{row.hazard_ratio:>12.2f} {row.events:>8} {row.patients:>9}   {100 * row.power:.0f}%"
+        for row in found.rows
+    ]
+    return [*lines, "", *(f"assumes: {one}" for one in found.assumptions)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from agents.types import Citation
 from sage.files import write_json, write_text
 from sage.report.collect import Page, collect
-from sage.report.facts import Pen, check, to_html, to_markdown, verbatim
+from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
+from sage.report.inert import Inert, html_text, markdown_text
 from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
 
 @dataclass(frozen=True)
@@ -46,59 +49,80 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
     return written
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
+@lru_cache(maxsize=2)
+def _template(name: str) -> Template:
+    """A template in which every value is escaped that no helper below has escaped already."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    escape = html_text if name.endswith(".html.j2") else markdown_text
+
+    def finalize(value: object) -> object:
+        return value if isinstance(value, Inert) else escape(value)
+
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701  every value passes through `escape` below
+        finalize=finalize,
+        autoescape=False,  # noqa: S701  `finalize` escapes, for HTML and for Markdown alike
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    return environment.get_template(name)
+
+
+@lru_cache(maxsize=1)
+def _style_hash() -> str:
+    """The page's own style block, the only one that its content security policy lets apply."""
+    source = (Path(__file__).parent / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
+    return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
+
+
+WITHHELD = "A sentence was left out here: it states a number that no result of the run holds."
 
 
 def _render(page: Page, template: str) -> str:
-    import html as escaping
-
-    pen = Pen(page.facts, page.sources)
     as_html = template.endswith(".html.j2")
+    escape = html_text if as_html else markdown_text
+    pen = Pen(page.facts, page.sources, escape)
+    names = {one.id: one.names for one in page.hypotheses}
 
-    def escape(text: object) -> str:
-        return escaping.escape(str(text)) if as_html else str(text)
+    def quote(text: object) -> Inert:
+        return Inert(verbatim(escape(text).strip()))
 
     def prose(
         text: str, prefix: str = "", statement: str = "", source: tuple[str, ...] = ()
-    ) -> str:
+    ) -> Inert:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
-            return verbatim(escape(text))
+            return quote(text)
         for one in source:
             if one and one in text:
                 text = text.replace(one, f"“{one}”")
-        return pen.prose(escape(text), prefix)
+        try:
+            written = pen.prose(text, prefix, names.get(prefix, ()))
+            check(written)
+        except ReportError:
+            return escape(WITHHELD)
+        return Inert(written)
 
-    def cite(citation: Citation) -> str:
+    def cite(citation: Citation) -> Inert:
         reference = pen.cite(citation)
-        return f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference
+        return Inert(f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference)
 
-    rendered = (
-        _environment()
-        .get_template(template)
-        .render(
-            run=page.run,
-            hypotheses=page.hypotheses,
-            rejected=page.rejected,
-            ledger=page.ledger,
-            spending=page.spending,
-            n=pen.number,
-            has=page.facts.has,
-            v=lambda text: verbatim(escape(text)),
-            prose=prose,
-            cite=cite,
-            references=pen.references,
-        )
+    rendered = _template(template).render(
+        run=page.run,
+        hypotheses=page.hypotheses,
+        rejected=page.rejected,
+        ledger=page.ledger,
+        spending=page.spending,
+        n=lambda key: Inert(pen.number(key)),
+        has=page.facts.has,
+        v=quote,
+        prose=prose,
+        cite=cite,
+        references=pen.references,
+        style_hash=_style_hash(),
     )
     check(rendered)
     return rendered

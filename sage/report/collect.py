@@ -91,6 +91,7 @@ class HypothesisPage:
     demands: Demands | None = None
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
+    names: tuple[str, ...] = ()
     coding: dict[str, Any] | None = None
 
 
@@ -254,7 +255,23 @@ def _hypothesis(
         demands=_model(folder.output(f"demands-{name}"), Demands),
         figures=results.figures if results else [],
         tables=results.tables if results else [],
+        names=_names(expanded, contract),
         coding=_coding(folder, name, facts),
+    )
+
+
+def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple[str, ...]:
+    """What the run was given by name; digits and brackets in a name are part of it."""
+    hypothesis = expanded.hypothesis
+    return (
+        hypothesis.statement,
+        hypothesis.population.description,
+        hypothesis.endpoint,
+        *hypothesis.secondary_endpoints,
+        *hypothesis.untested,
+        *expanded.parts,
+        *(name for one in hypothesis.exposures for name in (one.label, one.variable)),
+        *(contract.names if contract else ()),
     )
 
 

@@ -1,23 +1,25 @@
 """Numbers by key, and prose that may use no others.
 
 A rendered page marks what it took from a key or from a source verbatim with private-use
-characters. `finish` refuses any digit outside those marks, then turns the marks into markup. So a
-number that has no key cannot get through, whoever wrote the sentence.
+characters, which no text from outside keeps. `check` refuses any number outside those marks, then
+the marks are turned into markup. So a number that has no key cannot get through, whoever wrote the
+sentence.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.types import Citation
-from agents.wording import KEYED, free_numbers
+from agents.wording import KEYED, free_numbers, names_pattern
 from sage.errors import FaultError
 
 NUMBER_START, NUMBER_END, SOURCE_START, SOURCE_END = "\ue000", "\ue001", "\ue002", "\ue003"
+KEY_END = "\ue004"
 MARKED = re.compile(f"{NUMBER_START}[^{NUMBER_END}]*{NUMBER_END}")
 VERBATIM = re.compile(f"{SOURCE_START}[^{SOURCE_END}]*{SOURCE_END}")
 DROPPED = re.compile(r"<(svg|style|script|pre|code|title)\b.*?</\1>|<!--.*?-->|<[^>]+>", re.DOTALL)
@@ -77,25 +79,38 @@ def verbatim(text: object) -> str:
 class Pen:
     """What templates write with. One per page; collects the references in order of use."""
 
-    def __init__(self, facts: Facts, sources: Iterable[Citation]) -> None:
+    def __init__(
+        self, facts: Facts, sources: Iterable[Citation], escape: Callable[[str], str] = str
+    ) -> None:
         self.facts = facts
+        self.escape = escape
         self.sources = {one.key: one for one in sources}
         self.cited: dict[str, int] = {}
 
     def number(self, key: str) -> str:
         """A number by key."""
-        return f"{NUMBER_START}{key}|{self.facts.text(key)}{NUMBER_END}"
+        shown = self.escape(self.facts.text(key))
+        return f"{NUMBER_START}{self.escape(key)}{KEY_END}{shown}{NUMBER_END}"
 
-    def prose(self, text: str, prefix: str = "") -> str:
-        """An agent's sentence: `[[key]]` becomes its number, “quotations” stay verbatim."""
+    def prose(self, text: str, prefix: str = "", names: Iterable[str] = ()) -> str:
+        """An agent's sentence: `[[key]]` becomes its number, “quotations” and names stay verbatim.
 
-        def put(found: re.Match[str]) -> str:
+        `names` are the texts that the run was given (labels, a statement): their digits and
+        brackets are part of the name.
+        """
+        patterns = [names_pattern(names), "“[^”]*”", KEYED.pattern]
+        pieces = re.compile("|".join(filter(None, patterns)), re.IGNORECASE)
+        written, at = [], 0
+        for found in pieces.finditer(text):
+            written.append(self.escape(text[at : found.start()]))
             key = found[1]
-            full = f"{prefix}.{key}" if prefix and not self.facts.has(key) else key
-            return self.number(full)
-
-        quoted = re.sub(r"“[^”]*”", lambda found: verbatim(found[0]), text)
-        return KEYED.sub(put, quoted)
+            if key is None:
+                written.append(verbatim(self.escape(found[0])))
+            else:
+                full = f"{prefix}.{key}" if prefix and not self.facts.has(key) else key
+                written.append(self.number(full))
+            at = found.end()
+        return "".join([*written, self.escape(text[at:])])
 
     def cite(self, citation: Citation) -> str:
         """The reference number of a source.
@@ -138,7 +153,7 @@ def to_html(rendered: str) -> str:
     """Turn the marks into markup: numbers carry their key."""
 
     def number(found: re.Match[str]) -> str:
-        key, _, text = found[0][1:-1].partition("|")
+        key, _, text = found[0][1:-1].partition(KEY_END)
         return f'<data value="{key}" title="{key}">{text}</data>'
 
     return _strip(MARKED.sub(number, rendered))
@@ -146,7 +161,7 @@ def to_html(rendered: str) -> str:
 
 def to_markdown(rendered: str) -> str:
     """Drop the marks."""
-    return _strip(MARKED.sub(lambda found: found[0][1:-1].partition("|")[2], rendered))
+    return _strip(MARKED.sub(lambda found: found[0][1:-1].partition(KEY_END)[2], rendered))
 
 
 def _strip(text: str) -> str:

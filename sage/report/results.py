@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sage.errors import FaultError
 from sage.report.facts import Facts
+from sage.report.inert import data_uri
 from validation.keys import Key, random_key
 from validation.results import Answer
 
@@ -34,9 +33,9 @@ class Table:
 
 @dataclass
 class FigurePage:
-    """A figure, inline."""
+    """A figure as a `data:` address, inert inside an `<img>`."""
 
-    svg: str
+    source: str
     caption: str
 
 
@@ -60,6 +59,7 @@ class ContractPage:
     sha256: str
     statements: tuple[str, ...]
     endpoint_kind: str
+    names: tuple[str, ...]
     text: str
 
 
@@ -98,8 +98,8 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         figures=[
-            FigurePage(_svg(path.parent / one.file, f"{name}-{key}"), f"{one.title}. {one.caption}")
-            for key, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
+            FigurePage(data_uri(path.parent / one.file), f"{one.title}. {one.caption}")
+            for _, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
         ],
         tables=[
             *_answers(results.verdict.answers),
@@ -113,12 +113,14 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
 
 
 ORDER = (
+    "table_one",
     "primary",
     "kaplan_meier",
     "joint_groups",
     "cumulative_incidence",
     "fine_gray",
     "adjusted",
+    "univariable",
     "fine_gray_adjusted",
     "forest",
     "period_hazards",
@@ -138,9 +140,25 @@ TITLES = {
     "calibration": "Calibration of the adjusted model",
     "concordance": "Discrimination without and with the exposure (apparent)",
     "secondary": "secondary comparison",
+    "table_one": "Table 1: patients",
+    "univariable": "Univariable and multivariable estimates",
+    "missing_data": "Missing values",
+    "decision_curve": "Net benefit of acting on the predicted risk",
 }
 COLUMNS = (
+    "variable",
+    "all",
+    "exposed",
+    "reference",
+    "difference (SD)",
+    "missing",
+    "patients",
+    "treat at a risk of",
     "term",
+    "univariable",
+    "p, univariable",
+    "multivariable",
+    "p, multivariable",
     "model",
     "group",
     "covariates",
@@ -254,20 +272,6 @@ def _cell(text: str, name: str, facts: Facts) -> Cell:
     return Cell(text=text, key=key if facts.has(key) else None)
 
 
-def _svg(path: Path, prefix: str) -> str:
-    """An SVG to put inline: prolog dropped, nothing active in it, ids made unique on the page."""
-    text = path.read_text(encoding="utf-8")
-    start = text.find("<svg")
-    if start < 0:
-        raise FaultError(f"{path} is no SVG")
-    svg = text[start:]
-    if re.search(r"<script|\bon\w+\s*=|javascript:|<foreignObject|<iframe", svg, re.IGNORECASE):
-        raise FaultError(f"{path} holds active content; the report does not embed it")
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
-    svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{prefix}-\2"', svg)
-    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
-
-
 def read_contract(home: Path) -> ContractPage | None:
     """Read the frozen contract."""
     from sage.machine.contracts import statements
@@ -283,6 +287,12 @@ def read_contract(home: Path) -> ContractPage | None:
         sha256=frozen.sha256,
         statements=statements(frozen),
         endpoint_kind=kind,
+        names=(
+            contract.exposed,
+            contract.reference,
+            *(name for one in contract.variables for name in (one.label, one.key)),
+            *(name for one in contract.endpoints for name in (one.label, one.key)),
+        ),
         text=path.read_text(encoding="utf-8"),
     )
 

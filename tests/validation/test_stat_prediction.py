@@ -20,7 +20,7 @@ from validation.simulate import survival_sample
 from validation.statistics.auc import auc_at
 from validation.statistics.bootstrap import bootstrap, resamples
 from validation.statistics.calibration import baseline_hazard, brier, calibration
-from validation.statistics.concordance import harrell, uno
+from validation.statistics.concordance import concordant_pairs, harrell, uno
 from validation.statistics.cox import cox
 from validation.statistics.errors import BadTimesError, ConvergenceError, NoEventsError, ShapeError
 
@@ -45,6 +45,20 @@ def test_harrells_c_agrees_with_scikit_survival_and_lifelines_under_ties():
     assert harrell(time, event, risk) == pytest.approx(
         concordance_index(time, -risk, event), abs=0.01
     )
+
+
+@given(st.integers(0, 10_000), st.integers(2, 300), st.sampled_from([2, 9, 1000]))
+@settings(max_examples=40, deadline=None)
+def test_weighted_pairs_are_those_counted_one_by_one(seed, n, values):
+    rng = np.random.default_rng(seed)
+    t, risk = rng.integers(0, values, n) * 1.0, rng.integers(0, values, n) * 1.0
+    e = rng.random(n) < 0.5
+    first, second = rng.random((n, 2)), rng.random((n, 2))
+    later = e[:, None] & ((t > t[:, None]) | ((t == t[:, None]) & ~e))
+    won = later * ((risk[:, None] > risk) + 0.5 * (risk[:, None] == risk))
+    right, pairs = concordant_pairs(t, e, risk, first, second)
+    np.testing.assert_allclose(right, np.einsum("im,ij,jm->m", first, won, second), atol=1e-9)
+    np.testing.assert_allclose(pairs, np.einsum("im,ij,jm->m", first, later, second), atol=1e-9)
 
 
 @pytest.mark.parametrize("tau", [25.0, 45.0])

@@ -17,7 +17,7 @@ from validation.screen import screen
 from validation.statistics.base import chi2_p
 from validation.statistics.competing import gray_test
 from validation.statistics.cox import cox, schoenfeld
-from validation.statistics.errors import CollinearError, SeparationError
+from validation.statistics.errors import CollinearError, ConstantFeatureError, SeparationError
 from validation.statistics.fine_gray import fine_gray
 from validation.statistics.splines import rcs_basis
 
@@ -98,6 +98,26 @@ def test_cox_is_that_of_coxph(cohort, model, terms, r):
         assert schoenfeld(time, event, X, fit).tests[0].statistic == pytest.approx(
             r["zph"][0], rel=1e-5, abs=1e-7
         )
+
+
+@of("cluster", "cluster_strata", "cluster_entry")
+def test_the_robust_variance_is_that_of_coxph_with_clusters(cohort, model, terms, r):
+    table = complete(cohort, terms)
+    cluster = table.cluster if "cluster" in table else np.asarray(table.index) // 3
+    strata = None if model == "cluster" else table.stratum
+    entry, time = None, table.time.to_numpy(float)
+    if model == "cluster_entry":
+        entry = table["x.age"].to_numpy(float) * 365.25
+        time, terms = entry + time, terms[1:]
+    event, X = table.status == 1, table[terms]
+    if np.isnan(r["coef"]).any() or np.abs(r["coef"]).max() > 20.0:  # R: NA, or on the way to it
+        with pytest.raises((ConstantFeatureError, SeparationError)):
+            cox(time, event, X, terms, strata=strata, cluster=cluster, entry=entry)
+        return
+    fit = cox(time, event, X, terms, strata=strata, cluster=cluster, entry=entry)
+    np.testing.assert_allclose(fit.coef, r["coef"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fit.se, r["se"], rtol=1e-6)
+    assert fit.robust_score.statistic == pytest.approx(r["score"][0], rel=1e-5)
 
 
 @of("firth", "firth_two")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from validation.figures.calibration_plot import calibration_figure
 from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
+from validation.figures.decision_curve_plot import decision_curve_figure
 from validation.figures.forest_plot import ForestRow, forest
 from validation.figures.kaplan_meier import kaplan_meier_figure
+from validation.figures.nomogram_plot import nomogram_figure
 from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.style import OKABE_ITO
 from validation.figures.volcano_plot import volcano
@@ -21,8 +23,10 @@ __all__ = [
     "Incidences",
     "calibration_figure",
     "cumulative_incidence_figure",
+    "decision_curve_figure",
     "forest",
     "kaplan_meier_figure",
+    "nomogram_figure",
     "specification_curve_figure",
     "volcano",
 ]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from validation.errors import InputError
+from validation.types import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +49,7 @@ _RC: Any = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
-    "mathtext.default": "regular",
+    "text.parse_math": False,
     "path.simplify": False,
 }
 
@@ -65,23 +68,40 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
-    """Write SVG or PNG, by the path's suffix, under a temporary name first.
+    """Write SVG or PNG, by the path's suffix, whole or not at all.
 
     No date and no program version is written, so that equal figures are equal files.
     """
+    from matplotlib.text import Text
+
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise InputError(f"{path}: figures are written as .svg or .png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
-    metadata: dict[str, str | None]
-    if kind == "svg":
-        metadata = {"Date": None, "Creator": "SAGE", "Title": title, "Description": description}
-    else:
-        metadata = {"Software": None, "Title": title, "Description": description}
-    figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
-    temporary.replace(path)
+    metadata: dict[str, str | None] = {"Title": drawn(title), "Description": drawn(description)}
+    metadata |= {"Date": None, "Creator": "SAGE"} if kind == "svg" else {"Software": None}
+    for text in figure.findobj(Text):
+        text.set_text(drawn(text.get_text()))
+    image = BytesIO()
+    figure.savefig(image, format=kind, dpi=DPI, metadata=metadata)
+    write_bytes(path, image.getvalue())
     return path
+
+
+LONGEST = 300
+"""Characters of one drawn line: several times what any figure here is wide."""
+
+
+def drawn(text: str) -> str:
+    """Text that a figure can draw and an SVG can hold: printable, its lines of bounded length."""
+    shown = []
+    for char in text:
+        kind = category(char)
+        if char == "\n" or char.isprintable() or kind == "Zs":
+            shown.append(char)
+        elif kind != "Cf":
+            shown.append("\N{REPLACEMENT CHARACTER}")
+    lines = "".join(shown).split("\n")
+    return "\n".join(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines)
 
 
 def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from validation.contract import TestPlan
-from validation.methods import competing, groups, other, prediction, regression, survival
+from validation.methods import clinical, competing, groups, other, prediction, regression, survival
 from validation.methods.shared import enough
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -20,7 +20,8 @@ def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     """Run one registered test."""
     if plan.subgroup is not None:
         study = study.subgroup(plan.subgroup)
-    enough(study, plan)
+    if plan.method not in DESCRIBING:
+        enough(study, plan)
     return METHODS[plan.method](study, plan, book, tables)
 
 
@@ -44,4 +45,10 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
+    "table_one": clinical.table_one,
+    "univariable": clinical.univariable,
+    "missing_data": clinical.missing_data,
+    "decision_curve": clinical.decision_curve,
 }
+DESCRIBING = ("table_one", "missing_data")
+"""Methods that compare nothing, and so need neither large groups nor events."""

@@ -175,12 +175,12 @@ def _optimism(
 
     Each resample's model is applied to the original patients. Its slope there, and by how much its
     concordance falls from resample to original, average to the optimism. All slopes come from one
-    batch of one-covariate Cox models; a concordance is a product with the matrix of comparable
-    pairs.
+    batch of one-covariate Cox models.
     """
     import numpy as np
 
     from validation.statistics.batched import batched_cox
+    from validation.statistics.concordance import concordant_pairs, harrell
     from validation.statistics.cox import cox
     from validation.statistics.errors import StatisticsError
 
@@ -189,7 +189,10 @@ def _optimism(
     for _ in range(RESAMPLES):
         rows = rng.integers(0, len(t), len(t))
         try:
-            one = cox(t[rows], e[rows], X[rows], names, penalty=fit.penalty, interval="wald")
+            one = cox(
+                t[rows], e[rows], X[rows], names,
+                penalty=fit.penalty, interval="wald", start=fit.coef,
+            )  # fmt: skip
         except StatisticsError:
             continue
         coefs.append(one.coef)
@@ -208,26 +211,13 @@ def _optimism(
         / spread
     )
     kept = np.isfinite(slopes)
-    own = (X * fit.coef).sum(axis=1)
-    pairs, right = _pairs(t, e, own)
-    apparent = float(right.sum(dtype=float) / pairs.sum(dtype=float))
     drops = []
+    ones = np.ones(len(t))
     for at, rows in enumerate(chosen):
-        _, found = _pairs(t, e, risks[:, at])
-        weight = np.bincount(rows, minlength=len(t)).astype(np.float32)
-        mine = weight[e == 1]
-        resampled = float(mine @ found @ weight) / float(mine @ pairs @ weight)
-        drops.append(resampled - float(found.sum(dtype=float) / pairs.sum(dtype=float)))
+        drawn = np.bincount(rows, minlength=len(t)).astype(float)
+        weights = np.column_stack([drawn, ones])
+        right, pairs = concordant_pairs(t, e == 1, risks[:, at], weights, weights)
+        resampled, original = right / pairs
+        drops.append(resampled - original)
+    apparent = harrell(t, e, (X * fit.coef).sum(axis=1))
     return float(slopes[kept].mean()), apparent - float(np.mean(drops)), apparent
-
-
-def _pairs(t: Floats, e: Floats, risk: Floats) -> tuple[Any, Any]:
-    """(events, n) which pairs are comparable, and their score: 1 concordant, one half tied."""
-    import numpy as np
-
-    cases = np.flatnonzero(e == 1)
-    at = t[cases, None]
-    later = (t[None, :] > at) | ((t[None, :] == at) & (e[None, :] == 0))
-    mine = risk[cases, None]
-    score = (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
-    return later.astype(np.float32), (later * score).astype(np.float32)

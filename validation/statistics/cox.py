@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from validation.statistics.base import (
     BoolArray,
     FloatArray,
     HazardRatios,
+    IntArray,
     TestResult,
     as_float,
     chi2_p,
@@ -37,7 +39,12 @@ from validation.statistics.errors import (
     TooManyCovariatesError,
 )
 from validation.statistics.newton import Likelihood, Maximum, maximize
-from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_sets
+from validation.statistics.partial_likelihood import (
+    RiskSets,
+    likelihood,
+    risk_sets,
+    score_residuals,
+)
 from validation.statistics.proportional import NonProportionality, schoenfeld
 
 # No profile limit lies beyond this log hazard ratio per standard deviation: it is infinite.
@@ -55,7 +62,6 @@ class CoxFit(HazardRatios):
 
     converged: bool
     loglik: float
-    concordance: float
     loglik_null: float = float("nan")
     likelihood_ratio: TestResult | None = None
     score_test: TestResult | None = None
@@ -66,6 +72,16 @@ class CoxFit(HazardRatios):
     reason: str = ""
     iterations: int = 0
     ties: str = "efron"
+    clusters: int = 0
+    robust_score: TestResult | None = None
+    ranked: tuple[FloatArray, BoolArray, FloatArray] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def concordance(self) -> float:
+        """Harrell's C of the linear predictor; NaN with strata or delayed entry."""
+        return float("nan") if self.ranked is None else harrell(*self.ranked)
 
     @property
     def events_per_covariate(self) -> float:
@@ -129,8 +145,10 @@ def cox(
     strata: npt.ArrayLike | None = None,
     penalty: Literal["firth"] | None = None,
     entry: npt.ArrayLike | None = None,
+    cluster: npt.ArrayLike | None = None,
     interval: Literal["wald", "profile"] | None = None,
     level: float = 0.95,
+    start: FloatArray | None = None,
 ) -> CoxFit:
     """Fit a Cox model.
 
@@ -141,7 +159,11 @@ def cox(
     strata : (n,) labels; each stratum has its own baseline hazard
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of time
+    cluster : (n,) labels of rows that belong together (slides of one patient, patients of one
+        site): standard errors, limits and p-values are the sandwich's of Lin and Wei 1989, and
+        `robust_score` its score test; the likelihood ratio still takes rows as independent
     interval : default Wald for the plain model, profile for Firth's
+    start : (k,) coefficients near the maximum, where they are known
 
     Raises
     ------
@@ -161,11 +183,16 @@ def cox(
 
     null = evaluate(np.zeros(k))
     _refuse_unidentified(null.information, labels)
-    best = maximize(evaluate, np.zeros(k), z, penalized=firth)
+    begin = np.zeros(k) if start is None else start * scale
+    best = maximize(evaluate, begin, z, penalized=firth)
     _refuse_divergence(best, z, labels)
     covariance_z = np.linalg.inv(best.at.information)
+    robust_score = None
+    if cluster is not None:
+        codes, groups = group_codes(cluster, len(t), at_least=k + 1)
+        covariance_z, robust_score = _sandwich(sets, z, best, codes, len(groups), firth)
     se_z = np.sqrt(np.diag(covariance_z))
-    kind = interval or ("profile" if firth else "wald")
+    kind = interval or ("profile" if firth and cluster is None else "wald")
     if kind == "wald":
         half = z_of(level) * se_z
         low, high = best.beta - half, best.beta + half
@@ -194,7 +221,6 @@ def cox(
         events=int(e.sum()),
         converged=True,
         loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
-        concordance=harrell(t, e, score) if entry is None and strata is None else float("nan"),
         loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         score_test=rao,
@@ -203,7 +229,38 @@ def cox(
         interval=kind,
         level=level,
         iterations=best.iterations,
+        clusters=0 if cluster is None else len(groups),
+        robust_score=robust_score,
+        ranked=(t, e, score) if entry is None and strata is None else None,
     )
+
+
+def _sandwich(
+    sets: list[RiskSets],
+    z: FloatArray,
+    best: Maximum,
+    codes: IntArray,
+    groups: int,
+    firth: bool,
+) -> tuple[FloatArray, TestResult | None]:
+    """Covariance of the coefficients from the clusters' score residuals, and their score test."""
+
+    def by_cluster(beta: FloatArray) -> FloatArray:
+        residual = score_residuals(sets, z, beta)
+        return np.stack([np.bincount(codes, one, minlength=groups) for one in residual.T], axis=1)
+
+    inverse = np.linalg.inv(best.at.information)
+    shares = by_cluster(best.beta) @ inverse
+    covariance = np.asarray(shares.T @ shares, dtype=np.float64)
+    if float(np.diag(covariance).min()) <= 1e-20 or firth:
+        # A penalty's own share in the score is no sum over patients: its test is Wald's.
+        if not firth:
+            raise ConvergenceError("too few clusters with events for a robust variance")
+        return covariance, None
+    null = by_cluster(np.zeros(z.shape[1]))
+    total = null.sum(axis=0)
+    statistic = float(total @ np.linalg.pinv(null.T @ null, hermitian=True) @ total)
+    return covariance, TestResult(statistic, z.shape[1], chi2_p(statistic, z.shape[1]), "robust")
 
 
 def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:

@@ -25,8 +25,8 @@ _REACH = 20.0
 # The likelihood has stopped rising, but the next step still moves patients apart by this much: its
 # maximum is at infinity (R's coxph warns by the same sign).
 _STILL_MOVING, _NO_GAIN = 1e-2, 1e-9
-# So is it where the search broke off with patients this far apart: no data support e^30.
-_FAR = 30.0
+# So is it where the search breaks off with patients this far apart on the log scale.
+_FAR = 12.0
 
 
 @dataclass(frozen=True)

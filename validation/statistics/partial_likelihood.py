@@ -97,12 +97,62 @@ def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
     return result
 
 
-def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
-    """Moments of X over each risk set under weights exp(X beta)."""
+def _weights(
+    sets: RiskSets, X: FloatArray, beta: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """(n,) exp(X beta) up to a shift, (events,) its sums over the risk sets, and the shift."""
     eta = X @ beta
     shift = float(eta[sets.order].max())
     w = np.exp(eta - shift)
-    s0 = _sums(sets, w)
+    return w, _sums(sets, w), shift
+
+
+def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
+    """(patients, m) sum of `per_event` (events, m) over the events that find each patient at risk.
+
+    Of its own tied group a patient with an event sees Efron's share of each member.
+    """
+    per_time = np.add.reduceat(per_event, sets.starts, axis=0)
+    # Times descend: a patient is at risk at the times up to which its place reaches.
+    ahead = np.zeros((len(per_time) + 1, per_event.shape[1]))
+    ahead[:-1] = np.cumsum(per_time[::-1], axis=0)[::-1]
+    place = np.arange(len(sets.order))
+    found = ahead[np.searchsorted(sets.last, place, side="left")]
+    lost = np.add.reduceat(sets.fraction[:, None] * per_event, sets.starts, axis=0)
+    found[sets.who] -= lost[sets.group]
+    if sets.entry_order is not None and sets.not_entered is not None:
+        before = np.zeros((int(sets.order.max()) + 1, per_event.shape[1]))
+        before[sets.entry_order] = ahead[np.searchsorted(sets.not_entered, place, side="right")]
+        found -= before[sets.order]
+    return found
+
+
+def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
+    """(n, k) each patient's share in the score: they sum to it.
+
+    Integral of (x - E(s)) dM(s), M the martingale residual, with Efron's weights among ties; an
+    event's own mean is that of its tied group (Lin and Wei 1989, J Am Stat Assoc; Therneau and
+    Grambsch 2000, Modeling Survival Data).
+    """
+    found = np.zeros_like(X)
+    for sets in strata:
+        if len(sets.who) == 0:
+            continue
+        w, total, _ = _weights(sets, X, beta)
+        mean = _sums(sets, w[:, None] * X) / total[:, None]
+        inverse = 1.0 / total[:, None]
+        rows, mine = sets.order, X[sets.order]
+        hazard = _cumulated(sets, np.column_stack((inverse, inverse * mean)))
+        found[rows] = -w[rows, None] * (mine * hazard[:, :1] - hazard[:, 1:])
+        own = np.add.reduceat(mean, sets.starts, axis=0)
+        size = np.diff(np.append(sets.starts, len(sets.who)))[:, None]
+        found[rows[sets.who]] += mine[sets.who] - (own / size)[sets.group]
+    return found
+
+
+def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
+    """Moments of X over each risk set under weights exp(X beta)."""
+    w, s0, shift = _weights(sets, X, beta)
     mean = _sums(sets, w[:, None] * X) / s0[:, None]
     raw = _sums(sets, w[:, None, None] * (X[:, :, None] * X[:, None, :])) / s0[:, None, None]
     return Moments(
@@ -144,22 +194,24 @@ def likelihood(
     """
     k = X.shape[1]
     value, score, information = 0.0, np.zeros(k), np.zeros((k, k))
-    parts = []
     for sets in strata:
         if len(sets.who) == 0:
             continue
-        m = moments(sets, X, beta)
-        parts.append((sets, m))
-        rows = X[m.event_rows]
-        value += float((rows @ beta - m.log_total).sum())
-        score = score + (rows - m.mean).sum(axis=0)
-        information = information + m.covariance.sum(axis=0)
+        w, total, shift = _weights(sets, X, beta)
+        mean = _sums(sets, w[:, None] * X) / total[:, None]
+        # A sum over events of a risk-weighted mean is one sum over patients with these weights.
+        v = w[sets.order] * _cumulated(sets, 1.0 / total[:, None])[:, 0]
+        rows, at_risk = X[sets.order[sets.who]], X[sets.order]
+        value += float((rows @ beta - np.log(total) - shift).sum())
+        score = score + (rows - mean).sum(axis=0)
+        information = information + (at_risk.T * v) @ at_risk - mean.T @ mean
     if firth:
         sign, logdet = np.linalg.slogdet(information)
         if sign <= 0:
             return Likelihood(-np.inf, score, information)
         value += 0.5 * float(logdet)
         inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
-        for sets, m in parts:
-            score = score + 0.5 * _firth_slope(sets, X, m, inverse)
+        for sets in strata:
+            if len(sets.who):
+                score = score + 0.5 * _firth_slope(sets, X, moments(sets, X, beta), inverse)
     return Likelihood(value, score, information)

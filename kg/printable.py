@@ -1,0 +1,45 @@
+"""Text from outside, made safe to show and to quote: records, labels, names, a model's words."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Invisible, or made to reorder what stands beside it: soft hyphens, bidi controls, tag characters.
+_INVISIBLE = re.compile(
+    "[\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+# Control characters, lone surrogates, private use (SAGE's own marks), noncharacters.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"
+    "\U000f0000-\U0010ffff]"
+)
+_COMBINING = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_PILED = re.compile(f"({_COMBINING}{{3}}){_COMBINING}+")
+
+
+def printable(text: str) -> str:
+    """The text without what a page or a terminal would obey instead of showing.
+
+    Line breaks of every kind become newlines. Invisible characters go, piles of combining marks
+    are cut, and what cannot be printed becomes the replacement character.
+    """
+    text = _BREAK.sub("\n", text)
+    if text.isascii():
+        return _UNPRINTABLE.sub("\ufffd", text)
+    return _PILED.sub(r"\1", _UNPRINTABLE.sub("\ufffd", _INVISIBLE.sub("", text)))
+
+
+def one_line(text: str) -> str:
+    """The printable text on one line, with single spaces."""
+    return " ".join(printable(text).split())
+
+
+def quoted(text: object) -> str:
+    """A text from outside as data for a prompt: one line in quotation marks, those in it escaped.
+
+    It can neither begin a line of the prompt nor end its own quotation.
+    """
+    return json.dumps(one_line(str(text)), ensure_ascii=False)

@@ -1,0 +1,318 @@
+"""Attacks on the report, the crate, the figures and the terminal by the texts that they show."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from lxml import html as dom
+from markdown_it import MarkdownIt
+
+from agents.wording import free_numbers
+from kg.printable import one_line, printable, quoted
+from sage.console import Terminal
+from sage.files import read_json, write_json
+from sage.report.build import _render
+from sage.report.collect import Page, collect
+from sage.report.crate import write_crate
+from sage.report.facts import to_html, to_markdown
+from sage.report.inert import html_text, markdown_text
+from sage.runfolder import RunFolder
+from tests.adversary.hostile import EVIL, NASTY, hostile_run, poisoned
+from tests.end_to_end.harness import sage
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+nasty_texts = (
+    st.sampled_from(NASTY) | st.text(max_size=200) | st.text("<>&\"'=[]{}|$\\\n", max_size=40)
+)
+few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=300, deadline=None)
+
+
+@lru_cache(maxsize=1)
+def page() -> Page:
+    return collect(RunFolder(hostile_run()))
+
+
+@lru_cache(maxsize=2)
+def elements(kind: str) -> Counter[str]:
+    """The elements of a page whose texts are harmless."""
+    return _elements(_build(kind, poisoned(page(), lambda old: f"plain words {old}")))
+
+
+def _build(kind: str, content: Page) -> str:
+    rendered = _render(content, f"report.{kind}.j2")
+    if kind == "html":
+        return to_html(rendered)
+    return (
+        MarkdownIt("commonmark", {"html": True})
+        .enable(["table", "strikethrough"])
+        .render(to_markdown(rendered))
+    )
+
+
+def _elements(text: str) -> Counter[str]:
+    tree = dom.document_fromstring(text.encode(errors="backslashreplace"))
+    for one in tree.iter(etree.Element):
+        for name, value in one.attrib.items():
+            assert not name.startswith("on"), (one.tag, name)
+            assert name != "style"
+            if name == "href":
+                assert value.startswith("#")
+            if name == "src":
+                assert value.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
+    # Numbers by key may be gone with a sentence that was withheld.
+    return Counter(one.tag for one in tree.iter(etree.Element) if one.tag != "data")
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+def test_no_text_adds_an_element_to_the_page_or_takes_one_away(text: str, kind: str) -> None:
+    attacked = _build(kind, poisoned(page(), lambda old: f"{text}{old}"))
+    assert _elements(attacked) == elements(kind)
+
+
+@few
+@given(text=nasty_texts, before=st.booleans())
+def test_any_text_builds_both_reports(text: str, before: bool) -> None:
+    for kind in ("html", "md"):
+        content = poisoned(page(), lambda old: f"x{text}{old}" if before else f"{old}x{text}")
+        assert _elements(_build(kind, content)) == elements(kind)
+
+
+@many
+@given(text=nasty_texts)
+def test_escaped_text_is_read_back_as_itself(text: str) -> None:
+    shown = dom.fromstring(f"<p title='{html_text(text)}'>.{html_text(text)}</p>")
+    assert one_line(shown.text_content()[1:]) == one_line(text)
+    assert one_line(shown.get("title")) == one_line(text)
+    rendered = MarkdownIt().enable(["table", "strikethrough"]).render(f"x {markdown_text(text)}")
+    assert re.sub(r"</?p>", "", rendered).count("<") == 0
+    assert one_line(html.unescape(rendered.strip()[3:-4])) == one_line(f"x {text}")
+
+
+@many
+@given(text=nasty_texts)
+def test_quoted_text_is_one_line_and_ends_where_it_says(text: str) -> None:
+    line = quoted(text)
+    assert len(line.splitlines()) <= 1
+    assert json.loads(line) == one_line(text)
+    assert printable(printable(text)) == printable(text)
+
+
+def test_an_honest_label_is_no_attack() -> None:
+    for label in ("Smoking (ongoing = 1)", "Onset = adult"):
+        assert label in html.unescape((hostile_run() / "report.html").read_text())
+        assert label in (hostile_run() / "report.md").read_text()
+
+
+def test_the_marks_of_a_number_cannot_be_forged() -> None:
+    text = "\ue000h1.primary.p\ue0040.0001\ue001"
+    content = poisoned(page(), lambda old: f"{text}{old}")
+    assert not re.search(r"<data[^>]*>0\.0001</data>", _build("html", content))
+
+
+def test_digits_outside_a_name_are_still_no_part_of_it() -> None:
+    assert free_numbers("Smoking (ongoing = 1) in 7 patients", "Smoking (ongoing = 1)") == ["7"]
+    assert free_numbers("a ratio of 5", "5", "a") == ["5"]
+
+
+def test_a_number_without_a_key_takes_its_sentence_out_and_not_the_report() -> None:
+    content = page()
+    lie = content.hypotheses[0].summary.model_copy(update={"paragraphs": ("HR 7.3219 here.",)})
+    first = poisoned(content.hypotheses[0], lambda text: text)
+    first.summary = lie
+    built = _build("html", Page(**{**content.__dict__, "hypotheses": [first]}))
+    assert "7.3219" not in dom.document_fromstring(built).text_content()
+    assert "A sentence was left out" in built
+
+
+@few
+@given(text=nasty_texts)
+def test_any_text_can_be_kept_and_described(text: str, tmp_path_factory: Any) -> None:
+    root = tmp_path_factory.mktemp("crate")
+    write_json(root / "outputs" / "one.json", {"text": text})
+    assert read_json(root / "outputs" / "one.json") == {"text": text}
+    manifest = RunFolder(hostile_run()).manifest().model_copy(update={"prompt": text})
+    crate = json.loads(write_crate(root, manifest).read_text())
+    assert crate["@graph"]
+
+
+@many
+@given(text=nasty_texts)
+def test_a_terminal_prints_any_text_and_obeys_none(text: str) -> None:
+    from rich.panel import Panel
+    from rich.table import Table
+
+    printed = io.StringIO()
+    terminal = Terminal(file=printed, force_terminal=True, width=100, highlight=False)
+    table = Table("name")
+    table.add_row(text)
+    for shown in (f"[bold]h1[/] {text}", table, Panel(text), f"  {text} [dim](x)[/]"):
+        terminal.print(shown)
+    sequences = re.findall(r"\x1b[^m]*m", printed.getvalue())
+    assert not [one for one in sequences if not re.fullmatch(r"\x1b\[[0-9;]*m", one)]
+    assert "\x1b]" not in printed.getvalue()
+    assert not re.search("[\x00-\x08\x0e-\x1a\x7f-\x9f\u202a-\u202e]", printed.getvalue())
+
+
+def test_brackets_in_a_name_are_shown() -> None:
+    printed = io.StringIO()
+    Terminal(file=printed, width=100).print("[bold]x[/] a [TLS] [link=http://e]y[/link] \\[b]")
+    assert printed.getvalue().strip() == "x a [TLS] [link=http://e]y[/link] \\[b]"
+
+
+@few
+@given(text=nasty_texts)
+def test_any_text_can_stand_in_a_figure(text: str, tmp_path_factory: Any) -> None:
+    from validation.figures.style import canvas, drawn, heading, save
+
+    path = tmp_path_factory.mktemp("figure") / "x.svg"
+    with canvas(4, 3) as figure:
+        heading(figure, text, text, simulated=True, left=0.02)
+        axes = figure.add_axes((0.1, 0.1, 0.8, 0.6))
+        axes.plot([0, 1], [0, 1], label=text)
+        axes.set_xlabel(text)
+        axes.set_xticks([0, 1], [drawn(text), drawn(text)])
+        axes.legend()
+        save(figure, path, title=text, description=text)
+    tree = etree.parse(path)
+    assert not tree.xpath("//*[local-name()='script' or local-name()='foreignObject']")
+
+
+def test_figures_of_the_hostile_run_are_whole_svg() -> None:
+    figures = sorted(hostile_run().rglob("*.svg"))
+    assert figures
+    for path in figures:
+        assert etree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_a_prompt_that_is_no_unicode_is_taken_or_refused_in_one_line(tmp_path: Path) -> None:
+    ended = sage(
+        "run", "TLS \udcff\udc80 \x1b[31m", "--cohort", "nowhere", "--out", "x", cwd=tmp_path
+    )
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+
+
+# What runs inside the page is told by what it does to the page around it.
+HARNESS = """<!doctype html><title>quiet</title><iframe id=f width=1200 height=900></iframe>
+<pre id=o></pre><script>
+const frame = document.getElementById("f");
+frame.onload = () => setTimeout(() => {
+  const inner = frame.contentDocument, said = {title: document.title};
+  said.at = inner.location.href;
+  said.badges = [...inner.querySelectorAll(".verdict")].map(badge => {
+    badge.scrollIntoView();
+    const box = badge.getBoundingClientRect();
+    const top = inner.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return {seen: top === badge, words: badge.innerText.trim(), wide: box.width,
+            right: box.right <= 1200};
+  });
+  said.images = [...inner.images].map(one => one.naturalWidth);
+  document.getElementById("o").textContent = JSON.stringify(said);
+}, 400);
+frame.src = "page.html";
+</script>"""
+
+
+def look(folder: Path, text: str) -> dict[str, Any]:
+    """What a browser makes of a page: where it ended, which badges a reader sees."""
+    assert CHROMIUM
+    (folder / "page.html").write_text(text, errors="backslashreplace")
+    (folder / "harness.html").write_text(HARNESS)
+    found = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
+         "--allow-file-access-from-files", "--window-size=1300,1000",
+         f"--user-data-dir={folder / 'profile'}", "--dump-dom",
+         (folder / "harness.html").as_uri()],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    told = re.search(r"<pre id=\"o\">(.*?)</pre>", found.stdout, re.DOTALL)
+    assert told, found.stdout[-2000:]
+    said: dict[str, Any] = json.loads(html.unescape(told[1]))
+    return said
+
+
+def _undisturbed(said: dict[str, Any], badges: int) -> None:
+    assert said["title"] == "quiet"
+    assert said["at"].endswith("page.html")
+    assert len(said["badges"]) == badges
+    for badge in said["badges"]:
+        assert badge["seen"]
+        assert badge["right"]
+        assert badge["words"]
+        assert badge["wide"] > 40
+
+
+browser = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+class TestInABrowser:
+    """The attacked page as a reader meets it."""
+
+    pytestmark = browser
+
+    def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(
+        self, tmp_path: Path
+    ) -> None:
+        attack = " ".join(text for text in NASTY if text.isprintable())
+        content = poisoned(page(), lambda old: f"{attack}{old}")
+        said = look(tmp_path, _build("html", content))
+        _undisturbed(said, 2)
+        assert said["images"]
+        assert min(said["images"]) > 0
+
+    @pytest.mark.parametrize(
+        "injected",
+        [
+            "<style>.verdict{display:none!important}</style>",
+            "<script>parent.document.title='OWNED'</script>",
+            "<img src=x onerror=\"parent.document.title='OWNED'\">",
+            "<div style='position:fixed;inset:0;background:#fff;z-index:9'>supported</div>",
+            "<base href='http://evil.example/'><link rel=stylesheet href='http://evil.example/'>",
+            "<iframe src='javascript:parent.parent.document.title=1'></iframe>"
+            "<object data='data:text/html,x'></object>",
+            '<svg onload="parent.document.title=1"><style>.verdict{opacity:0}</style></svg>',
+        ],
+        ids=["style", "script", "handler", "overlay", "base", "frame", "svg"],
+    )
+    def test_the_policy_holds_even_where_escaping_would_have_failed(
+        self, injected: str, tmp_path: Path
+    ) -> None:
+        text = (hostile_run() / "report.html").read_text()
+        _undisturbed(look(tmp_path, text.replace("<h2>Result</h2>", f"{injected}<h2>R</h2>")), 2)
+
+    def test_an_active_figure_is_an_image_and_nothing_else(self, tmp_path: Path) -> None:
+        active = (
+            "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'"
+            " onload=\"top.document.title='OWNED'\"><script>top.document.title='OWNED';"
+            f"top.location='{EVIL}'</script><style>.verdict{{display:none}}</style>"
+            f"<a href='{EVIL}'><rect width='90' height='90'/></a><foreignObject>"
+            "<meta xmlns='http://www.w3.org/1999/xhtml' http-equiv='refresh' content='0;url=x'/>"
+            "</foreignObject></svg>"
+        )
+        run = tmp_path / "run"
+        shutil.copytree(hostile_run(), run)
+        for path in (run / "hypotheses").rglob("figures/*.svg"):
+            path.write_text(active)
+        said = look(tmp_path, _build("html", collect(RunFolder(run))))
+        _undisturbed(said, 2)
+        assert said["images"]

@@ -1,0 +1,296 @@
+"""What a clinical reader expects: Table 1, estimates, missing data, net benefit, plans."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from sage.cli.validate import app
+from sage.errors import InputError as SageError
+from tests.validation.core_help import NODE, claim, load, patients, run_once, validate, write
+from validation.clinical.adjustment import adjust
+from validation.clinical.e_value import e_value
+from validation.clinical.planning import Accrual, Question, plan, prediction_size
+from validation.contract import draft
+from validation.errors import InputError
+from validation.results import Effect
+from validation.statistics.decision_curve import net_benefit
+
+COVARIATES = ("clinical:stage", "clinical:sex")
+
+
+@pytest.fixture(scope="module")
+def raw() -> pd.DataFrame:
+    table = patients(300, log_hr=0.7)
+    table.loc[::9, "stage"] = np.nan
+    table.loc[::18, "sex"] = None
+    return table
+
+
+@pytest.fixture(scope="module")
+def found(raw: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory):
+    place = tmp_path_factory.mktemp("clinical")
+    return run_once(place, raw, hypothesis=claim(covariates=COVARIATES))
+
+
+def test_table_one_counts_the_groups_that_are_compared(found, raw: pd.DataFrame) -> None:
+    rows = {row["variable"]: row for row in found.tables["table_one"]}
+    exposed = raw.marker > raw.marker.median()
+    assert rows["patients"] == {"variable": "patients", "all": "300"} | {
+        "exposed": str(exposed.sum()),
+        "reference": str((~exposed).sum()),
+    }
+    stage = rows["Stage, median (quartiles)"]
+    low, middle, high = raw.stage[exposed].quantile([0.25, 0.5, 0.75])
+    assert stage["exposed"] == f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    one, two = raw.stage[exposed].dropna(), raw.stage[~exposed].dropna()
+    gap = abs(one.mean() - two.mean()) / math.sqrt((one.var() + two.var()) / 2)
+    assert stage["difference (SD)"] == f"{gap:.2f}"
+    assert stage["missing"] == f"{raw.stage.isna().sum()} ({100 * raw.stage.isna().mean():.0f}%)"
+    men = (raw.sex[exposed] == "male").sum()
+    share = 100 * men / raw.sex[exposed].notna().sum()
+    assert rows["Sex: male, n (%)"]["exposed"] == f"{men} ({share:.0f}%)"
+    p, q = ((raw.sex[part] == "male").sum() / raw.sex[part].notna().sum()
+            for part in (exposed, ~exposed))  # fmt: skip
+    gap = abs(p - q) / math.sqrt((p * (1 - p) + q * (1 - q)) / 2)
+    assert rows["Sex: female, n (%)"]["difference (SD)"] == f"{gap:.2f}"
+
+
+def test_univariable_and_multivariable_are_those_of_lifelines(found, raw: pd.DataFrame) -> None:
+    lifelines = pytest.importorskip("lifelines")
+    rows = found.tables["univariable"]
+    complete = raw.dropna().copy()
+    frame = pd.DataFrame(
+        {
+            "x": (complete.marker > raw.marker.median()).astype(float),
+            "stage": (complete.stage - complete.stage.mean()) / complete.stage.std(),
+            "female": (complete.sex == "female").astype(float),
+            "months": complete.months,
+            "dead": complete.dead,
+        }
+    )
+
+    def ratios(columns: list[str]) -> list[str]:
+        fit = lifelines.CoxPHFitter().fit(frame[[*columns, "months", "dead"]], "months", "dead")
+        table = fit.summary
+        return [
+            f"{row['exp(coef)']:.2f} ({row['exp(coef) lower 95%']:.2f} to "
+            f"{row['exp(coef) upper 95%']:.2f})"
+            for _, row in table.iterrows()
+        ]
+
+    names = ["x", "stage", "female"]
+    assert [row["multivariable"] for row in rows] == ratios(names)
+    assert [row["univariable"] for row in rows] == [ratios([name])[0] for name in names]
+
+
+def test_missing_values_are_counted_alone_and_together(found, raw: pd.DataFrame) -> None:
+    rows = {row["missing"]: row["patients"] for row in found.tables["missing_data"]}
+    both = (raw.stage.isna() & raw.sex.isna()).sum()
+    assert rows["Stage"].startswith(f"{raw.stage.isna().sum()} ")
+    assert rows["Stage and Sex together"].startswith(f"{both} ")
+    assert rows["nothing"].startswith(f"{len(raw.dropna())} ")
+
+
+def test_net_benefit_is_that_of_the_textbook_without_censoring() -> None:
+    rng = np.random.default_rng(0)
+    risk = rng.random(400)
+    dead = rng.random(400) < risk
+    time = np.where(dead, 5.0, 20.0)
+    at = np.array([0.1, 0.3, 0.7])
+    treated = risk[:, None] >= at
+    true, false = (treated & dead[:, None]).sum(0), (treated & ~dead[:, None]).sum(0)
+    expected = (true - false * at / (1 - at)) / 400
+    assert net_benefit(time, dead, risk, 12.0, at) == pytest.approx(expected, abs=1e-12)
+
+
+def test_net_benefit_under_censoring_is_vickers_estimate() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    raw = patients(250, log_hr=0.5)
+    risk = 1 / (1 + np.exp(-(raw.stage - 2.5)))
+    for threshold, got in zip(
+        (0.2, 0.5, 0.8), net_benefit(raw.months, raw.dead, risk, 24.0, [0.2, 0.5, 0.8]), strict=True
+    ):
+        mine = risk >= threshold
+        curve = lifelines.KaplanMeierFitter().fit(raw.months[mine], raw.dead[mine])
+        died = 1 - float(curve.predict(24.0))
+        odds = threshold / (1 - threshold)
+        assert got == pytest.approx(mine.mean() * (died - (1 - died) * odds), abs=1e-10)
+
+
+def test_a_decision_curve_gains_from_a_true_marker_and_not_from_noise(tmp_path) -> None:
+    gains = []
+    for log_hr in (1.6, 0.0):
+        raw = patients(500, log_hr=log_hr, seed=11)
+        result = run_once(tmp_path / str(log_hr), raw, hypothesis=claim(covariates=COVARIATES))
+        gains.append(result.numbers["decision_curve.gain"].value)
+    assert gains[0] > 0.02
+    assert abs(gains[1]) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("value", "lower", "upper", "scale", "share", "expected"),
+    [
+        # VanderWeele and Ding 2017: breastfeeding and infant death, RR 3.9 (1.8 to 8.7).
+        (3.9, 1.8, 8.7, "odds ratio", 0.01, (7.26, 3.0)),
+        (1 / 3.9, 1 / 8.7, 1 / 1.8, "odds ratio", 0.01, (7.26, 3.0)),
+        (1.2, 0.9, 1.6, "hazard ratio", 0.01, (1.69, 1.0)),
+        (4.0, 2.25, 9.0, "odds ratio", 0.5, (3.41, 2.37)),
+    ],
+)
+def test_e_values_are_the_published_ones(value, lower, upper, scale, share, expected) -> None:
+    effect = Effect(value=value, lower=lower, upper=upper, scale=scale)
+    assert e_value(effect, share) == pytest.approx(expected, abs=0.01)
+
+
+@given(st.floats(0.05, 20), st.sampled_from(["hazard ratio", "odds ratio"]), st.floats(0, 1))
+def test_an_effect_and_its_inverse_have_one_e_value(value, scale, share) -> None:
+    one, two = (
+        e_value(Effect(value=v, lower=v / 1.5, upper=v * 1.5, scale=scale), share)
+        for v in (value, 1 / value)
+    )
+    assert one == pytest.approx(two, rel=1e-9)
+    assert one.estimate >= one.limit >= 1
+
+
+def test_a_diagram_gives_back_door_sets_and_names_what_biases() -> None:
+    arrows = ["age -> stage -> OS", "age -> OS", "age -> X", "X -> m -> OS", "X -> c", "OS -> c"]
+    answer = adjust(arrows, ["X"], "OS", chosen=["m", "c", "elsewhere"])
+    assert answer.covariates == ("age",)
+    assert answer.mediators == ("m",)
+    assert {one.variable: one.role for one in answer.warned} == {
+        "m": "mediator",
+        "c": "collider",
+        "elsewhere": "unknown",
+    }
+
+
+def test_what_nobody_measured_is_said_and_the_m_bias_is_seen() -> None:
+    open_ = adjust(["U -> X", "U -> OS", "X -> OS"], ["X"], "OS", measured=["age"])
+    assert open_.covariates is None
+    assert open_.open_path == ("X", "U", "OS")
+    m = ["U1 -> X", "U1 -> grade", "U2 -> grade", "U2 -> OS", "X -> OS"]
+    assert adjust(m, ["X"], "OS", measured=["grade"]).covariates == ()
+    assert adjust(m, ["X"], "OS", measured=["grade"], chosen=["grade"]).warned[0].role == "collider"
+
+
+@pytest.mark.parametrize(
+    ("arrows", "says"),
+    [
+        (["a -> b", "b -> a"], "circle"),
+        (["age causes death"], "no arrow"),
+        (["a -> OS"], '"X" is not in it'),
+        (["OS -> X"], "comes before"),
+    ],
+)
+def test_bad_diagrams_are_refused_by_name(arrows: list[str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        adjust(arrows, ["X"], "OS")
+
+
+@given(st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14))
+def test_a_proposed_set_closes_every_back_door(pairs: set[tuple[int, int]]) -> None:
+    """Against d-separation of the moral graph, written out anew."""
+    nx = pytest.importorskip("networkx")
+    arrows = [f"n{min(pair)} -> n{max(pair)}" for pair in pairs if pair[0] != pair[1]]
+    answer = adjust([*arrows, "n2 -> n5"], ["n2"], "n5")
+    graph = nx.DiGraph([tuple(arrow.split(" -> ")) for arrow in [*arrows, "n2 -> n5"]])
+    graph.remove_edges_from(list(graph.out_edges("n2")))
+    if answer.covariates is None:
+        return
+    chosen = set(answer.covariates)
+    assert not chosen & nx.descendants(nx.DiGraph([(a, b) for a, b in
+        (arrow.split(" -> ") for arrow in [*arrows, "n2 -> n5"])]), "n2")  # fmt: skip
+    upward = {"n2", "n5"} | chosen
+    upward |= set().union(*(nx.ancestors(graph, node) for node in upward))
+    moral = graph.subgraph(upward).to_undirected()
+    for node in upward:
+        parents = [one for one in graph.predecessors(node) if one in upward]
+        moral = nx.compose(moral, nx.complete_graph(parents))
+    moral.remove_nodes_from(chosen)
+    assert not nx.has_path(moral, "n2", "n5")
+
+
+def test_a_declared_diagram_decides_the_covariates_of_the_contract(tmp_path) -> None:
+    cohort = load(tmp_path, patients())
+    arrows = ("clinical:stage -> OS", "clinical:stage -> clinical:marker", "clinical:sex -> OS")
+    contract = draft(claim(causes=arrows), cohort.dictionary())
+    assert contract.covariates == ("clinical:stage",)
+    assert any("closes every back-door path" in note for note in contract.notes)
+    hidden = ("health -> clinical:marker", "health -> OS")
+    notes = draft(claim(causes=hidden), cohort.dictionary()).notes
+    assert any("health" in note and "stays open" in note for note in notes)
+
+
+def test_a_plan_reaches_its_power_in_simulated_trials() -> None:
+    from validation.statistics.survival import logrank
+
+    accrual = Accrual(median_survival=24, recruitment=24, follow_up=36, lost=0.05)
+    answer = plan(Question(hazard_ratio=1.6, exposed=0.4, accrual=accrual))
+    rng = np.random.default_rng(5)
+    n, hits, seen = answer.patients, 0, 0
+    for _ in range(400):
+        group = (np.arange(n) < 0.4 * n).astype(float)
+        time = rng.exponential(24 / math.log(2) / np.where(group == 1, 1.6, 1.0))
+        leave = rng.exponential(-12 / math.log(1 - 0.05), n)
+        stop = np.minimum(leave, rng.uniform(36, 60, n))
+        event = time <= stop
+        seen += event.sum() / 400
+        hits += logrank(np.minimum(time, stop), event, group).p < 0.05
+    assert seen == pytest.approx(answer.events, rel=0.03)
+    assert 0.74 < hits / 400 < 0.87
+
+
+def test_splits_claims_and_missing_data_cost_patients() -> None:
+    base = {"hazard_ratio": 1.5, "event_share": 0.5}
+    n = plan(Question(**base)).patients
+    assert plan(Question(**base, confirmation=0.5)).patients == pytest.approx(2 * n, abs=2)
+    assert plan(Question(**base, missing=0.2)).patients == pytest.approx(n / 0.8, abs=2)
+    assert plan(Question(**base, claims=10)).patients > 1.5 * n
+    assert plan(Question(**base, design="interaction")).patients > 3.9 * n
+
+
+def test_the_size_of_a_prediction_model_is_rileys() -> None:
+    # Riley and others 2020: 20 terms, R squared 0.1, shrinkage 0.9.
+    assert prediction_size(20, 0.1) == math.ceil(20 / (-0.1 * math.log(1 - 0.1 / 0.9)))
+    with pytest.raises(InputError):
+        prediction_size(20, 0.95)
+
+
+def test_plan_and_adjust_answer_from_the_command_line(tmp_path) -> None:
+    done = CliRunner().invoke(app, ["plan", "--hazard-ratio", "1.5", "--event-share", "0.4"])
+    assert done.exit_code == 0
+    assert "191 events, 478 patients" in done.output
+    diagram = tmp_path / "d.txt"
+    diagram.write_text("# what causes what\nage -> CXCL13\nage -> OS\nCXCL13 -> OS\n")
+    asked = ["adjust", str(diagram), "--exposure", "CXCL13", "--outcome", "OS"]
+    assert "Adjusting for age" in CliRunner().invoke(app, asked).output
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--hazard-ratio", "1", "--event-share", "0.4"],
+        ["--hazard-ratio", "1.5"],
+        ["--hazard-ratio", "1.5", "--event-share", "0"],
+        ["--hazard-ratio", "1.5", "--event-share", "0.4", "--design", "guess"],
+        ["--hazard-ratio", "1.0000001", "--event-share", "0.4"],
+    ],
+)
+def test_plans_that_cannot_be_made_are_refused(wrong: list[str]) -> None:
+    done = CliRunner().invoke(app, ["plan", *wrong])
+    assert isinstance(done.exception, SageError | InputError)
+
+
+def test_a_binary_outcome_has_its_tables_too(tmp_path) -> None:
+    raw = patients(300)
+    cohort = write(tmp_path / "cohort", raw, endpoint=NODE)
+    found = validate(tmp_path, cohort, endpoint="node", covariates=list(COVARIATES))
+    assert {"table_one", "univariable", "missing_data", "decision_curve"} <= set(found["tables"])
+    assert found["numbers"]["primary.e_value"]["value"] >= 1

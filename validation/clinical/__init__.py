@@ -1,0 +1,1 @@
+"""What a clinical reader expects beside a test: planning, adjustment, sensitivity, usefulness."""

@@ -1,0 +1,232 @@
+"""Which covariates to adjust for, reasoned from a declared causal diagram.
+
+A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal one that closes
+every back-door path from exposure to outcome (Pearl, Causality, 2009, section 3.3). Covariates that
+would bias the effect are named: mediators and other effects of the exposure, and colliders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from validation.errors import InputError
+from validation.hypothesis import Strict
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MOST_ARROWS = 200
+MOST_PATHS = 200
+
+
+class Warned(Strict):
+    """A covariate that should not be adjusted for, and the reason."""
+
+    variable: str
+    role: str
+    text: str
+
+
+class Adjustment(Strict):
+    """What a diagram says of adjusting for confounders of one exposure-outcome effect.
+
+    `covariates` is a minimal sufficient set among the measured variables, None where there is
+    none; `open_path` then is a back-door path that nothing measured closes.
+    """
+
+    exposure: str
+    outcome: str
+    covariates: tuple[str, ...] | None
+    open_path: tuple[str, ...] = ()
+    mediators: tuple[str, ...] = ()
+    colliders: tuple[str, ...] = ()
+    warned: tuple[Warned, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The answer in sentences."""
+        if self.covariates is None:
+            path = " - ".join(self.open_path)
+            found = [
+                f"No measured set of covariates removes the confounding of {self.exposure} and "
+                f"{self.outcome}: the path {path} stays open. Measure a variable on it."
+            ]
+        elif not self.covariates:
+            found = [f"Nothing confounds {self.exposure} and {self.outcome}: adjust for nothing."]
+        else:
+            found = [
+                f"Adjusting for {', '.join(self.covariates)} closes every back-door path from "
+                f"{self.exposure} to {self.outcome}."
+            ]
+        if self.mediators:
+            found.append(
+                f"Mediators (adjusting for one removes part of the effect): "
+                f"{', '.join(self.mediators)}."
+            )
+        if self.colliders:
+            found.append(
+                f"Colliders (adjusting for one opens a path): {', '.join(self.colliders)}."
+            )
+        return [*found, *(one.text for one in self.warned)]
+
+
+def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
+    """Arrows as pairs of cause and effect; a line may chain several (`a -> b -> c`).
+
+    Raises
+    ------
+    InputError
+        If a line is no arrow, or the arrows form a circle.
+    """
+    import networkx as nx
+
+    found: list[tuple[str, str]] = []
+    for line in arrows:
+        names = [part.strip() for part in line.split("->")]
+        if len(names) < 2 or not all(names):
+            raise InputError(f'causal diagram: "{line}" is no arrow; write "cause -> effect"')
+        found += list(pairwise(names))
+    if len(found) > MOST_ARROWS:
+        raise InputError(f"causal diagram: {len(found)} arrows; at most {MOST_ARROWS}")
+    graph = nx.DiGraph(found)
+    if not nx.is_directed_acyclic_graph(graph):
+        circle = [cause for cause, _ in nx.find_cycle(graph)]
+        raise InputError(
+            f"causal diagram: {' -> '.join([*circle, circle[0]])} is a circle; a cause comes "
+            "before its effect"
+        )
+    return found
+
+
+def adjust(
+    arrows: Iterable[str],
+    exposures: Collection[str],
+    outcome: str,
+    *,
+    measured: Collection[str] | None = None,
+    chosen: Collection[str] = (),
+) -> Adjustment:
+    """The adjustment set that a diagram asks for, and what is wrong with a chosen one.
+
+    Parameters
+    ----------
+    arrows : lines "cause -> effect"
+    exposures : the variables whose joint effect is claimed
+    measured : variables that can be adjusted for; None for all of the diagram
+    chosen : covariates that somebody wants to adjust for
+
+    Raises
+    ------
+    InputError
+        If the diagram is malformed, or holds no exposure or not the outcome.
+    """
+    import networkx as nx
+
+    graph = nx.DiGraph(read_arrows(arrows))
+    for name in (*exposures, outcome):
+        if name not in graph:
+            raise InputError(
+                f'causal diagram: "{name}" is not in it; it holds {", ".join(sorted(graph))}'
+            )
+    causes = set(exposures)
+    effects: set[str] = set().union(*(nx.descendants(graph, name) for name in causes)) - causes
+    if outcome not in effects and any(outcome in nx.ancestors(graph, name) for name in causes):
+        raise InputError(f"causal diagram: {outcome} comes before the exposure: no effect is asked")
+    before = nx.ancestors(graph, outcome)
+    mediators = tuple(sorted(effects & before))
+    usable = set(graph) if measured is None else set(measured) & set(graph)
+    allowed = usable - effects - causes - {outcome}
+    # Without the arrows that leave the exposures, what still connects them is confounding.
+    backdoor = graph.copy()
+    backdoor.remove_edges_from([edge for edge in graph.edges if edge[0] in causes])
+    found = nx.find_minimal_d_separator(backdoor, causes, {outcome}, restricted=allowed)
+    path = () if found is not None else _open_path(backdoor, causes, outcome, allowed)
+    confounders = set() if found is None else set(found)
+    colliders = {
+        name
+        for name in (allowed | (effects & usable)) - {outcome}
+        if graph.in_degree(name) > 1 and _opens(graph, backdoor, causes, outcome, name, confounders)
+    } | (effects & nx.descendants(graph, outcome) & usable)
+    return Adjustment(
+        exposure=" and ".join(exposures),
+        outcome=outcome,
+        covariates=None if found is None else tuple(sorted(found)),
+        open_path=path,
+        mediators=mediators,
+        colliders=tuple(sorted(colliders - set(mediators))),
+        warned=tuple(
+            warning
+            for name in chosen
+            if (warning := _warning(name, graph, effects, mediators, colliders, outcome))
+        ),
+    )
+
+
+def _opens(
+    graph: nx.DiGraph,
+    backdoor: nx.DiGraph,
+    causes: set[str],
+    outcome: str,
+    name: str,
+    adjusted: set[str],
+) -> bool:
+    """True when adjusting for `name` beside `adjusted` connects exposure and outcome anew."""
+    import networkx as nx
+
+    if name in adjusted:
+        return False
+    closed = nx.is_d_separator(backdoor, causes, {outcome}, adjusted)
+    return bool(closed and not nx.is_d_separator(backdoor, causes, {outcome}, adjusted | {name}))
+
+
+def _open_path(
+    backdoor: nx.DiGraph, causes: set[str], outcome: str, allowed: set[str]
+) -> tuple[str, ...]:
+    """A shortest path from exposure to outcome that stays open whatever `allowed` closes."""
+    import networkx as nx
+
+    between = allowed & set().union(*(nx.ancestors(backdoor, one) for one in (*causes, outcome)))
+    routes = backdoor.to_undirected()
+    for name in sorted(causes):
+        if not nx.has_path(routes, name, outcome):
+            continue
+        for count, path in enumerate(nx.shortest_simple_paths(routes, name, outcome)):
+            if count == MOST_PATHS:
+                break
+            inner = [
+                (at, backdoor.has_edge(a, at) and backdoor.has_edge(b, at))
+                for a, at, b in zip(path, path[1:], path[2:], strict=False)
+            ]
+            closed = any(
+                (at not in between and not nx.descendants(backdoor, at) & between)
+                if collides
+                else at in between
+                for at, collides in inner
+            )
+            if not closed:
+                return tuple(path)
+    return (*sorted(causes), outcome)
+
+
+def _warning(
+    name: str,
+    graph: nx.DiGraph,
+    effects: set[str],
+    mediators: Collection[str],
+    colliders: Collection[str],
+    outcome: str,
+) -> Warned | None:
+    if name not in graph:
+        text = f"{name} is not in the causal diagram: its part in it is not known."
+        return Warned(variable=name, role="unknown", text=text)
+    if name in mediators:
+        text = f"{name} is a mediator: adjusting for it removes part of the effect on {outcome}."
+        return Warned(variable=name, role="mediator", text=text)
+    if name in colliders:
+        text = f"{name} is a collider: adjusting for it opens a path that was closed."
+        return Warned(variable=name, role="collider", text=text)
+    if name in effects:
+        text = f"{name} is an effect of the exposure: adjusting for it can bias the estimate."
+        return Warned(variable=name, role="effect of the exposure", text=text)
+    return None

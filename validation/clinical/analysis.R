@@ -1,0 +1,309 @@
+# ---- The analysis. Nothing below depends on the contract; the list `plan` above says what is done.
+
+suppressPackageStartupMessages(library(survival))
+
+file <- sub("^--file=", "", grep("^--file=", commandArgs(FALSE), value = TRUE))
+here <- if (length(file)) dirname(file) else "."
+types <- read.csv(file.path(here, "columns.csv"), colClasses = "character")
+data <- read.csv(file.path(here, "table.csv"), check.names = FALSE, na.strings = "",
+                 colClasses = setNames(types$class, types$column))
+result <- data.frame(key = character(), value = numeric())
+skipped <- character()
+put <- function(key, value) {
+  if (length(value) == 1 && is.finite(value)) result[nrow(result) + 1, ] <<- list(key, value)
+}
+
+matches <- function(column, filter) {
+  known <- !is.na(column)
+  if (filter$op == "present") return(known)
+  if (filter$op %in% c("eq", "ne", "in")) {
+    same <- tolower(as.character(column)) %in% tolower(filter$values)
+    return(known & (if (filter$op == "ne") !same else same))
+  }
+  value <- as.numeric(filter$values)
+  number <- as.numeric(column)
+  known & switch(filter$op, lt = number < value, le = number <= value,
+                 gt = number > value, ge = number >= value)
+}
+outcome_of <- function(rows, endpoint) {
+  if (plan$kinds[[endpoint]] %in% c("survival", "competing")) {
+    list(time = rows[[paste0(endpoint, ".time")]], event = rows[[paste0(endpoint, ".event")]])
+  } else list(value = rows[[paste0(endpoint, ".value")]])
+}
+
+# Population: filters, known exposures, known primary outcome.
+keep <- rep(TRUE, nrow(data))
+for (filter in plan$filters) keep <- keep & matches(data[[filter$variable]], filter)
+for (use in plan$exposures) keep <- keep & !is.na(data[[use$key]])
+keep <- keep & !is.na(outcome_of(data, plan$primary_endpoint)[[1]])
+rows <- data[keep, , drop = FALSE]
+
+# Cut-points, found in the population from the exposure alone unless they were handed over.
+find_cut <- function(x, use) {
+  if (!is.null(use$cut)) return(use$cut)
+  known <- x[!is.na(x)]
+  cut <- list(mean = mean(known), sd = sd(known))
+  if (use$rule %in% c("continuous", "spline", "optimal")) return(cut)
+  below_top <- function(value) if (value == max(known)) max(known[known < max(known)]) else value
+  if (setequal(unique(known), c(0, 1))) {
+    cut$lower <- cut$upper <- 0.5
+  } else if (use$rule == "median") {
+    cut$lower <- cut$upper <- below_top(median(known))
+  } else if (use$rule == "tertile") {
+    thirds <- quantile(known, c(1, 2) / 3, names = FALSE)
+    cut$upper <- below_top(thirds[2])
+    cut$lower <- min(thirds[1], cut$upper)
+  } else cut$lower <- cut$upper <- use$threshold
+  cut
+}
+flat <- function(use) use$rule %in% c("continuous", "spline", "optimal")
+score <- function(x, cut, use) (if (use$level == "low") -1 else 1) * (x - cut$mean) / cut$sd
+exposed_side <- function(x, cut, level) {
+  as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
+}
+cuts <- lapply(plan$exposures, function(use) find_cut(rows[[use$key]], use))
+parts <- Map(function(use, cut) {
+  x <- rows[[use$key]]
+  if (flat(use)) score(x, cut, use) else exposed_side(x, cut, use$level)
+}, plan$exposures, cuts)
+first <- plan$exposures[[1]]
+grouped <- FALSE
+if (plan$comparison == "interaction") {
+  exposure <- parts[[1]] * parts[[2]]
+} else if (plan$comparison == "per_sd" || flat(first)) {
+  exposure <- score(rows[[first$key]], cuts[[1]], first)
+} else {
+  grouped <- TRUE
+  exposure <- Reduce(`*`, parts)
+  if (plan$comparison == "extremes") {
+    other <- c(high = "low", low = "high")
+    opposite <- Reduce(`*`, Map(function(use, cut) {
+      exposed_side(rows[[use$key]], cut, other[[use$level]])
+    }, plan$exposures, cuts))
+    exposure[exposure != 1 & opposite != 1] <- NA
+  }
+}
+
+# Covariates: z-scores, or indicators against the most frequent level; rare and constant ones go.
+design <- function(covariates, keep) {
+  columns <- list()
+  for (key in covariates) {
+    x <- rows[[key]][keep]
+    if (is.numeric(x)) {
+      columns[[key]] <- if (isTRUE(sd(x) > 0)) (x - mean(x)) / sd(x) else x
+    } else {
+      counts <- table(x)
+      ordered <- names(counts)[order(-as.integer(counts), names(counts), method = "radix")]
+      for (level in ordered[-1]) if (counts[[level]] >= 5) {
+        columns[[paste(key, level)]] <- as.numeric(x == level)
+      }
+    }
+  }
+  columns[vapply(columns, function(x) length(unique(x)) > 1, TRUE)]
+}
+frame_of <- function(test) {
+  keep <- !is.na(exposure)
+  for (part in outcome_of(rows, test$endpoint)) keep <- keep & !is.na(part)
+  for (key in c(test$covariates, test$strata)) keep <- keep & !is.na(rows[[key]])
+  if (!is.null(test$subgroup)) keep <- keep & matches(rows[[test$subgroup$variable]], test$subgroup)
+  columns <- list(exposure[keep])
+  if (plan$comparison == "interaction") columns <- c(columns, lapply(parts, function(x) x[keep]))
+  columns <- c(columns, design(test$covariates, keep))
+  outcome <- lapply(outcome_of(rows, test$endpoint), function(x) x[keep])
+  layer <- if (length(test$strata)) {
+    do.call(paste, c(rows[keep, test$strata, drop = FALSE], sep = "\r"))
+  } else rep("all", sum(keep))
+  list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, n = sum(keep))
+}
+model <- function(f, X = f$X) {
+  event <- as.numeric(f$outcome$event == 1)
+  coxph(Surv(f$outcome$time, event) ~ X + strata(f$layer), ties = "efron",
+        control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
+}
+put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
+  z <- qt(0.975, df)
+  shape <- if (ratio) exp else identity
+  put(paste0(id, ".effect"), shape(coef))
+  put(paste0(id, ".lower"), shape(coef - z * se))
+  put(paste0(id, ".upper"), shape(coef + z * se))
+}
+put_counts <- function(id, f) {
+  put(paste0(id, ".n"), f$n)
+  if (!is.null(f$outcome$event)) put(paste0(id, ".events"), sum(f$outcome$event == 1))
+}
+wald <- function(id, f) {
+  fit <- model(f)
+  se <- sqrt(diag(vcov(fit)))
+  put_effect(id, coef(fit)[[1]], se[[1]])
+  put(paste0(id, ".p"), 2 * pnorm(-abs(coef(fit)[[1]] / se[[1]])))
+  put_counts(id, f)
+}
+restricted_mean <- function(time, event, tau) {
+  fit <- survfit(Surv(time, event) ~ 1)
+  used <- fit$time <= tau
+  t <- c(0, fit$time[used], tau)
+  s <- c(1, fit$surv[used])
+  area <- diff(t) * s
+  d <- fit$n.event[used]
+  at_risk <- fit$n.risk[used]
+  later <- rev(cumsum(rev(area)))[-1]
+  terms <- ifelse(at_risk > d, d / (at_risk * (at_risk - d)), 0)
+  c(sum(area), sum(later^2 * terms))
+}
+
+methods <- list(
+  logrank = function(test) {
+    f <- frame_of(test)
+    fit <- model(f)
+    put_effect(test$id, coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
+    event <- as.numeric(f$outcome$event == 1)
+    found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
+    put(paste0(test$id, ".p"), pchisq(found$chisq, 1, lower.tail = FALSE))
+    put_counts(test$id, f)
+  },
+  cox = function(test) wald(test$id, frame_of(test)),
+  cause_specific = function(test) wald(test$id, frame_of(test)),
+  spline = function(test) {
+    f <- frame_of(test)
+    x <- f$X[, 1]
+    k <- quantile(x, c(0.05, 0.35, 0.65, 0.95), names = FALSE)
+    cube <- function(knot) pmax(x - knot, 0)^3
+    term <- function(j) (cube(k[j]) - cube(k[3]) * (k[4] - k[j]) / (k[4] - k[3]) +
+                           cube(k[4]) * (k[3] - k[j]) / (k[4] - k[3])) / (k[4] - k[1])^2
+    straight <- model(f, f$X[, 1, drop = FALSE])
+    curved <- model(f, cbind(x, term(1), term(2)))
+    put_effect(test$id, coef(straight)[[1]], sqrt(vcov(straight)[1, 1]))
+    put(paste0(test$id, ".p"), pchisq(2 * diff(curved$loglik), 3, lower.tail = FALSE))
+    put(paste0(test$id, ".nonlinearity.p"),
+        pchisq(2 * (curved$loglik[2] - straight$loglik[2]), 2, lower.tail = FALSE))
+    put_counts(test$id, f)
+  },
+  kaplan_meier = function(test) {
+    f <- frame_of(test)
+    for (side in c("exposed", "reference")) {
+      mine <- f$X[, 1] == (side == "exposed")
+      fit <- survfit(Surv(f$outcome$time[mine], f$outcome$event[mine] == 1) ~ 1)
+      below <- fit$surv <= 0.5 + 1e-12
+      if (any(below)) put(paste(test$id, side, "median", sep = "."), min(fit$time[below]))
+      for (months in c(12, 36, 60)) if (months <= max(f$outcome$time[mine])) {
+        put(paste0(test$id, ".", side, ".at_", months), summary(fit, months)$surv)
+      }
+    }
+  },
+  schoenfeld = function(test) {
+    f <- frame_of(test)
+    found <- cox.zph(model(f), transform = "km", terms = FALSE)$table
+    put(paste0(test$id, ".p"), found[1, "p"])
+    put(paste0(test$id, ".global_p"), found[nrow(found), "p"])
+  },
+  rmst = function(test) {
+    f <- frame_of(test)
+    g <- f$X[, 1]
+    time <- f$outcome$time
+    event <- f$outcome$event == 1
+    tau <- min(plan$rmst_months, max(time[g == 0]), max(time[g == 1]))
+    one <- restricted_mean(time[g == 1], event[g == 1], tau)
+    two <- restricted_mean(time[g == 0], event[g == 0], tau)
+    value <- one[1] - two[1]
+    se <- sqrt(one[2] + two[2])
+    put(paste0(test$id, ".difference"), value)
+    put(paste0(test$id, ".lower"), value - qnorm(0.975) * se)
+    put(paste0(test$id, ".upper"), value + qnorm(0.975) * se)
+    put(paste0(test$id, ".p"), 2 * pnorm(-abs(value / se)))
+  },
+  concordance = function(test) {
+    f <- frame_of(test)
+    main <- if (plan$comparison == "interaction") 3 else 1
+    event <- as.numeric(f$outcome$event == 1)
+    for (name in c("with", "without")) {
+      X <- if (name == "with") f$X else f$X[, -seq_len(main), drop = FALSE]
+      fit <- coxph(Surv(f$outcome$time, event) ~ X)
+      put(paste(test$id, name, "harrell", sep = "."), concordance(fit)$concordance)
+    }
+  },
+  joint_groups = function(test) {
+    f <- frame_of(modifyList(test, list(strata = test$strata)))
+    known <- !is.na(parts[[1]]) & !is.na(parts[[2]])
+    for (part in outcome_of(rows, test$endpoint)) known <- known & !is.na(part)
+    for (key in test$strata) known <- known & !is.na(rows[[key]])
+    group <- 2 * parts[[1]][known] + parts[[2]][known]
+    outcome <- lapply(outcome_of(rows, test$endpoint), function(x) x[known])
+    layer <- if (length(test$strata)) {
+      do.call(paste, c(rows[known, test$strata, drop = FALSE], sep = "\r"))
+    } else rep("all", sum(known))
+    found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
+    put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
+  },
+  fine_gray = function(test) {
+    f <- frame_of(test)
+    if (!requireNamespace("cmprsk", quietly = TRUE)) stop("needs the package cmprsk")
+    found <- summary(cmprsk::crr(f$outcome$time, f$outcome$event, f$X, gtol = 1e-10,
+                                  maxiter = 50))$coef
+    put_effect(test$id, found[1, 1], found[1, 3])
+    put(paste0(test$id, ".p"), 2 * pnorm(-abs(found[1, 1] / found[1, 3])))
+  },
+  gray = function(test) {
+    f <- frame_of(test)
+    if (!requireNamespace("cmprsk", quietly = TRUE)) stop("needs the package cmprsk")
+    found <- cmprsk::cuminc(f$outcome$time, f$outcome$event, f$X[, 1], cencode = 0)$Tests
+    put(paste0(test$id, ".p"), found["1", "pv"])
+  },
+  fisher = function(test) {
+    f <- frame_of(test)
+    found <- fisher.test(table(factor(f$X[, 1], c(1, 0)), factor(f$outcome$value, c(1, 0))))
+    put(paste0(test$id, ".p"), found$p.value)
+    put(paste0(test$id, ".effect"), found$estimate[[1]])
+    put(paste0(test$id, ".lower"), found$conf.int[1])
+    put(paste0(test$id, ".upper"), found$conf.int[2])
+  },
+  logistic = function(test) {
+    f <- frame_of(test)
+    fit <- glm(f$outcome$value ~ f$X, family = binomial, epsilon = 1e-12)
+    found <- summary(fit)$coefficients[2, ]
+    put_effect(test$id, found[[1]], found[[2]])
+    put(paste0(test$id, ".p"), found[[4]])
+  },
+  linear = function(test) ols(test, frame_of(test)),
+  rank = function(test) {
+    f <- frame_of(test)
+    ols(test, f, p = FALSE)
+    y <- f$outcome$value
+    found <- wilcox.test(y[f$X[, 1] == 1], y[f$X[, 1] == 0])
+    put(paste0(test$id, ".p"), found$p.value)
+  }
+)
+# Least squares on the outcome in standard deviations, with HC3 standard errors.
+ols <- function(test, f, p = TRUE) {
+  y <- f$outcome$value / sd(f$outcome$value)
+  fit <- lm(y ~ f$X)
+  M <- model.matrix(fit)
+  bread <- solve(crossprod(M))
+  weight <- residuals(fit) / (1 - hatvalues(fit))
+  se <- sqrt(diag(bread %*% crossprod(M * weight) %*% bread))[2]
+  put_effect(test$id, coef(fit)[[2]], se, df.residual(fit), ratio = FALSE)
+  if (p) put(paste0(test$id, ".p"), 2 * pt(-abs(coef(fit)[[2]] / se), df.residual(fit)))
+}
+
+for (test in plan$tests) {
+  if (nzchar(test$skip)) {
+    skipped <- c(skipped, paste0(test$id, ": ", test$skip))
+    next
+  }
+  said <- tryCatch({ methods[[test$method]](test); "" }, error = conditionMessage)
+  if (nzchar(said)) skipped <- c(skipped, paste0(test$id, ": ", said))
+}
+
+# ---- Beside SAGE's numbers.
+
+expected <- read.csv(file.path(here, "expected.csv"), colClasses = c("character", "numeric"))
+both <- merge(result, expected, by = "key", suffixes = c(".R", ".SAGE"), sort = FALSE)
+both$difference <- abs(both$value.R - both$value.SAGE) / pmax(abs(both$value.SAGE), 1e-8)
+# R finds the odds ratio of Fisher's test to four digits, and crr stops that close to its maximum.
+coarse <- c("fisher", "fine_gray")
+coarse <- unlist(lapply(plan$tests, function(test) if (test$method %in% coarse) test$id))
+rough <- sub("[.][^.]*$", "", both$key) %in% coarse
+both$agrees <- both$difference < ifelse(rough, 1e-3, 1e-5)
+print(format(both, digits = 6), row.names = FALSE)
+for (line in skipped) cat("not computed here:", line, "\n")
+cat(sprintf("%d of %d numbers agree\n", sum(both$agrees), nrow(both)))
+if (!nrow(both) || !all(both$agrees)) quit(status = 1)

@@ -1,0 +1,223 @@
+"""A contract's analysis as a standalone R script, with its data and SAGE's numbers beside it.
+
+The script reads three files of its own folder and needs R with its `survival` package (and `cmprsk`
+for competing risks). It finds population, cut-points, groups and models by itself from the values
+in the table, and compares what it finds with what SAGE reported.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import Contract, FrozenContract, TestPlan
+from validation.errors import InputError
+from validation.hypothesis import Filter
+from validation.population import Cut, numbers_of
+from validation.results import AnalysisResult
+from validation.types import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BODY = "analysis.R"
+OWN_DRAWS = "rests on SAGE's own random draws"
+NOT_IN_R: dict[str, str] = {
+    "maximally_selected": OWN_DRAWS,
+    "calibration": OWN_DRAWS,
+    "decision_curve": OWN_DRAWS,
+    "period_hazards": "Firth's penalty is not in R's survival package",
+}
+DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
+QUANTITIES = (
+    "effect",
+    "lower",
+    "upper",
+    "p",
+    "n",
+    "events",
+    "difference",
+    "global_p",
+    "nonlinearity.p",
+    "with.harrell",
+    "without.harrell",
+    *(
+        f"{side}.{name}"
+        for side in ("exposed", "reference")
+        for name in ("median", "at_12", "at_36", "at_60")
+    ),
+)
+
+
+def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
+    """Write `analysis.R`, `table.csv`, `columns.csv` and `expected.csv` to `folder`.
+
+    Parameters
+    ----------
+    inputs : the prepared inputs of the part that `analysis` reports
+    analysis : what SAGE found in them
+
+    Returns
+    -------
+    The script's path. Run it with `Rscript FOLDER/analysis.R`; it ends with status 1 where a
+    number differs.
+
+    Raises
+    ------
+    InputError
+        If the inputs are missing or changed, or belong to another contract.
+    """
+    from validation.analysis import Analysis
+
+    opened = Analysis.open(inputs)
+    if opened.frozen.sha256 != analysis.contract_sha256 or opened.part != analysis.part:
+        raise InputError(f"{inputs}: not the inputs of this analysis")
+    contract, table = opened.contract, opened.table
+    for use in contract.exposures:
+        table[use.key] = numbers_of(table, use)
+    folder.mkdir(parents=True, exist_ok=True)
+    handed_over = opened.part == "confirmation"
+    text = _plan(contract, analysis, analysis.cuts if handed_over else ())
+    body = (Path(__file__).parent / BODY).read_text(encoding="utf-8")
+    write_text(folder / "table.csv", table.to_csv(index_label="patient"))
+    write_text(folder / "columns.csv", _columns(table))
+    write_text(folder / "expected.csv", _expected(analysis))
+    write_text(folder / BODY, _head(opened.frozen, opened.part) + text + "\n\n" + body)
+    return folder / BODY
+
+
+def _head(frozen: FrozenContract, part: str) -> str:
+    statement = " ".join(frozen.contract.hypothesis.statement.split())
+    printable = "".join(one if one.isprintable() else " " for one in statement)
+    return (
+        f"# Validation contract {frozen.sha256}, {part} patients.\n# {printable}\n#\n"
+        "# Rscript analysis.R: repeats the registered tests on table.csv and compares the numbers\n"
+        "# with expected.csv. Needs R with the package survival; cmprsk for competing risks.\n"
+        "# table.csv holds patients' values under pseudonyms: keep it where the cohort may lie.\n\n"
+    )
+
+
+def _columns(table: pd.DataFrame) -> str:
+    import pandas as pd
+
+    rows = [("patient", "character")]
+    for name in table.columns:
+        number = pd.api.types.is_numeric_dtype(table[name])
+        rows.append((str(name), "numeric" if number else "character"))
+    return _csv(("column", "class"), rows)
+
+
+def _expected(analysis: AnalysisResult) -> str:
+    rows: list[tuple[str, object]] = []
+    for outcome in analysis.tests:
+        if outcome.status != "ok" or outcome.id.startswith("control."):
+            continue
+        found: dict[str, float | int | None] = {"n": outcome.n, "events": outcome.events}
+        for name in QUANTITIES:
+            number = analysis.numbers.get(f"{outcome.id}.{name}")
+            if number is not None:
+                found[name] = number.value
+        if outcome.effect is not None:
+            found |= {"effect": outcome.effect.value, "p": outcome.p}
+            found |= {"lower": outcome.effect.lower, "upper": outcome.effect.upper}
+        rows += [(f"{outcome.id}.{name}", one) for name, one in found.items() if one is not None]
+    return _csv(("key", "value"), rows)
+
+
+def _csv(head: tuple[str, ...], rows: list[Any]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -> str:
+    """What the script shall do, as an R list."""
+    exposures: list[dict[str, Any]] = []
+    for at, use in enumerate(contract.exposures):
+        one: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
+        one["rule"] = str(use.cut.value) if use.cut is not None else "median"
+        if use.threshold is not None:
+            one["threshold"] = use.threshold
+        if cuts:
+            kept = ("lower", "upper", "mean", "sd")
+            one["cut"] = {
+                name: value for name in kept if (value := getattr(cuts[at], name)) is not None
+            }
+        exposures.append(one)
+    tests = [
+        {
+            "id": plan.id,
+            "method": plan.method,
+            "endpoint": plan.endpoint,
+            "covariates": _Vector(plan.covariates),
+            "strata": _Vector(plan.strata),
+            **({"subgroup": _filter(plan.subgroup)} if plan.subgroup is not None else {}),
+            "skip": _skip(plan, analysis),
+        }
+        for plan in contract.tests
+        if plan.method not in DESCRIBING
+    ]
+    plan = {
+        "comparison": contract.comparison.value,
+        "exposures": exposures,
+        "filters": [_filter(one) for one in contract.filters],
+        "kinds": {one.key: one.kind for one in contract.endpoints},
+        "primary_endpoint": contract.primary_test.endpoint,
+        "rmst_months": contract.rules.rmst_months,
+        "tests": tests,
+    }
+    return f"plan <- {_r(plan)}"
+
+
+def _skip(plan: TestPlan, analysis: AnalysisResult) -> str:
+    """Why R does not repeat a test; empty where it does."""
+    outcome = analysis.test(plan.id)
+    if outcome is None or outcome.status != "ok":
+        return "SAGE has no number" if outcome is None else f"{outcome.status}: {outcome.reason}"
+    notes = " ".join(outcome.notes)
+    if "Firth" in notes:
+        return "Firth's penalty is not in R's survival package"
+    if "imputed" in notes and "nothing is imputed" not in notes:
+        return OWN_DRAWS
+    return NOT_IN_R.get(plan.method, "")
+
+
+def _filter(one: Filter) -> dict[str, Any]:
+    values = one.value if isinstance(one.value, tuple) else (one.value,)
+    texts = [
+        str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        for value in values
+        if value is not None
+    ]
+    return {"variable": one.variable, "op": one.op, "values": _Vector(texts)}
+
+
+class _Vector(tuple[str, ...]):
+    """Texts that R holds as a character vector."""
+
+
+def _r(value: Any, indent: int = 0) -> str:
+    """A value as an R expression: texts quoted as JSON does, lists and named lists."""
+    if isinstance(value, _Vector):
+        return f"c({', '.join(_text(one) for one in value)})" if value else "character()"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    pad = "  " * (indent + 1)
+    if isinstance(value, dict):
+        inner = [f"{pad}`{name}` = {_r(one, indent + 1)}" for name, one in value.items()]
+    else:
+        inner = [f"{pad}{_r(one, indent + 1)}" for one in value]
+    return "list(\n" + ",\n".join(inner) + "\n" + "  " * indent + ")" if inner else "list()"
+
+
+def _text(value: str) -> str:
+    """A text that R reads back as it is: JSON's escapes are R's, but for pairs of surrogates."""
+    quoted = json.dumps(value, ensure_ascii=False)
+    return quoted.replace("\\/", "/").replace("\\b", "\\u0008").replace("\\f", "\\u000c")

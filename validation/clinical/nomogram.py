@@ -1,0 +1,116 @@
+"""A prediction model as a nomogram: points for each term, and the risk for their sum.
+
+100 points belong to the term with the widest span of the linear predictor (Iasonos and others 2008,
+Journal of Clinical Oncology).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from validation.prediction import PredictionModel, Term
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from validation.study import Study
+
+    Floats = NDArray[np.float64]
+
+RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+SPAN = (0.025, 0.975)
+"""Quantiles of a numeric variable between which its line runs: no single patient is shown."""
+MOST_LEVELS = 6
+"""Values up to which a variable is ordered levels (a stage), each with a mark of its own."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One variable's line: values as printed, and the points of each."""
+
+    label: str
+    marks: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Nomogram:
+    """Lines with at most 100 points each; `risks` pairs a sum of points with the risk it means."""
+
+    lines: tuple[Line, ...]
+    total: float
+    risks: tuple[tuple[float, float], ...]
+    horizon: float
+
+
+def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
+    """Points of every term of a model on the values that these patients have.
+
+    Returns
+    -------
+    None for an interaction, whose terms cannot be read one by one, and for a model without effect.
+    """
+    import math
+
+    import numpy as np
+
+    if any(term.kind == "part" for term in model.terms):
+        return None
+    spans: list[tuple[str, list[tuple[str, float]]]] = []
+    factors: dict[str, list[Term]] = {}
+    for term in model.terms:
+        if term.kind == "level":
+            factors.setdefault(term.key, []).append(term)
+        elif term.kind == "number":
+            values = study.rows[term.key].dropna().to_numpy(dtype=float)
+            spans.append((_name(term), _numeric(values, term)))
+        elif study.exposed.grouped:
+            spans.append((term.name, [("no", 0.0), ("yes", term.coefficient)]))
+        else:
+            known = study.exposed.x[~np.isnan(study.exposed.x)]
+            low, high = (float(one) for one in np.quantile(known, SPAN))
+            scores = np.linspace(low, high, 5)
+            spans.append((term.name, [(f"{one:.1f}", one * term.coefficient) for one in scores]))
+    for key, terms in factors.items():
+        reference = set(model.levels.get(key, ())) - {str(term.level) for term in terms}
+        first = " or ".join(sorted(reference)) or "other"
+        marks = [(first, 0.0), *((str(term.level), term.coefficient) for term in terms)]
+        spans.append((terms[0].name.rpartition(":")[0] or key, marks))
+    widest = max(max(v for _, v in marks) - min(v for _, v in marks) for _, marks in spans)
+    if not widest > 0:
+        return None
+    scale = 100.0 / widest
+    lines, lowest, total = [], 0.0, 0.0
+    for label, marks in spans:
+        least = min(value for _, value in marks)
+        lowest += least
+        points = tuple((text, (value - least) * scale) for text, value in marks)
+        total += max(value for _, value in points)
+        lines.append(Line(label, points))
+    risks = []
+    for risk in RISKS:
+        linear = math.log(-math.log(1.0 - risk) / model.baseline)
+        at = (linear - lowest) * scale
+        if 0.0 <= at <= total:
+            risks.append((at, risk))
+    return Nomogram(tuple(lines), total, tuple(risks), model.horizon)
+
+
+def _name(term: Term) -> str:
+    return term.name.removesuffix(" (per SD)")
+
+
+def _numeric(values: Floats, term: Term) -> list[tuple[str, float]]:
+    """Round marks over most of a variable's range, with their part of the linear predictor."""
+    import numpy as np
+    from matplotlib.ticker import MaxNLocator
+
+    levels = np.unique(values)
+    if len(levels) <= MOST_LEVELS:
+        return [(f"{one:g}", (one - term.mean) / term.sd * term.coefficient) for one in levels]
+    low, high = (float(one) for one in np.quantile(values, SPAN))
+    marks = [one for one in MaxNLocator(5).tick_values(low, high) if low <= one <= high]
+    if len(marks) < 2:
+        marks = [low, high]
+    return [(f"{one:.4g}", (one - term.mean) / term.sd * term.coefficient) for one in marks]

@@ -1,0 +1,215 @@
+"""How many patients a study needs, before its cohort exists.
+
+Schoenfeld 1983 (Biometrics) for the events of a two-group comparison of hazards, Hsieh and Lavori
+2000 (Controlled Clinical Trials) for continuous exposures, Peterson and George 1993 (Controlled
+Clinical Trials) for interactions; Riley and others 2020 (BMJ) for prediction models.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from validation.errors import InputError
+from validation.hypothesis import Strict
+from validation.statistics.power import events_needed, power_at
+
+Design = Literal["groups", "per_sd", "interaction"]
+
+
+class Accrual(Strict):
+    """How patients come and are followed, in months; survival is taken as exponential.
+
+    `lost` is the share of patients lost to follow-up per year.
+    """
+
+    median_survival: float = Field(gt=0)
+    recruitment: float = Field(ge=0)
+    follow_up: float = Field(gt=0)
+    lost: float = Field(default=0.0, ge=0, lt=1)
+
+    def event_share(self, hazard_ratio: float = 1.0) -> float:
+        """Share of patients whose event is seen, with uniform recruitment.
+
+        The integral over entry times of the probability that the event comes first, before loss
+        and before the end: h / (h + l) * (1 - mean of exp(-(h + l) * time under observation)).
+        """
+        hazard = math.log(2) / self.median_survival * hazard_ratio
+        leaving = -math.log(1 - self.lost) / 12
+        rate = hazard + leaving
+        if self.recruitment == 0:
+            kept = math.exp(-rate * self.follow_up)
+        else:
+            kept = (
+                math.exp(-rate * self.follow_up)
+                - math.exp(-rate * (self.follow_up + self.recruitment))
+            ) / (rate * self.recruitment)
+        return hazard / rate * (1 - kept)
+
+
+class Question(Strict):
+    """What a study shall be able to show.
+
+    `exposed` is the share of exposed patients (for interactions: of the product's margins both);
+    `r_squared` the share of the exposure's variance that the covariates explain; `claims` how many
+    primary claims share the error rate (Bonferroni); `confirmation` the share held back, since a
+    discovery must be found again in it.
+    """
+
+    hazard_ratio: float = Field(gt=0)
+    design: Design = "groups"
+    exposed: float = Field(default=0.5, gt=0, lt=1)
+    power: float = Field(default=0.8, gt=0.05, lt=1)
+    alpha: float = Field(default=0.05, gt=0, le=0.2)
+    r_squared: float = Field(default=0.0, ge=0, lt=1)
+    claims: int = Field(default=1, ge=1, le=100_000)
+    confirmation: float = Field(default=0.0, ge=0, lt=1)
+    missing: float = Field(default=0.0, ge=0, lt=1)
+    event_share: float | None = Field(default=None, gt=0, le=1)
+    accrual: Accrual | None = None
+
+    @model_validator(mode="after")
+    def _is_answerable(self) -> Question:
+        if self.hazard_ratio == 1:
+            raise ValueError("a hazard ratio of 1 is no effect: nothing can be planned for it")
+        if (self.event_share is None) == (self.accrual is None):
+            raise ValueError("give the share of patients with the event, or accrual and survival")
+        return self
+
+
+class Row(Strict):
+    """The need at one effect, and the power that the chosen number gives it."""
+
+    hazard_ratio: float
+    events: int
+    patients: int
+    power: float
+
+
+class Plan(Strict):
+    """Events and patients needed; `rows` show what other effects would need."""
+
+    question: Question
+    alpha: float
+    event_share: float
+    events: int
+    patients: int
+    rows: tuple[Row, ...]
+    assumptions: tuple[str, ...]
+
+
+def plan(question: Question) -> Plan:
+    """Events and patients for the asked power; both halves of a split must reach it.
+
+    Raises
+    ------
+    InputError
+        If no number of patients reaches it.
+    """
+    alpha = question.alpha / question.claims
+    events = _events(question, question.hazard_ratio, alpha)
+    share = _event_share(question)
+    patients = _patients(question, events, share)
+    nearby = sorted({round(question.hazard_ratio ** (part / 4), 2) for part in range(2, 9)} - {1.0})
+    rows = [
+        Row(
+            hazard_ratio=ratio,
+            events=(needed := _events(question, ratio, alpha)),
+            patients=_patients(question, needed, share),
+            power=_power(question, ratio, events, alpha),
+        )
+        for ratio in nearby
+    ]
+    return Plan(
+        question=question,
+        alpha=alpha,
+        event_share=share,
+        events=events,
+        patients=patients,
+        rows=tuple(rows),
+        assumptions=_assumptions(question, alpha, share),
+    )
+
+
+def _spread(question: Question) -> dict[str, float | None]:
+    """The exposure's variance, as the formulas of power take it."""
+    q = question.exposed
+    if question.design == "groups":
+        return {"fraction_exposed": q}
+    if question.design == "per_sd":
+        return {"fraction_exposed": None, "sd": 1.0}
+    return {"fraction_exposed": None, "sd": q * (1 - q)}
+
+
+def _events(question: Question, ratio: float, alpha: float) -> int:
+    return events_needed(
+        ratio, alpha=alpha, power=question.power, r_squared=question.r_squared, **_spread(question)
+    )
+
+
+def _power(question: Question, ratio: float, events: int, alpha: float) -> float:
+    return power_at(ratio, events, alpha=alpha, r_squared=question.r_squared, **_spread(question))
+
+
+def _event_share(question: Question) -> float:
+    if question.event_share is not None:
+        return question.event_share
+    assert question.accrual is not None
+    if question.design != "groups":
+        return question.accrual.event_share()
+    q = question.exposed
+    return (1 - q) * question.accrual.event_share() + q * question.accrual.event_share(
+        question.hazard_ratio
+    )
+
+
+def _patients(question: Question, events: int, share: float) -> int:
+    smaller = 1.0
+    if question.confirmation:
+        smaller = min(question.confirmation, 1 - question.confirmation)
+    found = math.ceil(events / share / smaller / (1 - question.missing))
+    if found > 10_000_000:
+        raise InputError(
+            f"{events} events would take {found:,} patients: plan for a larger effect, or for "
+            "patients with more events"
+        )
+    return found
+
+
+def _assumptions(question: Question, alpha: float, share: float) -> tuple[str, ...]:
+    found = [
+        f"two-sided level {alpha:.3g}"
+        + (
+            f" ({question.alpha:g} shared by {question.claims} claims)"
+            if question.claims > 1
+            else ""
+        ),
+        f"the event is seen in {100 * share:.0f}% of patients",
+        "proportional hazards",
+    ]
+    if question.accrual is not None:
+        found.append("exponential survival, uniform recruitment, loss independent of the outcome")
+    if question.r_squared:
+        found.append(f"covariates explain {100 * question.r_squared:.0f}% of the exposure")
+    if question.confirmation:
+        found.append("discovery and confirmation patients each reach the power on their own")
+    if question.missing:
+        found.append(f"{100 * question.missing:.0f}% of patients cannot be analyzed")
+    if question.design == "interaction":
+        found.append("two independent exposures of the same prevalence")
+    return tuple(found)
+
+
+def prediction_size(terms: int, r_squared: float, *, shrinkage: float = 0.9) -> int:
+    """Patients for a prediction model of so many terms to shrink by no more than `shrinkage`.
+
+    p / ((S - 1) ln(1 - R2 / S)) with R2 the expected Cox-Snell R squared (Riley and others 2020,
+    criterion 2).
+    """
+    if not 0 < r_squared < shrinkage < 1:
+        raise InputError(
+            "the expected R squared lies between 0 and the shrinkage, which is below 1"
+        )
+    return math.ceil(terms / ((shrinkage - 1) * math.log(1 - r_squared / shrinkage)))

@@ -1,0 +1,56 @@
+"""Net benefit against the risk from which on one would act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from validation.errors import InputError
+from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, canvas, heading, save, wrapped
+
+NAMES = {"with": "covariates and exposure", "without": "covariates alone", "all": "everybody"}
+
+
+def decision_curve_figure(
+    thresholds: npt.ArrayLike,
+    benefit: Mapping[str, npt.ArrayLike],
+    path: Path,
+    *,
+    title: str,
+    risk_of: str = "the event",
+    subtitle: str = "",
+    simulated: bool = False,
+    description: str = "",
+) -> Path:
+    """Draw the net benefit of each strategy, with acting on nobody as the zero line.
+
+    Parameters
+    ----------
+    thresholds : (m,) risks in (0, 1)
+    benefit : (m,) net benefit by strategy ("with", "without", "all")
+
+    Returns
+    -------
+    The path written (.svg, or .png at 200 dpi).
+    """
+    at = 100.0 * np.asarray(thresholds, dtype=np.float64)
+    if not len(at):
+        raise InputError("decision_curve_figure: no threshold given")
+    curves = {name: np.asarray(one, dtype=np.float64) for name, one in benefit.items()}
+    top = max(float(np.max(one)) for one in curves.values())
+    with canvas(4.8, 3.9) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        axes = figure.add_axes((0.15, 0.15, 0.82, 0.67))
+        axes.axhline(0.0, color=MUTED, linewidth=0.9, label="nobody", zorder=1)
+        for place, (name, curve) in enumerate(curves.items()):
+            color = INK if name == "all" else OKABE_ITO[place]
+            axes.plot(at, curve, color=color, linestyle=DASHES[place], label=NAMES.get(name, name))
+        axes.set_ylim(-0.15 * max(top, 0.02), 1.12 * max(top, 0.02))
+        axes.set_xlim(0, float(at.max()))
+        axes.set_xlabel(wrapped(f"Risk of {risk_of} from which on one would act (%)", 58))
+        axes.set_ylabel("Net benefit per patient")
+        axes.legend(loc="upper right", fontsize=8, title="act by", title_fontsize=8)
+        return save(figure, path, title=title, description=description or subtitle)

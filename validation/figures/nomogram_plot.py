@@ -1,0 +1,79 @@
+"""A nomogram: lines of values under a scale of points, and the risk for their sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.clinical.nomogram import Line, Nomogram
+from validation.figures.style import INK, MUTED, canvas, heading, save, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW = 0.52
+CLOSEST = 7.0
+"""Points between two marks under which the second one's words go below the line."""
+
+
+def nomogram_figure(
+    found: Nomogram,
+    path: Path,
+    *,
+    title: str,
+    subtitle: str = "",
+    simulated: bool = False,
+    description: str = "",
+) -> Path:
+    """Draw one line per variable, the sum of points, and the risk by the horizon.
+
+    Returns
+    -------
+    The path written (.svg, or .png at 200 dpi).
+    """
+    rows = len(found.lines) + 3
+    height = 0.75 + ROW * rows
+    with canvas(7.2, height) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        axes = figure.add_axes((0.25, 0.02, 0.72, (ROW * rows) / height))
+        axes.set_xlim(-1, 101)
+        axes.set_ylim(-0.5, rows - 0.5)
+        axes.axis("off")
+        scale = Line("Points", tuple((str(one), float(one)) for one in range(0, 101, 10)))
+        step = max(10, round(found.total / 10 / 10) * 10)
+        sums = [
+            (str(one), 100.0 * one / found.total) for one in range(0, int(found.total) + 1, step)
+        ]
+        risks = [(f"{100 * risk:.0f}", 100.0 * at / found.total) for at, risk in found.risks]
+        lines = [
+            scale,
+            *found.lines,
+            Line("Sum of points", tuple(sums)),
+            Line(f"Risk by {found.horizon:.0f} months (%)", tuple(risks)),
+        ]
+        for place, line in enumerate(lines):
+            _row(axes, rows - 1 - place, line)
+        return save(figure, path, title=title, description=description or subtitle)
+
+
+def _row(axes: Axes, y: float, line: Line) -> None:
+    marks = sorted(line.marks, key=lambda mark: mark[1])
+    axes.text(-3, y, wrapped(line.label, 26), ha="right", va="center", fontsize=8, color=INK)
+    if not marks:
+        axes.text(0, y, "outside the range", fontsize=7.5, color=MUTED, va="center")
+        return
+    axes.plot([marks[0][1], marks[-1][1]], [y, y], color=INK, linewidth=0.9)
+    before, below = -100.0, True
+    for text, at in marks:
+        below = (not below) if at - before < CLOSEST else False
+        sign = -1 if below else 1
+        axes.plot([at, at], [y, y + sign * 0.1], color=INK, linewidth=0.9)
+        axes.text(
+            at,
+            y + sign * 0.15,
+            text if len(text) <= 14 else text[:13] + "…",
+            ha="center",
+            va="top" if below else "bottom",
+            fontsize=7.5,
+        )
+        before = at

@@ -1,0 +1,440 @@
+"""Tables and curves that a clinical reader expects beside the registered comparison.
+
+Table 1 without p-values (STROBE: Vandenbroucke and others 2007) but with standardized differences;
+univariable beside multivariable estimates in the same patients (REMARK); who lacks what (Carpenter
+and Smuk 2021, Biometrical Journal); decision curves from cross-validated predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan, VariableUse
+from validation.errors import InputError
+from validation.methods.shared import (
+    fit_cox,
+    fit_logistic,
+    layers_of,
+    matrix,
+    outcome_of,
+)
+from validation.results import Book, TestOutcome, p_text
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+FOLDS = 10
+FEWEST_EVENTS_OF_A_FOLD = 3
+MOST_PATTERNS = 8
+STEP = 0.01
+REACHED = 0.9
+"""Quantile of the predicted risks up to which curves are drawn: beyond it few patients decide."""
+
+
+def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Patients by group: n (%), or median and quartiles; standardized difference; missing.
+
+    A slope's patients are parted at the median of the exposure, for description alone.
+    """
+    sides = _sides(study)
+    everybody = ("all patients", sides[0][1] | sides[1][1])
+    columns = [everybody, *sides]
+    heads = ["all", "exposed", "reference"]
+    rows = [
+        {"variable": "group"} | dict(zip(heads, (label for label, _ in columns), strict=True)),
+        {"variable": "patients"}
+        | {head: f"{mine.sum()}" for head, (_, mine) in zip(heads, columns, strict=True)},
+    ]
+    uses: dict[str, VariableUse] = {
+        use.key: use
+        for use in study.contract.variables
+        if use.role in ("exposure", "covariate", "stratum", "known_positive")
+    }
+    for use in uses.values():
+        rows += _described(study.rows[use.key], use, heads, [mine for _, mine in columns])
+    rows += _followed(study, plan, heads, [mine for _, mine in columns])
+    tables[plan.id] = rows
+    return outcome_of(plan, n=int(everybody[1].sum()))
+
+
+def _sides(study: Study) -> list[tuple[str, Mask]]:
+    import numpy as np
+
+    x, contract = study.exposed.x, study.contract
+    if study.exposed.grouped:
+        return [(contract.exposed, x == 1.0), (contract.reference, x == 0.0)]
+    label = contract.exposures[0].label
+    score = study.exposed.parts[0]
+    middle = float(np.nanmedian(score))
+    if middle == np.nanmax(score):  # A binary exposure that most patients have.
+        middle = float(np.nanmin(score))
+    more, less = ("above", "at or below")
+    if contract.exposures[0].level == "low":  # Scores are turned so that high is exposed.
+        more, less = ("below", "at or above")
+    return [(f"{label} {more} median", score > middle), (f"{label} {less} median", score <= middle)]
+
+
+def _described(
+    column: pd.Series, use: VariableUse, heads: list[str], masks: list[Mask]
+) -> list[dict[str, str]]:
+    import numpy as np
+    import pandas as pd
+
+    missing = int(column[masks[0]].isna().sum())
+    absent = f"{missing} ({100 * missing / max(int(masks[0].sum()), 1):.0f}%)"
+    unit = f", {use.unit}" if use.unit else ""
+    numeric = pd.api.types.is_numeric_dtype(column)
+    if numeric and set(np.unique(column.dropna())) - {0, 1}:
+        parts = [column[mine].dropna().to_numpy(dtype=float) for mine in masks]
+        row = {"variable": f"{use.label}{unit}, median (quartiles)"}
+        row |= {head: _quartiles(part) for head, part in zip(heads, parts, strict=True)}
+        return [row | {"difference (SD)": _difference(parts[1:]), "missing": absent}]
+    texts = column.map(lambda value: "yes" if value == 1 else "no") if numeric else column
+    texts = texts.where(column.notna()).astype("object")
+    levels = sorted(texts.dropna().unique(), key=str)
+    shares = [
+        np.asarray([(texts[mine].dropna() == level).mean() for level in levels]) for mine in masks
+    ]
+    gap = _distance(shares[1][1:], shares[2][1:])
+    rows: list[dict[str, str]] = []
+    for place, level in enumerate(levels):
+        if levels == ["no", "yes"] and level == "no":
+            continue
+        name = use.label if levels == ["no", "yes"] else f"{use.label}: {level}"
+        row = {"variable": f"{name}, n (%)"}
+        for head, mine, share in zip(heads, masks, shares, strict=True):
+            row[head] = f"{int((texts[mine] == level).sum())} ({100 * share[place]:.0f}%)"
+        first = not rows
+        rows.append(
+            row | {"difference (SD)": gap if first else "", "missing": absent if first else ""}
+        )
+    return rows
+
+
+def _quartiles(values: Floats) -> str:
+    import numpy as np
+
+    if not values.size:
+        return "none known"
+    low, middle, high = (float(one) for one in np.quantile(values, [0.25, 0.5, 0.75]))
+    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+
+
+def _difference(sides: list[Floats]) -> str:
+    """Standardized mean difference of two groups, with the pooled standard deviation."""
+    if min(len(one) for one in sides) < 2:
+        return "not known"
+    spread = math.sqrt(sum(float(one.var(ddof=1)) for one in sides) / 2)
+    gap = abs(float(sides[0].mean()) - float(sides[1].mean()))
+    return f"{gap / spread:.2f}" if spread > 0 else "0.00"
+
+
+def _distance(one: Floats, two: Floats) -> str:
+    """Standardized difference of proportions over k levels (Yang and Dalton 2012, SAS Forum).
+
+    Mahalanobis distance of all but the first level's shares.
+    """
+    import numpy as np
+
+    if not one.size or not np.isfinite([*one, *two]).all():
+        return "not known"
+    covariance = sum(np.diag(share) - np.outer(share, share) for share in (one, two)) / 2
+    gap = one - two
+    return f"{math.sqrt(max(float(gap @ np.linalg.pinv(covariance) @ gap), 0.0)):.2f}"
+
+
+def _followed(
+    study: Study, plan: TestPlan, heads: list[str], masks: list[Mask]
+) -> list[dict[str, str]]:
+    """Follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
+    from validation.statistics.survival import kaplan_meier
+
+    kind = study.contract.endpoint(plan.endpoint).kind
+    if kind not in ("survival", "competing"):
+        return []
+    label = study.contract.endpoint(plan.endpoint).label
+    followed: dict[str, str] = {
+        "variable": "follow-up, months, median (reverse Kaplan-Meier)",
+    }
+    events: dict[str, str] = {"variable": f"{label}, events (%)"}
+    for head, mine in zip(heads, masks, strict=True):
+        known = mine & study.complete(plan.endpoint)
+        time, codes = study.status(plan.endpoint, known)
+        if not len(time):
+            followed[head] = events[head] = "none known"
+            continue
+        middle = kaplan_meier(time, (codes == 0).astype(float)).median
+        followed[head] = f"{middle:.1f}" if math.isfinite(middle) else "not reached"
+        count = int((codes == 1).sum())
+        events[head] = f"{count} ({100 * count / len(time):.0f}%)"
+    blank = {"difference (SD)": "", "missing": ""}
+    return [followed | blank, events | blank]
+
+
+def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Each term alone, and all together, in the same complete patients."""
+    keep, X, names, notes = matrix(study, plan)
+    scale, fit = _fitter(study, plan, keep, notes)
+    together = fit(X, names)
+    rows = []
+    spans = _spans(study, plan, keep, names)
+    for start, stop in spans:
+        alone = fit(X[:, start:stop], names[start:stop])
+        for at in range(start, stop):
+            rows.append(
+                {
+                    "term": names[at],
+                    "univariable": _ratio(alone, scale, at - start),
+                    "p, univariable": p_text(float(alone.p[at - start])),
+                    "multivariable": _ratio(together, scale, at),
+                    "p, multivariable": p_text(float(together.p[at])),
+                }
+            )
+    tables[plan.id] = rows
+    events = int(fit.events)
+    notes.append(f"{scale}s with 95% confidence intervals, all in the same {int(keep.sum())}")
+    return outcome_of(plan, n=int(keep.sum()), events=events, notes=list(dict.fromkeys(notes)))
+
+
+class _Fitter:
+    """Fits any of a contract's terms to one endpoint's patients, by the contract's own rules."""
+
+    def __init__(self, study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> None:
+        self.study, self.notes = study, notes
+        self.kind = study.contract.endpoint(plan.endpoint).kind
+        self.layers: Any = None
+        if self.kind == "binary":
+            value, _ = study.outcome(plan.endpoint)
+            self.y = value[keep]
+            self.events = float((self.y == 1).sum())
+            return
+        self.time, self.event = study.follow_up(plan.endpoint, keep)
+        self.events = float(self.event.sum())
+        self.layers = layers_of(study, plan, keep, self.event, notes)
+
+    def __call__(self, X: Any, names: list[str]) -> Any:
+        said: list[str] = []
+        if self.kind == "binary":
+            found = fit_logistic(self.y, X, names, self.study, said)
+        else:
+            found = fit_cox(self.time, self.event, X, names, self.study, said, self.layers)
+        self.notes += said
+        return found
+
+
+def _fitter(study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> tuple[str, _Fitter]:
+    fit = _Fitter(study, plan, keep, notes)
+    return ("odds ratio" if fit.kind == "binary" else "hazard ratio"), fit
+
+
+def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:
+    """Columns that belong to one variable: an interaction's three, a factor's levels."""
+    start = 1 + len(study.adjusters())
+    found = [(0, start)]
+    columns = study.columns(plan.covariates, keep)
+    for key in dict.fromkeys(column.key for column in columns):
+        count = sum(column.key == key for column in columns)
+        found.append((start, start + count))
+        start += count
+    assert start == len(names)
+    return found
+
+
+def _ratio(fit: Any, scale: str, at: int) -> str:
+    value = (fit.odds_ratio if scale == "odds ratio" else fit.hr)[at]
+    return f"{value:.2f} ({fit.lower[at]:.2f} to {fit.upper[at]:.2f})"
+
+
+def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Which values are missing together, and what that leaves for the adjusted model."""
+    import numpy as np
+
+    keep = study.complete(plan.endpoint)
+    keys = tuple(dict.fromkeys((*plan.covariates, *plan.strata)))
+    labels = {use.key: use.label for use in study.contract.variables}
+    absent = study.rows.loc[keep, list(keys)].isna()
+    n = int(keep.sum())
+    complete = int((~absent.any(axis=1)).sum())
+    book.put(f"{plan.id}.complete", complete / n, "share")
+    rows = []
+    for key in keys:
+        count = int(absent[key].sum())
+        book.put(f"{plan.id}.{key.replace(':', '.')}", count, "patients")
+        rows.append({"missing": labels[key], "patients": f"{count} ({100 * count / n:.0f}%)"})
+    together = absent.value_counts()
+    shown = 0
+    for flags, times in zip(together.index.tolist(), together.tolist(), strict=True):
+        lacking = [labels[key] for key, flag in zip(keys, flags, strict=True) if flag]
+        if len(lacking) > 1 and shown < MOST_PATTERNS:
+            shown += 1
+            said = f"{' and '.join(lacking)} together"
+            rows.append({"missing": said, "patients": f"{times} ({100 * times / n:.0f}%)"})
+    rows.append({"missing": "nothing", "patients": f"{complete} ({100 * complete / n:.0f}%)"})
+    notes = []
+    if 0 < complete < n:
+        value, event = study.outcome(plan.endpoint)
+        seen = (value if event is None else event)[keep] == 1
+        some = absent.any(axis=1).to_numpy()
+        if study.contract.endpoint(plan.endpoint).kind != "continuous":
+            notes.append(
+                f"{100 * float(np.mean(seen[some])):.0f}% with the event where something is "
+                f"missing, {100 * float(np.mean(seen[~some])):.0f}% where nothing is"
+            )
+    tables[plan.id] = rows
+    return outcome_of(plan, n=n, notes=notes)
+
+
+def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Net benefit of the model with and without the exposure, of treating all, and of none.
+
+    Risks are cross-validated (10 folds), so that no patient's prediction saw that patient.
+    """
+    import numpy as np
+
+    curves = curves_of(study, plan)
+    horizon = curves.horizon
+    overall = curves.overall
+    at = int(np.argmin(np.abs(curves.thresholds - overall)))
+    if math.isfinite(horizon):
+        book.put(f"{plan.id}.horizon", horizon, "months")
+    threshold = float(curves.thresholds[at])
+    book.put(f"{plan.id}.threshold", threshold, "share")
+    for name, curve in curves.benefit.items():
+        book.put(f"{plan.id}.{name}", float(curve[at]), "net benefit", f"{curve[at]:.3f}")
+    gain = float(curves.benefit["with"][at] - curves.benefit["without"][at])
+    book.put(f"{plan.id}.gain", gain, "net benefit", f"{gain:+.3f}")
+    shown = [place for place in range(len(curves.thresholds)) if (place + 1) % 10 == 0]
+    tables[plan.id] = [
+        {
+            "treat at a risk of": f"{100 * curves.thresholds[place]:.0f}%",
+            "covariates and exposure": f"{curves.benefit['with'][place]:.3f}",
+            "covariates alone": f"{curves.benefit['without'][place]:.3f}",
+            "everybody": f"{curves.benefit['all'][place]:.3f}",
+            "nobody": "0",
+        }
+        for place in shown
+    ]
+    notes = [
+        *curves.notes,
+        "net benefit per patient: true positives less false positives, weighted by the odds of "
+        "the threshold; cross-validated risks",
+    ]
+    return outcome_of(plan, n=curves.n, events=curves.events, notes=notes)
+
+
+@dataclass(frozen=True)
+class DecisionCurves:
+    """Net benefit of each strategy at every threshold; `overall` is the risk of all patients.
+
+    `horizon` is in months, infinite for an outcome without time.
+    """
+
+    thresholds: Floats
+    benefit: dict[str, Floats]
+    overall: float
+    horizon: float
+    n: int
+    events: int
+    notes: tuple[str, ...]
+
+
+def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
+    """Curves with and without the exposure and of treating all, from 1% to where nobody is treated.
+
+    Raises
+    ------
+    InputError
+        If no covariate varies, or the events are too few to predict any from the others.
+    """
+    import numpy as np
+
+    keep, X, names, notes = matrix(study, plan)
+    main = 1 + len(study.adjusters())
+    if X.shape[1] == main:
+        raise InputError("no covariate varies in the population: nothing to compare with")
+    time, event, horizon = _outcome_by(study, plan, keep)
+    risks = {
+        "with": cross_validated(study, time, event, X, names, horizon),
+        "without": cross_validated(study, time, event, X[:, main:], names[main:], horizon),
+    }
+
+    from validation.statistics.decision_curve import net_benefit
+    from validation.statistics.survival import kaplan_meier
+
+    when = horizon if math.isfinite(horizon) else float(time.max())
+    overall = 1.0 - float(kaplan_meier(time, event).at([when])[0])
+    top = min(0.99, max(float(np.quantile(one, REACHED)) for one in risks.values()))
+    thresholds = np.arange(1, max(2, math.floor(top / STEP) + 1)) * STEP
+    benefit = {
+        name: net_benefit(time, event, risk, when, thresholds) for name, risk in risks.items()
+    }
+    benefit["all"] = net_benefit(time, event, np.ones(len(time)), when, thresholds)
+    return DecisionCurves(
+        thresholds=np.asarray(thresholds, dtype=float),
+        benefit=benefit,
+        overall=overall,
+        horizon=horizon,
+        n=len(time),
+        events=int(event.sum()),
+        notes=tuple(notes),
+    )
+
+
+def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[Floats, Floats, float]:
+    """Times and flags, with the horizon in months (infinite for an outcome without time)."""
+    import numpy as np
+
+    if study.contract.endpoint(plan.endpoint).kind == "binary":
+        value, _ = study.outcome(plan.endpoint)
+        event = (value[keep] == 1).astype(float)
+        # An event at once, or none for good: the Kaplan-Meier risk is then the plain share.
+        return np.where(event == 1, 1.0, 2.0), event, math.inf
+    time, event = study.follow_up(plan.endpoint, keep)
+    return time, event, min(study.contract.rules.rmst_months, float(np.quantile(time, 0.75)))
+
+
+def cross_validated(
+    study: Study, time: Floats, event: Floats, X: Floats, names: list[str], horizon: float
+) -> Floats:
+    """(n,) each patient's risk by the horizon from a model of the other folds.
+
+    Folds are balanced over events and drawn by the contract's seed.
+    """
+    import numpy as np
+
+    from validation.statistics.calibration import baseline_hazard
+
+    n, events = len(time), int(event.sum())
+    folds = min(FOLDS, events // FEWEST_EVENTS_OF_A_FOLD)
+    if folds < 2:
+        raise InputError(f"{events} events are too few to predict any from the others")
+    rng = np.random.default_rng([study.contract.seed, n, 11])
+    fold = np.empty(n, dtype=np.int64)
+    for flag in (0.0, 1.0):
+        mine = np.flatnonzero(event == flag)
+        fold[rng.permutation(mine)] = np.arange(len(mine)) % folds
+    risk = np.empty(n)
+    for number in range(folds):
+        held, rest = fold == number, fold != number
+        varies = np.ptp(X[rest], axis=0) > 0
+        chosen = [name for name, kept in zip(names, varies, strict=True) if kept]
+        said: list[str] = []
+        block = X[:, varies]
+        if math.isfinite(horizon):
+            fit = fit_cox(time[rest], event[rest], block[rest], chosen, study, said)
+            linear = (block * fit.coef).sum(axis=1)
+            hazard = baseline_hazard(time[rest], event[rest], linear[rest], horizon)
+            risk[held] = 1.0 - np.exp(-hazard * np.exp(linear[held]))
+        else:
+            fit = fit_logistic(event[rest], block[rest], chosen, study, said)
+            linear = fit.intercept + (block[held] * fit.coef).sum(axis=1)
+            risk[held] = 1.0 / (1.0 + np.exp(-linear))
+    return np.clip(risk, 0.0, 1.0)
