@@ -98,6 +98,8 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
         if not isinstance(written, str):
             raise InputError("edited hypothesis, field statement: give a sentence")
         hypothesis = _as_written(services, draft, hypothesis, written, bool(CLAIMED & set(changed)))
+    if hypothesis.statement != draft.hypothesis.statement:
+        hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
     after = json.loads(hypothesis.model_dump_json())
     return Edit(
         hypothesis=hypothesis,
@@ -111,6 +113,20 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
 
 CLAIMED = {"exposures", "endpoint", "direction", "comparison", "population"}
 """The fields that the statement is written from."""
+
+
+def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
+    """Another claim without the words that were written for the old one."""
+    design = describe_design(after)
+    words: dict[str, Any] = {
+        "rationale": "",
+        "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",
+    }
+    if [one.variable for one in before.exposures] != [one.variable for one in after.exposures]:
+        words["untested"] = ()
+    return after.model_copy(
+        update={name: value for name, value in words.items() if name not in edited}
+    )
 
 
 def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:

@@ -259,7 +259,9 @@ def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
     from sage.report.build import write_report
 
     place = tmp_path_factory.mktemp("retold")
-    ended = sage("run", PROMPT, "--auto-approve", "--out", str(place / "run"), cwd=place)
+    ended = sage(
+        "run", PROMPT, "--auto-approve", "--out", str(place / "run"), cwd=place, timeout=900
+    )
     assert ended.code == 0, ended.err
     run = place / "run"
     replies = {"Interpretation": LYING_INTERPRETATION, "Summary": LYING_SUMMARY}

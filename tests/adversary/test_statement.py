@@ -156,8 +156,12 @@ def edit(changes: dict[str, Any], before: Hypothesis | None = None) -> Edit:
 def test_an_edit_of_the_exposures_alone_writes_a_new_statement() -> None:
     before = claim()
     exposures = [{"variable": "expression:FABP5", "label": "COL1A1 expression", "level": "high"}]
-    edited = edit({"exposures": exposures, "comparison": "exposed_vs_rest"})
+    edited = edit(
+        {"exposures": exposures, "comparison": "exposed_vs_rest"},
+        before.model_copy(update={"rationale": "COL1A1 stiffens.", "feasibility": "COL1A1 is."}),
+    )
     assert "FABP5" in edited.hypothesis.statement
+    assert "COL1A1" not in edited.hypothesis.model_dump_json()
     assert "COL1A1" not in edited.hypothesis.statement
     names = {name: (was, now) for name, was, now in edited.differences}
     assert names["statement"] == (before.statement, edited.hypothesis.statement)
@@ -291,7 +295,7 @@ def test_a_demand_that_the_events_cannot_bear_is_refused() -> None:
 
 def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path)
+    ended = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path, timeout=900)
     assert ended.code == 0, ended.err
     drafted = json.loads((run / "outputs/draft-h1.json").read_text())["hypothesis"]
     changes = tmp_path / "changes.json"
@@ -300,11 +304,11 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
     told = {"exposures": exposures, "comparison": "exposed_vs_rest"}
     contradicting = told | {"statement": drafted["statement"].replace("shorter", "longer")}
     changes.write_text(json.dumps(contradicting))
-    refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
+    refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path, timeout=900)
     assert refused.code == 2
     assert "contradict" in refused.err
     changes.write_text(json.dumps(told))
-    ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
+    ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path, timeout=900)
     assert ended.code == 0, ended.err
     contract = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]
     page = (run / "report.md").read_text()
