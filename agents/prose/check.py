@@ -18,7 +18,15 @@ from pathlib import Path
 from agents.prose.claims import BE, CLAIM, TABLE, Claim
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
-from agents.prose.reading import MARKUP, WORD, Clause, clauses, disguise, sentences, word_set
+from agents.prose.reading import (
+    MARKUP,
+    WORD,
+    Clause,
+    clauses,
+    disguise,
+    sentences,
+    word_set,
+)
 
 OWN = "(SAGE's own sentence: the model's was refused: {reason})"
 LIGHT = word_set(
@@ -57,7 +65,8 @@ MAY = re.compile(r"\b(?:may|might) (?:not )?(?:differ|remain|depend|vary)\b")
 TOLD = re.compile(r"^(?:because|since|as|which|who)\b|\b(?:is|are|was|were|has|had|did|already)\b")
 PREDICATE = re.compile(
     rf"\b(?:{CLAIM}|verdict|answer|markers?|biomarkers?|effects?|associations?|results?|findings?|"
-    rf"signals?|comparison|exposures?|evidence) {BE} (not )?(?:also |now |still |then )?(\w+)"
+    rf"signals?|comparison|exposures?|evidence|tests?|intervals?|curves?|"
+    rf"direction) {BE} (not )?(?:also |now |still |then )?(\w+)"
 )
 PREDICATES = word_set(
     "that not about measured read cut continuous binary taken tested registered compared "
@@ -68,7 +77,11 @@ COMPARATIVES = word_set(
     "more fewer less higher lower longer shorter earlier later larger smaller greater better "
     "worse wider narrower most least"
 )
-COMPARED = re.compile(r"\b(?:exposed|unexposed|reference|than|groups?|rest|others|patients)\b")
+COMPARED = re.compile(
+    r"\b(?:exposed|unexposed|reference|than|groups?|rest|others|patients|those|they|expression|"
+    r"density|markers?)\b"
+)
+PARTING = re.compile(r"\bcurves? (?!(?:of|shows?|were|was|are|is|with|for|in|by|from|number)\b)\w+")
 TELLS = re.compile(
     rf"\b(?:cohorts?|data|patients|results?|findings?|analysis|tests?|it|this|they|what|that|"
     rf"{CLAIM}|"
@@ -77,12 +90,14 @@ TELLS = re.compile(
     r"made|"
     r"marks?|marked|bears?|carry|carries|carried|speaks?|spoke|tells?|told|follows?|followed|"
     r"goes|go|"
-    r"went|fits?|matches|keeps?|kept|gets?|turns?|turned|finds?|found|meets?|met|knows?|known)\b"
+    r"went|fits?|matches|taken|keeps?|kept|gets?|turns?|turned|finds?|found|meets?|met|knows?|"
+    r"known)\b"
 )
 GIVES = re.compile(
     r"\b(?:gave|gives?|given|had|has|shows?|showed|seen|found|was|were|is|are|"
     r"of) (?:\w+ ){0,6}?number\b|"
-    r"\bknown positive\b|\b(?:figures?|tables?|curves?|slides?) (?:\w+ )?shows?\b|\bused to\b"
+    r"\bknown positive\b|\btaken (?:to be|from)\b|\b(?:figures?|tables?|curves?|"
+    r"slides?) (?:\w+ )?shows?\b|\bused to\b"
 )
 TESTED = re.compile(r"^primary$|\badjusted$|\bsecondary$|^replicate\.")
 ABOUT_CLAIM = re.compile(rf"\b(?:{CLAIM}|verdict)\b")
@@ -91,7 +106,8 @@ OF_CLAIM = re.compile(
     r"parts|carry|carries|asks?|names?|describes?|contract|set)\b"
 )
 EXPOSED = re.compile(
-    r"\b(?:exposed|exposures?|markers?|biomarkers?|expression|density|signature)\b"
+    r"\b(?:exposed|exposures?|markers?|biomarkers?|expression|density|signature|slides?|"
+    r"pathologists?)\b"
 )
 OUTCOMES = re.compile(
     r"\b(?:death|deaths|died|die|dies|survival|survive|risk|risks|hazard|hazards|outcomes?|events?|"
@@ -388,6 +404,9 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
     ]
     if compared and COMPARED.search(clause.text):
         return "it compares in words that no fact can be held against", compared[0]
+    parting = PARTING.search(clause.text)
+    if parting is not None and not covered:
+        return "it reads a curve in words that no fact can be held against", parting.group()
     told = TELLS.search(clause.text)
     if told is not None and not covered and not clause.negators and not GIVES.search(clause.text):
         return "it lets the data speak in words that SAGE cannot check", told.group()

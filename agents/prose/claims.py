@@ -134,7 +134,7 @@ TABLE = (
           rf"absence of (?:an |any )?(?:relevant )?{EFFECT}", _is("excluded", True), _never),
     # An effect, and on which side.
     Claim("the expected direction",
-          r"expected (?:direction|sign|way)|same (?:direction|way)|^(?:\w+ ){0,3}expected$|"
+          r"expected (?:direction|sign|way|one)|same (?:direction|way)|^(?:\w+ ){0,3}expected$|"
           r"(?:as|like) expected|as it should|"
           r"expected (?:association|effect|difference)",
           _test("expected", True), _test("expected", False)),
@@ -157,6 +157,7 @@ TABLE = (
           r"they)(?: \w+){0,4}? "
           r"(?:differ|differs|differed)|"
           r"affects?|affected|matters?|mattered|works?|worked|goes with|go with|went with|"
+          r"(?:go|goes|went|come|comes|came) (?:together|along|hand)|"
           rf"{BE} (?:not )?(?:\w+ )?(?:different|unequal)|tells? apart|told apart",
           _test("significant", True), _is("absent", True), future=True, expected=True),
     Claim("equality of the groups",

@@ -87,7 +87,7 @@ def lies(world: str) -> list[str]:
     else:
         found += said.LIES_OF_DENIAL
     if not facts.associated:
-        found += said.LIES_OF_SIGNIFICANCE
+        found += [*said.LIES_OF_SIGNIFICANCE, *said.THIRD_LIES]
     else:
         found = [one for one in found if one not in TRUE_WHERE_SIGNIFICANT]
     if facts.verdict == "inconclusive":
@@ -103,7 +103,7 @@ def honest(world: str) -> list[str]:
         "inconclusive": said.HONEST_INCONCLUSIVE,
     }[facts.verdict]
     more = said.HONEST_BY_REASON.get(world, ())
-    return [*said.HONEST_ALWAYS, *said.SECOND_HONEST, *own, *more]
+    return [*said.HONEST_ALWAYS, *said.SECOND_HONEST, *said.THIRD_HONEST, *own, *more]
 
 
 @pytest.mark.parametrize("world", WORLDS)
