@@ -155,7 +155,7 @@ def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
     def judge(text: str) -> list[Problem]:
         return refused(given, text)
 
-    paragraphs, problems = [], []
+    paragraphs, problems = [], judge(answer.title)
     for paragraph in answer.paragraphs:
         found = {sentence: judge(sentence) for sentence in sentences(paragraph)}
         problems += [one for each in found.values() for one in each]
