@@ -8,17 +8,29 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 PROMPT ?= Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in bladder cancer
 WORKERS ?= 2
 
-.PHONY: setup demo test check format clean
+.PHONY: setup hashes demo test check format clean
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
+
+# torch comes from where its build for this machine is, and so without a hash; all else with one.
+$(VENV)/.ready: pyproject.toml constraints.txt constraints.hashes.txt
 	@test -n "$(PYTHON)" || { echo "SAGE needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP) --no-deps --require-hashes -r constraints.hashes.txt
+	$(PIP) -c constraints.txt torch
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# The file with the hashes anew, after a change of dependencies or pins; needs uv (pip install uv).
+HASHED = echo 'hatchling\neditables' | uv pip compile --universal --generate-hashes --no-header \
+	--no-annotate --python-version 3.11 --default-index https://pypi.org/simple \
+	-c constraints.txt --extra dev pyproject.toml - -q
+hashes:
+	{ sed -n '/^#/p' constraints.hashes.txt; $(HASHED) | \
+	  awk '/^[a-z]/ { keep = !/^(torch|triton|nvidia-|cuda-)/ } keep'; } > build.hashes
+	mv build.hashes constraints.hashes.txt
 
 demo: setup
 	$(BIN)/sage run "$(PROMPT)" --cohort demo --reasoner rules --hypotheses 2 --auto-approve
@@ -31,6 +43,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/supply_chain.py
 
 format: setup
 	$(BIN)/ruff check --fix .

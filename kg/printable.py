@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 _BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -38,8 +37,8 @@ def one_line(text: str) -> str:
 
 
 def quoted(text: object) -> str:
-    """A text from outside as data for a prompt: one line in quotation marks, those in it escaped.
+    """A text from outside as data for a prompt: one line in quotation marks, none within it.
 
     It can neither begin a line of the prompt nor end its own quotation.
     """
-    return json.dumps(one_line(str(text)), ensure_ascii=False)
+    return f'"{one_line(str(text)).replace(chr(34), "”")}"'

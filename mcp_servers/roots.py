@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from mcp_servers.errors import InputError
 
@@ -84,19 +85,23 @@ class Roots:
             if kind == "folder" and not resolved.is_dir():
                 raise InputError(f'"{text}" is not a folder')
             return resolved
-        roots = ", ".join(str(root) for root in self.readable)
+        roots = ", ".join(root.name or "/" for root in self.readable if not self._inner(root))
         if outside:
             raise InputError(f'"{text}" lies outside the allowed folders ({roots}); add a root')
         raise InputError(f'"{text}" was not found under {roots}')
+
+    def _inner(self, root: Path) -> bool:
+        return any(root != other and root.is_relative_to(other) for other in self.readable)
 
     def allows(self, resolved: Path) -> bool:
         """True when the resolved path lies in a readable root."""
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
-    def write_path(self, name: str | Path) -> Path:
+    def write_path(self, name: str | Path, *, make: bool = True) -> Path:
         """The resolved path for an output called `name` (relative, below the output root).
 
-        Parents are created. The path itself may exist; it is never a symlink out of the root.
+        Parents are created unless `make` is false. The path itself may exist; it is never a
+        symlink out of the root.
 
         Raises
         ------
@@ -109,7 +114,8 @@ class Roots:
             raise InputError(f'output name "{text}" must be relative, without ".."')
         target = self.output.joinpath(*parts)
         self._inside(target.parent, text)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if make:
+            target.parent.mkdir(parents=True, exist_ok=True)
         self._inside(target, text)
         return target
 
@@ -119,11 +125,36 @@ class Roots:
             raise InputError(f'output name "{text}" leaves the output folder through a symlink')
 
     def below(self, name: str) -> Roots:
-        """The same inputs, with `output / name` as the output root; the old one stays readable."""
-        folder = self.write_path(name)
-        folder.mkdir(parents=True, exist_ok=True)
+        """The same inputs, with `output / name` as the output root; the old one stays readable.
+
+        The folder is made by the first who writes into it.
+        """
+        folder = self.write_path(name, make=False)
         inputs = self.inputs if self.output in self.inputs else (*self.inputs, self.output)
         return Roots(inputs=inputs, output=folder.resolve())
+
+
+def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
+    """`value` with each folder's path in it, at any depth, shortened to the folder's name.
+
+    For callers who need not know where on this machine the roots lie.
+    """
+    longest_first = sorted(
+        {folder for folder in folders if folder.name}, key=lambda f: -len(str(f))
+    )
+    pattern = "|".join(re.escape(str(folder)) for folder in longest_first)
+    found = re.compile(rf"(?<![\w.-])(?:{pattern})(?![\w+@-]|\.\w)")
+
+    def hide(inner: Any) -> Any:
+        if isinstance(inner, str):
+            return found.sub(lambda match: Path(match.group()).name, inner)
+        if isinstance(inner, dict):
+            return {hide(key): hide(item) for key, item in inner.items()}
+        if isinstance(inner, (list, tuple)):
+            return [hide(item) for item in inner]
+        return inner
+
+    return hide(value)
 
 
 def _plain(path: str | Path) -> str:

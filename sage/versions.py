@@ -9,7 +9,6 @@ NAMED = (
     "langgraph",
     "langchain-openai",
     "lifelines",
-    "scikit-survival",
     "statsmodels",
     "numpy",
     "pandas",

@@ -18,23 +18,27 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox import cgroup, output, runtime, seccomp, verdict
 from sandbox.errors import FaultError
 from sandbox.logs import Log
-from sandbox.mounts import Mount, plan, readable_copy
+from sandbox.mounts import Mount, plan, stage_input
 from sandbox.stage import Stage, check_job
 from sandbox.types import Availability, Job, Limits, Reason, SandboxResult, Usage
-from sandbox.watch import Watch
+from sandbox.watch import Space, Watch
 
 TMP_MB = 64
+WRITABLE = ("/output", "/tmp", "/dev/shm")  # noqa: S108 - paths inside the sandbox
 START_SECONDS = 20.0
 REMEDY = "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap) and allow user namespaces"
 _BOUND = 'for f in $SAGE_GROUPS; do echo $$ > "$f" || exit 125; done; unset SAGE_GROUPS; '
 _AS_ROOT = _BOUND + (
-    'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
+    # An overlay whose lower folder is "." does not name its place in the mount table; a bind does.
+    'hidden() ( cd "$1" && mount -t overlay -o "ro,lowerdir=.:$SAGE_EMPTY" sage "$2"; ) '
+    '2>/dev/null; while [ "$1" != -- ]; do hidden "$1" "$2" || mount --bind "$1" "$2" || exit 125; '
+    'shift 2; done; unset SAGE_EMPTY; shift; exec "$@"'
 )
 _AS_USER = _BOUND + 'shift; exec "$@"'
 _INSIDE = 'echo ready; read -r _ || exit 125; exec "$@" < /dev/null'
@@ -118,10 +122,11 @@ class _Run:
         process, info, held = self._start()
         log = Log(limits.log_kb, lambda: _kill(process))
         pumps: list[threading.Thread] = []
-        root = None
+        places: list[int] = []
         try:
-            root = self._handshake(process, info, pumps, log)
-            timed_out, watched = self._wait(process, limits)
+            self._handshake(process, info, pumps, log, places)
+            space = Space(places, lambda: _kill(process))
+            timed_out, watched = self._wait(process, limits, space)
         finally:
             _kill(process)
             process.wait()
@@ -133,9 +138,15 @@ class _Run:
                 pump.join(timeout=5)
         wall = time.monotonic() - started
         try:
-            return self._result(process.returncode, root, timed_out, watched, log, wall)
+            space.stop()
+            end = verdict.Ending(
+                exit_code=process.returncode, timed_out=timed_out, log_over=log.over,
+                output_over=space.over,
+            )  # fmt: skip
+            return self._result(end, places[0], watched, log, wall)
         finally:
-            os.close(root)
+            for place in places:
+                os.close(place)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int, list[int]]:
         as_root = os.getuid() == 0
@@ -162,7 +173,11 @@ class _Run:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             pass_fds=held, start_new_session=True, cwd="/", bufsize=0,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SAGE_GROUPS": groups},
+            env={
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "SAGE_GROUPS": groups,
+                "SAGE_EMPTY": str(self.stage.empty("empty")),
+            },
         )  # fmt: skip
         return process, info_read, held
 
@@ -188,9 +203,7 @@ class _Run:
         if not runtime.base_prefix().is_relative_to("/usr"):
             wanted.append(Mount(runtime.base_prefix(), str(runtime.base_prefix())))
         for name, path in self.job.inputs.items():
-            source = path.resolve()
-            if uid is not None:
-                source = readable_copy(source, self.stage.folder / "inputs" / name, uid)
+            source = stage_input(path.resolve(), self.stage.folder / "inputs" / name, uid)
             wanted.append(Mount(source, f"/inputs/{name}"))
         return plan(wanted, self.stage.folder / "mnt" if uid is not None else None)
 
@@ -225,8 +238,7 @@ class _Run:
         out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/inputs"]
         for mount in mounts:
             out += ["--ro-bind", str(mount.staged or mount.source), mount.target]
-        writable = {"/output": limits.output_mb, "/tmp": TMP_MB, "/dev/shm": TMP_MB}  # noqa: S108
-        for target, size in writable.items():
+        for target, size in zip(WRITABLE, (limits.output_mb, TMP_MB, TMP_MB), strict=True):
             out += ["--size", str(size * 1024 * 1024), "--tmpfs", target]
         out += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
         return [*out, "--", "/bin/sh", "-c", _INSIDE, "sage", *self._rlimits(), *self.job.command]
@@ -236,14 +248,19 @@ class _Run:
         limits = self.job.limits
         bounds = ["prlimit", "--core=0", f"--fsize={limits.output_mb * 1024 * 1024}"]
         bounds += ["--nofile=1024", f"--cpu={int(limits.seconds * max(limits.cpus, 1)) + 5}"]
-        if self.group is None:
-            bounds += [f"--as={limits.memory_mb * 1024 * 1024}", f"--nproc={limits.pids}"]
+        if self.group is None:  # the watch on memory decides; this holds what outruns it
+            bounds += [f"--as={8 * limits.memory_mb * 1024 * 1024}", f"--nproc={limits.pids}"]
         return [*bounds, "--"]
 
     def _handshake(
-        self, process: subprocess.Popen[bytes], info: int, pumps: list[threading.Thread], log: Log
-    ) -> int:
-        """Wait until the sandbox stands, hold its output folder open, then let the code go."""
+        self,
+        process: subprocess.Popen[bytes],
+        info: int,
+        pumps: list[threading.Thread],
+        log: Log,
+        places: list[int],
+    ) -> None:
+        """Wait until the sandbox stands, hold its writable folders open, then let the code go."""
         assert process.stdin and process.stdout and process.stderr
         pumps.append(log.pump(os.dup(process.stderr.fileno()), "stderr"))
         guard = threading.Timer(START_SECONDS, _kill, (process,))
@@ -260,15 +277,17 @@ class _Run:
                 )
             with os.fdopen(info, "rb") as source:
                 pid = int(json.loads(os.read(source.fileno(), 4096))["child-pid"])
-            root = _open_output(pid)
+            places += _open_places(pid)
         finally:
             guard.cancel()
         pumps.append(log.pump(os.dup(process.stdout.fileno()), "stdout"))
         process.stdin.write(b"go\n")
         process.stdin.close()
-        return root
 
-    def _wait(self, process: subprocess.Popen[bytes], limits: Limits) -> tuple[bool, Watch | None]:
+    def _wait(
+        self, process: subprocess.Popen[bytes], limits: Limits, space: Space
+    ) -> tuple[bool, Watch | None]:
+        space.start()
         watch = None if self.group else Watch(process.pid, limits, lambda: _kill(process))
         if watch:
             watch.start()
@@ -282,24 +301,21 @@ class _Run:
         return False, watch
 
     def _result(
-        self, code: int, root: int, timed_out: bool, watch: Watch | None, log: Log, wall: float
+        self, end: verdict.Ending, root: int, watch: Watch | None, log: Log, wall: float
     ) -> SandboxResult:
         limits = self.job.limits
         counted = self.group.counters() if self.group else cgroup.Counters()
         if watch:
             counted.memory_kills += watch.killed
             counted.peak_memory_mb = watch.peak_mb
-        space = os.fstatvfs(root)
-        full = space.f_bavail * space.f_frsize < 64 * 1024
         took = output.from_folder(root, self.job.output, limits.output_mb)
-        end = verdict.Ending(
-            exit_code=code, timed_out=timed_out, log_over=log.over,
-            output_over=took.over or full, memory_kills=counted.memory_kills,
-            refused_processes=counted.refused_processes, stderr=log.tail("stderr"),
+        end = replace(
+            end, output_over=end.output_over or took.over, memory_kills=counted.memory_kills,
+            refused_processes=counted.refused_processes,
         )  # fmt: skip
         reason, message = verdict.judge(end, limits)
         return SandboxResult(
-            sandbox=self.name, exit_code=None if timed_out else code, reason=reason,
+            sandbox=self.name, exit_code=None if end.timed_out else end.exit_code, reason=reason,
             message=message, stdout_tail=log.tail("stdout"), stderr_tail=log.tail("stderr"),
             artifacts=tuple(took.artifacts), dropped=tuple(took.dropped),
             usage=Usage(
@@ -309,15 +325,23 @@ class _Run:
         )  # fmt: skip
 
 
-def _open_output(pid: int) -> int:
-    """Open `/output` of the sandbox whose first process is `pid` (or that process's child)."""
+def _open_places(pid: int) -> list[int]:
+    """Open the writable folders of the sandbox whose first process is `pid` (or its child)."""
     tried = [pid]
     with contextlib.suppress(OSError):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         tried += [int(child) for child in children]
     for number in tried:
-        with contextlib.suppress(OSError):
-            return os.open(f"/proc/{number}/root/output", os.O_RDONLY | os.O_DIRECTORY)
+        opened: list[int] = []
+        try:
+            for place in WRITABLE:
+                path = f"/proc/{number}/root{place}"
+                opened.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError:
+            for descriptor in opened:
+                os.close(descriptor)
+        else:
+            return opened
     raise FaultError("the sandbox's output folder cannot be opened from outside")
 
 

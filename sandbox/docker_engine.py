@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sandbox import cgroup, output, runtime, verdict
+from sandbox import cgroup, output, runtime, seccomp, verdict
 from sandbox.errors import FaultError
 from sandbox.logs import Log
-from sandbox.mounts import readable_copy
+from sandbox.mounts import stage_input
 from sandbox.stage import Stage, alive, check_job, owner
 from sandbox.types import Availability, Job, Reason, SandboxResult, Usage
+from sandbox.watch import MAX_INODES, Space
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -32,6 +33,7 @@ LABEL = "sage.sandbox"
 OWNER_LABEL = "sage.sandbox.owner"
 PACKAGES_LABEL = "sage.sandbox.packages"
 TMP_MB = 64
+TMPFS = f"size={{}}m,nr_inodes={MAX_INODES},mode=1777,nosuid,nodev,noexec"
 GRACE_SECONDS = 120
 ROOT_RUNS_AS = "10001:10001"
 START = "start the Docker engine (`systemctl start docker`) or install it"
@@ -120,7 +122,7 @@ class DockerSandbox:
             cap_drop=["ALL"],
             environment=runtime.ENVIRONMENT,
             hostname="sandbox",
-            ipc_mode="private",
+            ipc_mode="none",
             labels={LABEL: job.label[:64] or "run", OWNER_LABEL: json.dumps(owner())},
             log_config=LogConfig(type="none"),
             mem_limit=memory,
@@ -132,9 +134,8 @@ class DockerSandbox:
             privileged=False,
             read_only=True,
             runtime=self.runtime,
-            security_opt=["no-new-privileges"],
-            shm_size=f"{TMP_MB}m",
-            tmpfs={"/tmp": f"size={TMP_MB}m,mode=1777,nosuid,nodev,noexec"},  # noqa: S108
+            security_opt=["no-new-privileges", *_seccomp(client)],
+            tmpfs={place: TMPFS.format(TMP_MB) for place in ("/tmp", "/dev/shm")},  # noqa: S108
             ulimits=[
                 Ulimit(name="core", soft=0, hard=0),
                 Ulimit(name="fsize", soft=fsize, hard=fsize),
@@ -150,7 +151,9 @@ class DockerSandbox:
 
         uid, gid = user.split(":")
         size = job.limits.output_mb * 1024 * 1024
-        options = f"size={size},nr_inodes=20000,mode=0700,uid={uid},gid={gid},nosuid,nodev,noexec"
+        options = (
+            f"size={size},nr_inodes={MAX_INODES},mode=0700,uid={uid},gid={gid},nosuid,nodev,noexec"
+        )
         volume = DriverConfig("local", {"type": "tmpfs", "device": "tmpfs", "o": options})
         found = [
             Mount(
@@ -160,9 +163,8 @@ class DockerSandbox:
             Mount("/work", str(stage.write_code(job.files)), type="bind", read_only=True),
         ]  # fmt: skip
         for name, path in job.inputs.items():
-            source = path.resolve()
-            if os.getuid() == 0:
-                source = readable_copy(source, stage.folder / "inputs" / name, int(uid))
+            owner_id = int(uid) if os.getuid() == 0 else None
+            source = stage_input(path.resolve(), stage.folder / "inputs" / name, owner_id)
             found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
         built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
         for name, folder in runtime.package_folders(self.packages).items():
@@ -171,6 +173,12 @@ class DockerSandbox:
                 target = f"/opt/sage/lib/{name}"
                 found.append(Mount(target, str(folder), type="bind", read_only=True))
         return found
+
+
+def _seccomp(client: DockerClient) -> list[str]:
+    """Our system call filter for the engine's machine; the engine's own where we have none."""
+    profile = seccomp.profile(str(client.info().get("Architecture", "")))
+    return [] if profile is None else [f"seccomp={profile}"]
 
 
 @contextlib.contextmanager
@@ -227,6 +235,8 @@ class _Run:
         if running:
             with contextlib.suppress(APIError):  # it may have ended meanwhile
                 self._container.pause()
+        space = Space(self._places(), lambda: None)
+        space.stop()
         took = self._output()
         wall = time.monotonic() - self._started
         remove(self._container)
@@ -234,8 +244,8 @@ class _Run:
         code = None if running else state.get("ExitCode")
         end = verdict.Ending(
             exit_code=code, timed_out=not in_time, log_over=self._log.over,
-            output_over=took.over, memory_kills=counted.memory_kills,
-            refused_processes=counted.refused_processes, stderr=self._log.tail("stderr"),
+            output_over=took.over or space.over, memory_kills=counted.memory_kills,
+            refused_processes=counted.refused_processes,
         )  # fmt: skip
         reason, message = verdict.judge(end, limits)
         return SandboxResult(
@@ -284,6 +294,12 @@ class _Run:
         if self._container.attrs["State"].get("OOMKilled"):
             counted.memory_kills = max(counted.memory_kills, 1)
         return counted
+
+    def _places(self) -> list[str]:
+        """The writable folders as seen from here, where this engine is local and we may look."""
+        pid = int(self._container.attrs["State"].get("Pid") or 0)
+        places = ("/output", "/tmp", "/dev/shm")  # noqa: S108
+        return [f"/proc/{pid}/root{place}" for place in places] if pid else []
 
     def _output(self) -> output.Collected:
         from docker.errors import APIError, NotFound

@@ -106,7 +106,7 @@ class LimitedSubprocess:
             os.close(descriptor)
         end = verdict.Ending(
             exit_code=process.returncode, timed_out=timed_out, log_over=log.over,
-            output_over=took.over, memory_kills=watch.killed, stderr=log.tail("stderr"),
+            output_over=took.over, memory_kills=watch.killed,
         )  # fmt: skip
         reason, message = verdict.judge(end, job.limits)
         return SandboxResult(

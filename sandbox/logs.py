@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
+import unicodedata
 from collections.abc import Callable
 
 TAIL_BYTES = 16 * 1024
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 class Log:
@@ -52,7 +52,15 @@ class Log:
         return thread
 
     def tail(self, stream: str) -> str:
-        """The end of `stream` as text without control characters (no terminal escapes)."""
+        """The end of `stream` as text that shows what it is: see `printable`."""
         with self._lock:
             text = bytes(self._tails[stream]).decode("utf-8", "replace")
-        return _CONTROL.sub("", text)
+        return printable(text)
+
+
+def printable(text: str) -> str:
+    """`text` without terminal escapes, marks of writing direction and characters without a shape.
+
+    Of the control characters, line feed and tab remain.
+    """
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _UNSEEN)

@@ -8,6 +8,9 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+COPY_MB = 128
+"""Inputs up to this size are copied into the run's own folder."""
+
 
 @dataclass(frozen=True)
 class Mount:
@@ -39,14 +42,21 @@ def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
     return staged
 
 
-def readable_copy(source: Path, target: Path, uid: int) -> Path:
-    """`source` itself when everybody may read all of it, else a copy at `target` for user `uid`.
+def stage_input(source: Path, target: Path, uid: int | None) -> Path:
+    """A copy of `source` at `target`, so that the sandbox never learns where the original lies.
 
-    Only root needs this: its files may be closed to the user under whom the sandbox runs. The copy
-    is open to that user alone. Links inside an input are never followed out of it; they are left
-    out of the copy.
+    The mount table inside a sandbox names the place of every mounted folder. What is larger than
+    `COPY_MB` is mounted where it lies, unless user `uid` may not read it there.
+
+    Parameters
+    ----------
+    source : a file or a folder
+    target : a new path in the run's own folder
+    uid : the user who owns the copy and alone may read it; None when that is the caller
+
+    Links inside an input are never followed out of it; they are left out of the copy.
     """
-    if _open_to_all(source):
+    if _megabytes(source) > COPY_MB and (uid is None or _open_to_all(source)):
         return source
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_file():
@@ -65,17 +75,27 @@ def readable_copy(source: Path, target: Path, uid: int) -> Path:
     return target
 
 
-def _new_folder(folder: Path, uid: int) -> None:
-    folder.mkdir(mode=0o500)
-    os.chown(folder, uid, uid)
+def _megabytes(source: Path) -> float:
+    if source.is_file():
+        return source.stat().st_size / 2**20
+    walked = os.walk(source, followlinks=False)
+    paths = (Path(folder) / name for folder, _, files in walked for name in files)
+    return sum(path.lstat().st_size for path in paths) / 2**20
 
 
-def _copy_file(source: Path, target: Path, uid: int) -> None:
+def _new_folder(folder: Path, uid: int | None) -> None:
+    folder.mkdir(mode=0o700 if uid is None else 0o500)
+    if uid is not None:
+        os.chown(folder, uid, uid)
+
+
+def _copy_file(source: Path, target: Path, uid: int | None) -> None:
     # Nobody but its owner may read the copy, from its first byte on.
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
     with os.fdopen(descriptor, "wb") as sink, source.open("rb") as origin:
         shutil.copyfileobj(origin, sink, 1 << 20)
-    os.chown(target, uid, uid)
+    if uid is not None:
+        os.chown(target, uid, uid)
 
 
 def _open_to_all(source: Path) -> bool:

@@ -210,7 +210,10 @@ def from_tar(chunks: Iterable[bytes], output: Path, limit_mb: int, root: str) ->
         source = _Bounded(chunks, landing.limit + 64 * _BLOCK)
         try:
             with tarfile.open(fileobj=source, mode="r|") as archive:  # type: ignore[call-overload]
-                for member in archive:
+                for number, member in enumerate(archive):
+                    if number > 2 * MAX_FILES:
+                        landing.result.drop(root, "too many entries, not all were read")
+                        break
                     _member(archive, member, root, landing)
         except (tarfile.TarError, EOFError, ValueError) as wrong:
             landing.result.drop("(archive)", f"ended early: {wrong}")

@@ -17,7 +17,7 @@ _IMPORTS = """
     statistics string sys textwrap time traceback types typing warnings
 """
 _THIRD_PARTY = """
-    lifelines matplotlib numpy pandas pyarrow pydantic scipy sklearn sksurv statsmodels validation
+    lifelines matplotlib numpy pandas pyarrow pydantic scipy sklearn statsmodels validation
 """
 ALLOWED_IMPORTS = frozenset((_IMPORTS + _THIRD_PARTY).split())
 """Top-level modules that an analysis may import."""

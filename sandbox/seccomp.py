@@ -1,107 +1,142 @@
-"""A system call filter for bubblewrap, which brings none: kernel surface that no analysis needs.
+"""The system calls that analysis code may make: one list, as a filter for both sandboxes.
 
-Docker has its own default profile. The filter is classic BPF, assembled here; every refused call
-returns EPERM (`clone3` returns ENOSYS, so that the C library falls back to `clone`, whose flags can
-be looked at). Processes of another architecture are killed.
+`syscalls.tsv` names what Python and its numeric libraries need; everything else is refused with
+EPERM. Some calls are allowed for some arguments only (`_RULES`). A call that is newer than the
+list, and `clone3`, whose flags cannot be looked at, give ENOSYS, so that the C library falls back
+to an older one. Bubblewrap takes the filter as classic BPF, Docker as a profile in JSON.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
+import json
 import platform
 import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
 
-# the refused calls and their numbers
-_X86 = {
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-    "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "swapon": 167, "swapoff": 168,
-    "reboot": 169, "sethostname": 170, "setdomainname": 171, "init_module": 175,
-    "delete_module": 176, "finit_module": 313, "kexec_load": 246, "kexec_file_load": 320,
-    "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "keyctl": 250, "add_key": 248,
-    "request_key": 249, "unshare": 272, "setns": 308, "open_by_handle_at": 304,
-    "name_to_handle_at": 303, "iopl": 172, "ioperm": 173, "acct": 163, "settimeofday": 164,
-    "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305, "quotactl": 179, "syslog": 103,
-    "personality": 135, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
-    "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442, "vhangup": 153, "lookup_dcookie": 212,
-    "move_pages": 279, "mbind": 237,
-}  # fmt: skip
-_ARM = {
-    "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "mount": 40,
-    "umount2": 39, "pivot_root": 41, "chroot": 51, "swapon": 224, "swapoff": 225, "reboot": 142,
-    "sethostname": 161, "setdomainname": 162, "init_module": 105, "delete_module": 106,
-    "finit_module": 273, "kexec_load": 104, "kexec_file_load": 294, "bpf": 280,
-    "perf_event_open": 241, "userfaultfd": 282, "keyctl": 219, "add_key": 217, "request_key": 218,
-    "unshare": 97, "setns": 268, "open_by_handle_at": 265, "name_to_handle_at": 264, "acct": 89,
-    "settimeofday": 170, "clock_settime": 112, "adjtimex": 171, "clock_adjtime": 266,
-    "quotactl": 60, "syslog": 116, "personality": 92, "io_uring_setup": 425,
-    "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438,
-    "mount_setattr": 442, "vhangup": 58, "lookup_dcookie": 18, "move_pages": 239, "mbind": 235,
-}  # fmt: skip
-# machine: (audit architecture, refused calls, socket, clone, clone3, ioctl)
-_MACHINES = {
-    "x86_64": (0xC000003E, _X86, 41, 56, 435, 16),
-    "aarch64": (0xC00000B7, _ARM, 198, 220, 435, 29),
-}
+Test = tuple[int, int, int]
+"""Number of an argument, mask, value: it holds when the argument under the mask is the value."""
+
+_WHOLE = 0xFFFFFFFF
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
-_LOAD, _JEQ, _JSET, _JGE, _AND, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
-_SOCK_RAW, _TYPE_MASK = 3, 0xF
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_X32_BIT = 0x40000000
-_ARCH, _NUMBER, _FIRST, _SECOND = 4, 0, 16, 24
+_STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
+_TERMINAL = (0x5401, 0x540F, 0x5413)  # TCGETS, TIOCGPGRP, TIOCGWINSZ: ask, never type into it
+_FILES = (0x541B, 0x5421, 0x5450, 0x5451)  # FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+
+_RULES: dict[str, tuple[tuple[Test, ...], ...]] = {
+    "clone": (((0, _NEW_NAMESPACES, 0),),),
+    "socket": tuple(
+        ((0, _WHOLE, family), (1, 0xF, kind))
+        for family in (_AF_UNIX, _AF_INET, _AF_INET6)
+        for kind in (_STREAM, _DATAGRAM, _PACKETS)
+    ),
+    "socketpair": (((0, _WHOLE, _AF_UNIX),),),
+    "ioctl": tuple(((1, _WHOLE, request),) for request in (*_TERMINAL, *_FILES)),
+}
+"""Calls with conditions: one of the alternatives must hold, each with all of its tests."""
 
 
-def program(machine: str | None = None) -> bytes | None:
-    """The filter as the kernel takes it, or None for a machine that it was not written for."""
-    known = _MACHINES.get(machine or platform.machine())
+@dataclass(frozen=True)
+class Machine:
+    """A processor: its number for the kernel's audit, its name for Docker, its calls by name."""
+
+    audit: int
+    docker: str
+    calls: dict[str, int]
+    clone3: int = 435
+
+
+@functools.cache
+def machine(name: str) -> Machine | None:
+    """What is known of `name` as `platform.machine()` gives it, or None."""
+    known = {
+        "x86_64": (0xC000003E, "SCMP_ARCH_X86_64"),
+        "aarch64": (0xC00000B7, "SCMP_ARCH_AARCH64"),
+    }
+    if name not in known:
+        return None
+    lines = resources.files("sandbox").joinpath("syscalls.tsv").read_text("ascii").splitlines()
+    column = lines[0].split("\t").index(name)
+    rows = [line.split("\t") for line in lines[1:]]
+    audit, docker = known[name]
+    return Machine(audit, docker, {row[0]: int(row[column]) for row in rows if row[column]})
+
+
+def profile(name: str | None = None) -> str | None:
+    """The filter as a seccomp profile for Docker, or None on a machine that is not known."""
+    known = machine(name or platform.machine())
     if known is None:
         return None
-    architecture, refused, socket, clone, clone3, ioctl = known
-    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
-    steps = [
+    allow = "SCMP_ACT_ALLOW"
+    plain = sorted(set(known.calls) - set(_RULES))
+    entries: list[dict[str, object]] = [{"names": plain, "action": allow, "args": []}]
+    for call, alternatives in _RULES.items():
+        for tests in alternatives:
+            conditions = [
+                {"index": at, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+                for at, mask, value in tests
+            ]
+            entries.append({"names": [call], "action": allow, "args": conditions})
+    refused = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    return json.dumps(
+        {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "architectures": [known.docker],
+            "syscalls": [*entries, refused],
+        }
+    )
+
+
+_LOAD, _JEQ, _JGT, _JGE, _AND, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x54, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_ARCH, _NUMBER, _ARGUMENTS = 4, 0, 16
+Step = tuple[int, int, int, int]
+
+
+def program(name: str | None = None) -> bytes | None:
+    """The filter as the kernel takes it, or None on a machine that is not known."""
+    known = machine(name or platform.machine())
+    if known is None:
+        return None
+    allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+    absent = (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)
+    steps: list[Step] = [
         (_LOAD, 0, 0, _ARCH),
-        (_JEQ, 1, 0, architecture),
+        (_JEQ, 1, 0, known.audit),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
-        (_JGE, 0, 1, _X32_BIT),
-        refuse,
-        (_JEQ, 0, 1, clone3),
-        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
+        (_JGT, 0, 1, max(known.calls.values())),
+        absent,
+        (_JEQ, 0, 1, known.clone3),
+        absent,
     ]
-    for number in sorted(refused.values()):
-        steps += [(_JEQ, 0, 1, number), refuse]
-    allow = (_RETURN, 0, 0, _ALLOW)
-    # Each block is skipped as a whole when it is another call; jumps count the steps to skip.
-    steps += [  # clone with a flag that makes a namespace
-        (_JEQ, 0, 4, clone),
-        (_LOAD, 0, 0, _FIRST),
-        (_JSET, 0, 1, _NEW_NAMESPACES),
-        refuse,
-        allow,
-    ]
-    steps += [  # socket of another family than unix and internet, or raw
-        (_JEQ, 0, 10, socket),
-        (_LOAD, 0, 0, _FIRST),
-        (_JEQ, 3, 0, _AF_UNIX),
-        (_JEQ, 2, 0, _AF_INET),
-        (_JEQ, 1, 0, _AF_INET6),
-        refuse,
-        (_LOAD, 0, 0, _SECOND),
-        (_AND, 0, 0, _TYPE_MASK),
-        (_JEQ, 0, 1, _SOCK_RAW),
-        refuse,
-        allow,
-    ]
-    steps += [  # ioctl that types into a terminal
-        (_JEQ, 0, 5, ioctl),
-        (_LOAD, 0, 0, _SECOND),
-        (_JEQ, 1, 0, _TIOCSTI),
-        (_JEQ, 0, 1, _TIOCLINUX),
-        refuse,
-        allow,
-    ]
-    steps += [allow]
+    for first, last in _ranges(known.calls[call] for call in known.calls if call not in _RULES):
+        steps += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), allow]
+    for call, alternatives in _RULES.items():
+        block: list[Step] = []
+        for tests in alternatives:
+            for left, (at, mask, value) in zip(range(len(tests), 0, -1), tests, strict=True):
+                # What remains of this alternative: its other tests, three steps each, and `allow`.
+                skip = 3 * (left - 1) + 1
+                block += [(_LOAD, 0, 0, _ARGUMENTS + 8 * at), (_AND, 0, 0, mask)]
+                block += [(_JEQ, 0, skip, value)]
+            block.append(allow)
+        block.append(refuse)
+        steps += [(_JEQ, 0, len(block), known.calls[call]), *block]
+    steps.append(refuse)
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers, as (first, last)."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found

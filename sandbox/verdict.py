@@ -1,4 +1,8 @@
-"""Why a run ended, from what was measured rather than from what it printed, where possible."""
+"""Why a run ended, from what was counted from outside alone.
+
+What the program printed plays no part, and its exit code only where nothing was counted: it may
+say what it likes.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,10 @@ from dataclasses import dataclass
 
 from sandbox.types import Limits, Reason
 
-_DISK = ("No space left on device", "[Errno 28]", "File too large", "[Errno 27]")
-_PROCESSES = ("Resource temporarily unavailable", "can't start new thread", "[Errno 11]")
-
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known at the end of a run."""
+    """What is known at the end of a run; `output_over` counts bytes and files of every place."""
 
     exit_code: int | None
     timed_out: bool = False
@@ -21,36 +22,36 @@ class Ending:
     output_over: bool = False
     memory_kills: int = 0
     refused_processes: int = 0
-    stderr: str = ""
 
 
 def judge(end: Ending, limits: Limits) -> tuple[Reason, str]:
-    """The reason and a sentence for the user."""
-    also = _also(end, limits)
-    if end.log_over:
-        return Reason.OUTPUT_LIMIT, f"printed more than {limits.log_kb} KiB{also}"
-    if end.timed_out:
-        return Reason.TIMEOUT, f"ran longer than {limits.seconds:g} s{also}"
-    if end.exit_code == 0:
-        if end.output_over:
-            return Reason.OUTPUT_LIMIT, f"wrote more than {limits.output_mb} MiB{also}"
-        return Reason.OK, also.lstrip("; ")
-    if end.memory_kills or "MemoryError" in end.stderr:
-        return Reason.MEMORY, f"needed more than {limits.memory_mb} MiB of memory"
-    if end.refused_processes or any(sign in end.stderr for sign in _PROCESSES):
-        return Reason.PROCESSES, f"started more than {limits.pids} processes or threads"
-    if end.output_over or any(sign in end.stderr for sign in _DISK):
-        return Reason.OUTPUT_LIMIT, f"wrote more than {limits.output_mb} MiB"
-    return _by_code(end.exit_code)
-
-
-def _also(end: Ending, limits: Limits) -> str:
-    notes = []
-    if end.memory_kills:
-        notes.append(f"a process was killed at {limits.memory_mb} MiB of memory")
-    if end.refused_processes:
-        notes.append(f"more than {limits.pids} processes or threads were refused")
-    return "".join(f"; {note}" for note in notes)
+    """The reason and a sentence for the user: the first bound that was met, and the others."""
+    met = [
+        (reason, sentence)
+        for reason, counted, sentence in (
+            (Reason.OUTPUT_LIMIT, end.log_over, f"printed more than {limits.log_kb} KiB"),
+            (Reason.TIMEOUT, end.timed_out, f"ran longer than {limits.seconds:g} s"),
+            (
+                Reason.MEMORY,
+                end.memory_kills,
+                f"needed more than {limits.memory_mb} MiB of memory",
+            ),
+            (
+                Reason.PROCESSES,
+                end.refused_processes,
+                f"started more than {limits.pids} processes or threads",
+            ),
+            (
+                Reason.OUTPUT_LIMIT,
+                end.output_over,
+                f"wrote more than {limits.output_mb} MiB or too many files",
+            ),
+        )
+        if counted
+    ]
+    if met:
+        return met[0][0], "; ".join(sentence for _, sentence in met)
+    return (Reason.OK, "") if end.exit_code == 0 else _by_code(end.exit_code)
 
 
 def _by_code(code: int | None) -> tuple[Reason, str]:

@@ -1,10 +1,10 @@
-"""Memory of a process tree, watched from outside where no control group bounds it."""
+"""What a run takes, watched from outside: memory without a control group, and files in memory."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox.types import Limits
@@ -37,6 +37,57 @@ class Watch(threading.Thread):
         """End the watch."""
         self._ended.set()
         self.join(timeout=2)
+
+
+MAX_INODES = 20_000
+"""Files and folders that a run may have in each place that it can write to."""
+_NEARLY_FULL = 64 * 1024
+
+
+class Space(threading.Thread):
+    """Looks at the file systems that a run writes to, and calls `kill` when one has too many files.
+
+    `places` are open descriptors or paths; the kernel counts for us.
+    """
+
+    def __init__(self, places: Sequence[int | str], kill: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._places = places
+        self._kill = kill
+        self._ended = threading.Event()
+        self.over = False
+
+    def run(self) -> None:
+        """Look twenty times a second."""
+        while not self._ended.wait(0.05):
+            if any(_inodes(place) > MAX_INODES for place in self._places):
+                self.over = True
+                self._kill()
+                return
+
+    def stop(self) -> None:
+        """End the watch; from now on `over` also tells of a place that is full."""
+        self._ended.set()
+        if self.is_alive():
+            self.join(timeout=2)
+        self.over = self.over or any(_full(place) for place in self._places)
+
+
+def _inodes(place: int | str) -> int:
+    try:
+        found = os.statvfs(place)
+    except OSError:  # gone, or not to be seen by this user
+        return 0
+    return found.f_files - found.f_ffree
+
+
+def _full(place: int | str) -> bool:
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return False
+    left = found.f_bavail * found.f_frsize
+    return left < _NEARLY_FULL or found.f_files - found.f_ffree >= min(MAX_INODES, found.f_files)
 
 
 def _tree(root: int) -> list[int]:

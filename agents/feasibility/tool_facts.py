@@ -15,7 +15,7 @@ from validation.hypothesis import Hypothesis
 if TYPE_CHECKING:
     from agents.feasibility.collect import ToolFacts
 
-STATISTICS = ("lifelines", "statsmodels", "scikit-survival", "pandas")
+STATISTICS = ("lifelines", "statsmodels", "scikit-learn", "pandas")
 _IMAGE_MODALITY = "imaging:"
 
 

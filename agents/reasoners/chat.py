@@ -13,6 +13,7 @@ from agents.base import Agent, I, O, Reply, Role, Spent
 from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
+from kg.printable import one_line
 
 Message = dict[str, object]
 
@@ -129,7 +130,7 @@ class ChatReasoner:
                 {"role": "assistant", "content": raw.content},
                 {
                     "role": "user",
-                    "content": f"That reply was refused: {refused}\n"
+                    "content": f"That reply was refused: {one_line(refused)}\n"
                     "Reply again with the whole corrected JSON object and nothing else.",
                 },
             ]

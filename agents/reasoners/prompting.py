@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from agents.base import PromptFile
 from agents.errors import InputError
+from kg.printable import printable, quoted
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -45,17 +46,40 @@ def parse(prompt: PromptFile) -> Prompt:
     return Prompt(version=int(found[1]), system=found[2], user=found[3])
 
 
+class _Block(str):
+    """Lines that stand in a prompt as lines, each of them indented."""
+
+    __slots__ = ()
+
+
+def _block(text: str) -> _Block:
+    """A program as a block: indented, so that none of its lines can pass for the prompt's own."""
+    return _Block("\n".join(f"    {line}" for line in printable(text).split("\n")))
+
+
+def _flat(value: object) -> object:
+    """What a prompt interpolates stays on its line, whoever wrote it."""
+    return value if isinstance(value, _Block) else re.sub(r"\s+", " ", printable(str(value)))
+
+
 @lru_cache(maxsize=64)
 def _template(source: str) -> Template:
     from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
-    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=False)
+    environment = SandboxedEnvironment(
+        undefined=StrictUndefined, keep_trailing_newline=False, finalize=_flat
+    )
+    environment.filters |= {"quoted": quoted, "block": _block}
     return environment.from_string(source)
 
 
 def render(prompt: PromptFile, given: BaseModel) -> tuple[str, str]:
-    """The system and user messages for `given`; the template sees the input's fields alone."""
+    """The system and user messages for `given`; the template sees the input's fields alone.
+
+    Every value is put on one line; a template quotes texts of records with `| quoted`, and shows a
+    program with `| block`.
+    """
     parsed = parse(prompt)
     fields = {name: getattr(given, name) for name in type(given).model_fields}
     user = _template(parsed.user).render(**fields)

@@ -23,10 +23,11 @@ from kg.errors import FaultError
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.ontology import Ontology
+from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
 
 PROMPT = "triples.v1.md"
-VERSION = "2"
+VERSION = "3"
 _REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
@@ -230,7 +231,7 @@ class ChatExtractor:
 
     async def _one(self, chunk: Chunk) -> Extraction:
         result = Extraction()
-        user = f"Section: {chunk.section or 'unknown'}\n\nPassage:\n{chunk.text}"
+        user = f"Section: {quoted(chunk.section or 'unknown')}\n\nPassage: {quoted(chunk.text)}"
         complaint = ""
         error = "no attempt was made"
         for attempt in range(self._attempts):
@@ -255,7 +256,7 @@ class ChatExtractor:
                     where = invalid.errors()[0]
                     place = ".".join(map(str, where["loc"]))
                     error = f"reply does not fit the schema: {place}: {where['msg']}"
-                    complaint = f"\n\nYour last reply was rejected: {error}. Reply again."
+                    complaint = f"\n\nYour last reply was rejected: {one_line(error)}. Reply again."
                 else:
                     self._keep(parsed, chunk, result)
                     return result

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from mcp_servers.errors import InputError
+from mcp_servers.servers.authority import parse_authority
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Limits:
 class HttpOptions:
     """Where the HTTP server listens and who may call. No token is for loopback alone.
 
-    `certificate` and `key` are PEM files; with them the server speaks TLS only.
+    `certificate` and `key` are PEM files; with them the server speaks TLS only. At most
+    `connections` are open at once; the head of a request has `head_seconds`, its body
+    `body_seconds`.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +42,14 @@ class HttpOptions:
     allowed_hosts: tuple[str, ...] = ()
     certificate: str | None = None
     key: str | None = None
+    connections: int = 256
+    head_seconds: float = 10.0
+    body_seconds: float = 60.0
+
+    @property
+    def on_loopback(self) -> bool:
+        """True when only this machine can reach the server."""
+        return is_loopback(self.host)
 
     def check(self) -> None:
         """Raise `InputError` for a combination that would be open to strangers."""
@@ -46,7 +57,10 @@ class HttpOptions:
             raise InputError("TLS needs both a certificate and its key")
         if self.token is not None and len(self.token) < 16:
             raise InputError("the token must have at least 16 characters")
-        if self.token is None and not is_loopback(self.host):
+        for name in self.allowed_hosts:
+            if parse_authority(name.removesuffix(":*")) is None:
+                raise InputError(f'allowed host "{name}" is no host or host:port')
+        if self.token is None and not self.on_loopback:
             raise InputError(
                 f"host {self.host} is reachable from outside: give a token, or use 127.0.0.1"
             )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-import json
+import resource
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mcp_servers.errors import InputError
-from mcp_servers.servers.options import HttpOptions, is_loopback
+from mcp_servers.servers.gate import Gate
+from mcp_servers.servers.listener import BoundedListener
+from mcp_servers.servers.options import HttpOptions
 
 if TYPE_CHECKING:
     from mcp_servers.servers.server import ToolServer
 
 PATH = "/mcp"
+AT_ONCE = 16
+"""Connections accepted before those that are open get their turn."""
 
 
 def serve_stdio(server: ToolServer) -> None:
@@ -34,64 +37,20 @@ def serve_stdio(server: ToolServer) -> None:
     anyio.run(main)
 
 
-class BearerGate:
-    """ASGI middleware: nothing passes without the token. The comparison takes constant time."""
-
-    def __init__(self, app: Any, token: str) -> None:
-        """Guard `app`."""
-        self.app = app
-        self.expected = token.encode()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer 401 to a request without the token."""
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and self.allows(scope)):
-            await self.app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
-        body = json.dumps({"error": "invalid_token", "error_description": "bearer token needed"})
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 401,
-                "headers": [
-                    (b"content-type", b"application/json"),
-                    (b"content-length", str(len(body)).encode()),
-                    (b"www-authenticate", b'Bearer error="invalid_token"'),
-                ],
-            }
-        )
-        await send({"type": "http.response.body", "body": body.encode()})
-
-    def allows(self, scope: Any) -> bool:
-        """True when exactly one Authorization header carries the token."""
-        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-        if len(given) != 1:
-            return False
-        kind, _, token = given[0].partition(b" ")
-        return hmac.compare_digest(token.strip(), self.expected) and kind.lower() == b"bearer"
-
-
-def http_app(server: ToolServer, options: HttpOptions) -> Any:
-    """The ASGI application: body limit, host check, bearer token, MCP at /mcp."""
+def http_app(
+    server: ToolServer, options: HttpOptions, listener: BoundedListener | None = None
+) -> Any:
+    """The ASGI application: Host, Origin and token at the gate, a body limit, MCP at /mcp."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    options.check()
-    hosts = list(options.allowed_hosts)
-    if is_loopback(options.host):
-        hosts += ["127.0.0.1:*", "localhost:*", "[::1]:*"]
-    security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=bool(hosts),
-        allowed_hosts=[*hosts, *(f"{one}:*" for one in options.allowed_hosts if ":" not in one)],
-        allowed_origins=[f"{scheme}://{one}" for one in hosts for scheme in ("http", "https")],
-    )
     app = server.build().streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=server.limits.request,
-        transport_security=security,
+        # The gate compares parsed names; the SDK's own check compares the beginnings of strings.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         host=options.host,
     )
-    return app if options.token is None else BearerGate(app, options.token)
+    return Gate(app, options, listener)
 
 
 def serve_http(
@@ -103,13 +62,19 @@ def serve_http(
     """
     import uvicorn
 
-    app = http_app(server, options)
+    options.check()
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = BoundedListener(
+        family,
+        most=min(options.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2),
+        head_seconds=options.head_seconds,
+        body_seconds=options.body_seconds,
+    )
+    app = http_app(server, options, bound)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((options.host, options.port))
-        bound.listen(128)  # so that a client may call as soon as it is told the address
+        bound.listen()  # so that a client may call as soon as it is told the address
     except OSError as error:
         bound.close()
         raise InputError(
@@ -119,6 +84,11 @@ def serve_http(
         app,
         log_level="warning",
         access_log=False,
+        backlog=AT_ONCE,
+        loop="asyncio",  # whose `accept` the listener bounds
+        http="h11",
+        ws="none",
+        proxy_headers=False,  # a connection is known by its own address
         timeout_graceful_shutdown=5,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_servers.errors import FaultError, InputError
 from mcp_servers.registry import ToolSpec
-from mcp_servers.roots import Roots
+from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import content
 from mcp_servers.servers.options import Limits
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
@@ -71,6 +74,11 @@ class ToolServer:
         spec = self.specs().get(name)
         return spec.input_schema if spec is not None else None
 
+    def _hide(self, value: Any) -> Any:
+        """`value` without the places of the roots, the program and the user on this machine."""
+        places = (sys.prefix, Path(__file__).parents[2], tempfile.gettempdir(), Path.home())
+        return hide_folders(value, (*self.roots.readable, *(Path(place) for place in places)))
+
     # --- tools ---
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
@@ -103,7 +111,7 @@ class ToolServer:
         try:
             job = self._submit(params.name, arguments)
         except (InputError, FaultError) as error:
-            return failed(str(error))
+            return failed(self._hide(str(error)))
         try:
             await self._wait(ctx, job)
         except anyio.get_cancelled_exc_class():
@@ -151,7 +159,7 @@ class ToolServer:
 
     async def _answer(self, job: Job) -> types.CallToolResult:
         if job.state is State.FAILED:
-            return failed(str(job.error))
+            return failed(self._hide(str(job.error)))
         if job.state is State.CANCELLED:
             return failed("cancelled")
         status = job.status()
@@ -160,7 +168,7 @@ class ToolServer:
                 f"still {job.state.value} ({job.message or 'no message yet'}); "
                 f'ask job_status or job_result for "{job.id}"'
             )
-        structured = content.envelope(status, job.run, self.prefixes.get(job.id, ""))
+        structured = self._hide(content.envelope(status, job.run, self.prefixes.get(job.id, "")))
         blocks, structured = await anyio.to_thread.run_sync(
             content.content_of, structured, self.roots.output, self.limits
         )
@@ -191,7 +199,7 @@ class ToolServer:
             with anyio.move_on_after(self.workers.grace + 5.0):
                 while not job.state.final:
                     await anyio.sleep(0.05)
-        structured = content.envelope(job.status(), None, "")
+        structured = self._hide(content.envelope(job.status(), None, ""))
         return types.CallToolResult(
             content=[types.TextContent(text=json.dumps(structured))], structured_content=structured
         )
@@ -240,7 +248,7 @@ class ToolServer:
         try:
             path = Roots((), self.roots.output).input(name, "file")
         except InputError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            raise MCPError(types.INVALID_PARAMS, self._hide(str(error))) from error
         size = path.stat().st_size
         if size > self.limits.resource:
             raise MCPError(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.sandbox.attacks_out import NETWORK, PRIVILEGE, SECRETS, SIGNALS
-from tests.sandbox.attacks_within import EXHAUSTION, OUTPUTS, WRITING
+from tests.sandbox.attacks_within import EXHAUSTION, LIES, OUTPUTS, WRITING
 
-ATTACKS = [*NETWORK, *EXHAUSTION, *SECRETS, *WRITING, *PRIVILEGE, *SIGNALS, *OUTPUTS]
+ATTACKS = [*NETWORK, *EXHAUSTION, *SECRETS, *WRITING, *PRIVILEGE, *SIGNALS, *OUTPUTS, *LIES]

@@ -42,6 +42,17 @@ escaped("sent")
         says="Operation not permitted",
     ),
     Attack(
+        "sockets_of_other_families",
+        """
+for family in (3, 4, 9, 16, 17, 21, 26, 29, 31, 38, 40, 44):  # netlink, vsock, AF_ALG, XDP …
+    for kind in (1, 2, 3, 5):
+        must_fail((family, kind), syscall, 41, family, kind, 0)
+    must_fail((family, "pair"), syscall, 53, family, 1, 0, (ctypes.c_int * 2)())
+must_fail("high bits", syscall, 41, ctypes.c_uint64((1 << 32) | 40), 1, 0)
+must_fail("raw with flags", syscall, 41, 2, 3 | 0o2000000, 255)
+""",
+    ),
+    Attack(
         "engine_socket",
         """
 for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"):
@@ -93,6 +104,19 @@ except OSError:
     core = b""
 if core:
     escaped("kcore")
+""",
+    ),
+    Attack(
+        "host_paths_in_the_mount_table",
+        """
+for name in ("mountinfo", "mounts", "mountstats"):
+    for pid in ("self", "1", str(os.getppid()), "thread-self"):
+        try:
+            table = open(f"/proc/{pid}/{name}").read()
+        except OSError:
+            continue
+        if HOST["folder"] in table:
+            escaped([line for line in table.splitlines() if HOST["folder"] in line])
 """,
     ),
     Attack(
@@ -228,6 +252,11 @@ must_fail("iopl", syscall, 172, 3)
 must_fail("reboot", syscall, 169, 0xFEE1DEAD, 672274793, 0)
 must_fail("swapon", syscall, 167, b"/tmp/x", 0)
 must_fail("acct", syscall, 163, b"/tmp/x")
+buffer = ctypes.create_string_buffer(256)
+for number in (425, 426, 427, 206, 298, 300, 308, 312, 317, 323, 424 - 4, 428, 429, 430, 431, 432,
+               433, 438, 440, 442, 443, 444, 445, 446, 447, 448, 29, 68, 64, 134, 135, 139, 153,
+               154, 156, 174, 212, 237, 238, 239, 256, 279, 330, 1000):
+    must_fail(number, syscall, number, 1, buffer, 0, 0, 0, 0)
 """,
     ),
     Attack(
@@ -258,6 +287,8 @@ must_fail("seize", syscall, 101, 0x4206, HOST["pid"], 0, 0)
 import fcntl
 for fd in (0, 1, 2):
     must_fail(fd, fcntl.ioctl, fd, 0x5412, b"x")
+    for request in (0x5412, (1 << 32) | 0x5412, 0x541C, 0x5402):
+        must_fail((fd, request), syscall, 16, fd, ctypes.c_uint64(request), b"x")
 must_fail("tty", os.open, "/dev/tty", os.O_RDWR)
 """,
     ),

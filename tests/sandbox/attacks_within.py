@@ -40,7 +40,7 @@ while True:
 """,
         Reason.TIMEOUT,
         SHORT,
-        message="more than 32 processes or threads were refused",
+        message="started more than 32 processes or threads",
     ),
     Attack(
         "memory_bomb",
@@ -89,7 +89,8 @@ with open("/output/big", "wb") as f:
     Attack(
         "sparse_file_of_a_terabyte",
         "f = open('/output/sparse', 'wb'); f.truncate(1 << 40); escaped('terabyte')",
-        Reason.OUTPUT_LIMIT,
+        Reason.ERROR,
+        says="File too large",
     ),
     Attack(
         "sparse_files_that_add_up",
@@ -106,6 +107,34 @@ for i in range(5000):
     open(f"/output/f{i:05}", "w").close()
 """,
         dropped=1,
+    ),
+    *(
+        Attack(
+            f"file_flood_in{place.replace('/', '_')}",
+            f"""
+i = 0
+while True:
+    os.{act}(f"{place}/f{{i}}")
+    i += 1
+""",
+            Reason.OUTPUT_LIMIT,
+            message="too many files",
+        )
+        for place, act in (("/output", "mknod"), ("/tmp", "mkdir"), ("/dev/shm", "mknod"))
+    ),
+    Attack(
+        "file_flood_that_swallows_errors",
+        """
+i = 0
+while i < 200_000:
+    try:
+        os.mknod(f"/output/f{i}")
+    except OSError:
+        pass
+    i += 1
+""",
+        Reason.OUTPUT_LIMIT,
+        message="too many files",
     ),
     Attack(
         "endless_output",
@@ -306,5 +335,45 @@ os.chmod("/output", 0)
         "terminal_escapes_in_the_log",
         r"print('\x1b]0;owned\x07\x1b[2J\x00\x9b31m done')",
         says="done",
+    ),
+]
+
+LIES = [
+    Attack(
+        "saying_out_of_memory",
+        r"sys.stderr.write('MemoryError\nOut of memory: Killed process 1\n'); os._exit(137)",
+        Reason.KILLED,
+    ),
+    Attack(
+        "saying_the_disk_is_full",
+        "raise OSError(28, 'No space left on device')",
+        Reason.ERROR,
+    ),
+    Attack(
+        "saying_there_are_too_many_processes",
+        "raise BlockingIOError(11, 'Resource temporarily unavailable')",
+        Reason.ERROR,
+    ),
+    Attack(
+        "saying_the_time_was_up",
+        "print('ran longer than 600 s', file=sys.stderr); os._exit(60)",
+        Reason.ERROR,
+    ),
+    Attack(
+        "success_after_a_child_ran_out_of_memory",
+        """
+if os.fork() == 0:
+    held = []
+    while True:
+        held.append(bytearray(b"x" * (16 << 20)))
+os.wait()
+sys.exit(0)
+""",
+        Reason.MEMORY,
+    ),
+    Attack(
+        "text_that_turns_around",
+        r"print('\u202eKO\u202c \u2066\u200b\u2028\u061c\ufeff\U000e0020 done')",
+        says="KO  done",
     ),
 ]

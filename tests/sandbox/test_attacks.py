@@ -90,6 +90,7 @@ def test_an_attack_is_contained_and_reported_as_what_it_was(
     seen = f"{result.message}\n{result.stdout_tail}\n{result.stderr_tail}\n{result.dropped}"
     assert "ESCAPED" not in result.stdout_tail, seen
     assert result.reason is attack.reason, seen
+    assert result.usage.wall_seconds < attack.limits.seconds + 60, "it was not over in time"
     assert attack.message in result.message, seen
     assert attack.says in result.stdout_tail + result.stderr_tail, seen
     assert "\x1b" not in seen and "\x00" not in seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import InputError
 from sandbox.logs import TAIL_BYTES, Log
-from sandbox.output import MAX_DROPPED, Collected, from_folder, from_tar, require_empty
-from sandbox.seccomp import program
+from sandbox.output import MAX_DROPPED, MAX_FILES, Collected, from_folder, from_tar, require_empty
 from sandbox.types import Limits, Reason
 from sandbox.verdict import Ending, judge
 
@@ -110,6 +110,20 @@ def test_an_endless_stream_ends_at_the_limit(tmp_path: Path) -> None:
     assert found.over and found.artifacts == []
 
 
+def test_a_flood_of_files_is_not_read_to_its_end(tmp_path: Path) -> None:
+    read = 0
+
+    def many() -> Iterator[bytes]:
+        nonlocal read
+        for number in range(100_000):
+            info = tarfile.TarInfo(f"output/f{number}")
+            read += 1
+            yield info.tobuf()
+
+    found = from_tar(many(), tmp_path / "out", 4, "output")
+    assert len(found.artifacts) == MAX_FILES and read < 3 * MAX_FILES
+
+
 def test_a_flood_of_refusals_is_listed_briefly(tmp_path: Path) -> None:
     data = tar(*((f"output/l{i}", LINK, None, "/etc") for i in range(500)))
     assert len(taken(data, tmp_path / "out").dropped) == MAX_DROPPED + 1
@@ -175,11 +189,10 @@ def test_a_log_shows_no_control_characters() -> None:
         (Ending(exit_code=137), Reason.KILLED),
         (Ending(exit_code=-11), Reason.KILLED),
         (Ending(exit_code=137, memory_kills=1), Reason.MEMORY),
-        (Ending(exit_code=1, stderr="MemoryError"), Reason.MEMORY),
-        (Ending(exit_code=0, memory_kills=1), Reason.OK),
+        (Ending(exit_code=0, memory_kills=1), Reason.MEMORY),
+        (Ending(exit_code=0, refused_processes=1), Reason.PROCESSES),
+        (Ending(exit_code=0, timed_out=True, memory_kills=1), Reason.TIMEOUT),
         (Ending(exit_code=1, refused_processes=3), Reason.PROCESSES),
-        (Ending(exit_code=1, stderr="[Errno 111] Connection refused"), Reason.ERROR),
-        (Ending(exit_code=1, stderr="[Errno 28] No space"), Reason.OUTPUT_LIMIT),
         (Ending(exit_code=None, timed_out=True), Reason.TIMEOUT),
         (Ending(exit_code=None, timed_out=True, log_over=True), Reason.OUTPUT_LIMIT),
         (Ending(exit_code=0, output_over=True), Reason.OUTPUT_LIMIT),
@@ -189,17 +202,8 @@ def test_an_ending_is_named_by_what_was_measured(end: Ending, reason: Reason) ->
     assert judge(end, Limits())[0] is reason
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_system_call_filter_is_whole(machine: str) -> None:
-    """Every jump lands inside the program, and every path ends in a return."""
-    import struct
-
-    text = program(machine)
-    assert text is not None and len(text) % 8 == 0
-    steps = [struct.unpack("=HBBI", text[at : at + 8]) for at in range(0, len(text), 8)]
-    assert len(steps) < 4096
-    for at, (code, if_true, if_false, _) in enumerate(steps):
-        if code & 7 == 5:
-            assert at + 1 + max(if_true, if_false) < len(steps)
-    assert steps[-1][0] == 6
-    assert program("sparc") is None
+def test_a_log_shows_no_marks_that_turn_or_hide_text() -> None:
+    log = Log(64, lambda: None)
+    hidden = "\u202e\u2066\u200f\u200b\u2028\u2029\ufeff\u061c\u00ad\U000e0041\ue000\r\x7f"
+    log.add("stdout", "".join(f"a{mark}" for mark in hidden).encode() + "é漢🙂".encode())
+    assert log.tail("stdout") == "a" * len(hidden) + "é漢🙂"

@@ -6,22 +6,25 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from validation.cohort.model import CohortSpec
-from validation.errors import InputError
 from validation.types import CohortSummary
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 NAMES = ("gbsg2",)
+COLUMNS = [
+    *("row", "age", "estrec", "horTh", "menostat", "pnodes", "progrec", "tgrade", "tsize"),
+    *("time", "cens"),
+]
 TITLES = {"gbsg2": "German Breast Cancer Study Group 2: 686 node-positive breast cancers"}
 
 GBSG2 = """
 id = "gbsg2"
 title = "German Breast Cancer Study Group 2: 686 node-positive breast cancers"
-license = "public data set distributed with scikit-survival"
+license = "public data set distributed with lifelines"
 notes = ["Schumacher et al. 1994, Journal of Clinical Oncology"]
 patient = { table = "gbsg2" }
-tables.gbsg2 = { file = "gbsg2.csv", key = "row" }
+tables.gbsg2 = { file = "gbsg2.csv", key = "row", known_at = "baseline" }
 
 [variables]
 age = { table = "gbsg2", column = "age", kind = "continuous", unit = "years", label = "Age" }
@@ -67,19 +70,17 @@ def load(name: str) -> Cohort:
     import weakref
     from pathlib import Path
 
+    from lifelines.datasets import load_gbsg2
+
     from validation.cohort.cohort import Cohort
 
-    try:
-        from sksurv.datasets import load_gbsg2
-    except ImportError as error:
-        raise InputError(f'cohort "{name}" needs scikit-survival: {error}') from None
-    features, outcome = load_gbsg2()
-    features = features.copy()
-    features.insert(0, "row", [f"{place + 1}" for place in range(len(features))])
-    features["time"], features["cens"] = outcome["time"], outcome["cens"].astype(int)
+    table = load_gbsg2()
+    numbers = ["age", "estrec", "pnodes", "progrec", "tsize", "time"]
+    table[numbers] = table[numbers].astype(float)
+    table.insert(0, "row", [f"{place + 1}" for place in range(len(table))])
     holder = tempfile.TemporaryDirectory(prefix="sage-gbsg2-")
     folder = Path(holder.name)
-    features.to_csv(folder / "gbsg2.csv", index=False)
+    table[COLUMNS].to_csv(folder / "gbsg2.csv", index=False)
     cohort = Cohort(CohortSpec.model_validate(tomllib.loads(GBSG2)), folder)
     cohort.hashes()
     weakref.finalize(cohort, holder.cleanup)

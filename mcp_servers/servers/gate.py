@@ -1,0 +1,111 @@
+"""Who may call over HTTP: the Host and Origin of a request, then its bearer token."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import TYPE_CHECKING, Any
+
+from mcp_servers.servers.authority import DEFAULT_PORTS, Authority, parse_authority, parse_origin
+
+if TYPE_CHECKING:
+    from mcp_servers.servers.listener import BoundedListener
+    from mcp_servers.servers.options import HttpOptions
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Gate:
+    """ASGI middleware: nothing passes without the right Host, Origin and token."""
+
+    def __init__(
+        self, app: Any, options: HttpOptions, listener: BoundedListener | None = None
+    ) -> None:
+        """Guard `app`; `listener` is told which connections carry an allowed request."""
+        self.app = app
+        self.token = None if options.token is None else options.token.encode()
+        self.named = [parse_authority(name.removesuffix(":*")) for name in options.allowed_hosts]
+        self.hosts = list(self.named)
+        if options.on_loopback:
+            self.hosts += [(host, None) for host in (*LOOPBACK, options.host.strip("[]").lower())]
+        self.listener = listener
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer 421, 403 or 401 to a request that may not pass."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            refused = self.refusal(scope["headers"])
+            if refused is not None:
+                await _refuse(send, *refused)
+            elif self.listener is None:
+                await self.app(scope, receive, send)
+            else:
+                await self._pass(self.listener, scope, receive, send)
+
+    async def _pass(self, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
+        peer = scope["client"]
+        listener.admit(peer)
+
+        async def receive_body() -> Any:
+            message = await receive()
+            if not message.get("more_body", False):
+                listener.received(peer)
+            return message
+
+        try:
+            await self.app(scope, receive_body, send)
+        finally:
+            listener.idle(peer)
+
+    def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        """Status and reason for a request that may not pass, None for one that may."""
+        hosts = _values(headers, b"host")
+        host = parse_authority(hosts[0]) if len(hosts) == 1 else None
+        if host is None or (self.hosts and not _listed(host, self.hosts)):
+            return 421, "the Host header is not this server's; see --allowed-host"
+        origins = _values(headers, b"origin")
+        if origins and not (len(origins) == 1 and self._same_origin(origins[0], host)):
+            return 403, "the Origin header is not this server's; see --allowed-host"
+        if self.token is not None and not self._authorized(headers, self.token):
+            return 401, "bearer token needed"
+        return None
+
+    def _same_origin(self, text: str, host: Authority) -> bool:
+        """True when the page came from the host that it calls, or from a host that is named."""
+        origin = parse_origin(text)
+        if origin is None:
+            return False
+        default = DEFAULT_PORTS[text.partition(":")[0]]
+        return origin == (host[0], host[1] or default) or _listed(origin, self.named)
+
+    @staticmethod
+    def _authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
+        """True when exactly one Authorization header carries the token, in constant time."""
+        given = [value for name, value in headers if name.lower() == b"authorization"]
+        if len(given) != 1:
+            return False
+        kind, _, token = given[0].partition(b" ")
+        return hmac.compare_digest(token.strip(), expected) and kind.lower() == b"bearer"
+
+
+def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
+
+
+def _listed(given: Authority, allowed: list[Authority | None]) -> bool:
+    """True when an allowed host equals the given one; one without a port stands for any port."""
+    return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
+
+
+async def _refuse(send: Any, status: int, reason: str) -> None:
+    error = {401: "invalid_token", 403: "foreign_origin", 421: "foreign_host"}[status]
+    body = json.dumps({"error": error, "error_description": reason}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer error="invalid_token"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

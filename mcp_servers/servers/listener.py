@@ -1,0 +1,116 @@
+"""A listening socket that strangers cannot fill: few connections, each with little time.
+
+A connection has some seconds to bring the head of a request that is let in, counted from the moment
+it is accepted, so a TLS handshake that never ends counts too. When all places are taken, the
+oldest connection that never brought such a request makes room. So however many connections are
+opened and left open, a caller who holds the token finds a place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+Peer = tuple[str, int]
+"""Address and port of the other end, by which a connection is known."""
+
+
+@dataclass
+class Held:
+    """An open connection; `deadline` closes it, `known` says that it brought an allowed request.
+
+    `busy` counts the requests in work: the next may have come before the last one is wound up.
+    """
+
+    socket: socket.socket
+    deadline: asyncio.TimerHandle | None = None
+    known: bool = False
+    busy: int = 0
+
+    def cancel_deadline(self) -> None:
+        """Give the connection all the time it wants."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def set_deadline(self, seconds: float) -> None:
+        """Close the connection in `seconds` unless something else is decided before."""
+        self.cancel_deadline()
+        self.deadline = asyncio.get_running_loop().call_later(seconds, self.close)
+
+    def close(self) -> None:
+        """Hang up; the event loop notices the end and frees the rest."""
+        self.cancel_deadline()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class BoundedListener(socket.socket):
+    """A TCP socket to listen on, for an asyncio event loop that calls its `accept`."""
+
+    def __init__(
+        self, family: socket.AddressFamily, *, most: int, head_seconds: float, body_seconds: float
+    ) -> None:
+        """Hold at most `most` connections.
+
+        Parameters
+        ----------
+        family : AF_INET or AF_INET6
+        most : connections held at once
+        head_seconds : time for the head of a request, from accepting or from the last answer
+        body_seconds : time for the body of an allowed request
+        """
+        super().__init__(family, socket.SOCK_STREAM)
+        self.most = most
+        self.head_seconds = head_seconds
+        self.body_seconds = body_seconds
+        self.held: dict[Peer, Held] = {}
+
+    def listen(self, backlog: int = 0) -> None:
+        """Listen with a queue of 128 however few the event loop accepts in one turn."""
+        super().listen(max(backlog, 128))
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection; another may have to make room for it, or it is closed at once."""
+        connection, address = super().accept()
+        held = Held(connection)
+        if len(self.held) >= self.most and not self._make_room():
+            held.close()
+            return connection, address
+        held.set_deadline(self.head_seconds)
+        self.held[address[:2]] = held
+        return connection, address
+
+    def _make_room(self) -> bool:
+        """Forget the closed connections, else close the oldest one that nobody would miss."""
+        open_ones = {peer: held for peer, held in self.held.items() if held.socket.fileno() != -1}
+        if len(open_ones) == len(self.held):
+            waiting = [peer for peer, held in open_ones.items() if held.deadline is not None]
+            waiting.sort(key=lambda peer: open_ones[peer].known)
+            if not waiting:
+                return False
+            open_ones.pop(waiting[0]).close()
+        self.held = open_ones
+        return True
+
+    def admit(self, peer: Peer) -> None:
+        """A request from `peer` is allowed; its body has to come in time."""
+        if held := self.held.get(peer):
+            held.known = True
+            held.busy += 1
+            held.set_deadline(self.body_seconds)
+
+    def received(self, peer: Peer) -> None:
+        """The whole request is here; the answer may take as long as it takes."""
+        if held := self.held.get(peer):
+            held.cancel_deadline()
+
+    def idle(self, peer: Peer) -> None:
+        """The request is answered; the next one has to come in time."""
+        if held := self.held.get(peer):
+            held.busy -= 1
+            if not held.busy:
+                held.set_deadline(self.head_seconds)
