@@ -76,6 +76,22 @@ class ResultFacts(View):
         ]
         return all(ran) if ran else None
 
+    def told(self) -> tuple[str, ...]:
+        """The facts for a prompt, one line each: yes, no, or that nothing was computed."""
+        words = {True: "yes", False: "no", None: "not computed or left open"}
+        whole = [
+            f"{name.replace('_', ' ')}: {words[value]}"
+            for name in type(self).model_fields
+            if isinstance(value := getattr(self, name), bool) or value is None
+        ]
+        tests = [
+            f"{name}: significant {words[one.significant]}, expected direction"
+            f" {words[one.expected]}"
+            for name, one in sorted(self.tests.items())
+            if one.expected is not None
+        ]
+        return (*whole, *tests)
+
     def test(self, name: str) -> TestFact:
         """A test's facts; all None where it did not run."""
         return self.tests.get(name, TestFact())

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
+from agents.base import Role
 from agents.prose.check import check_before, check_result, words_of
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
+from agents.reasoners.cache import Meter, ReplyCache
+from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+from agents.types import ExpandedHypothesis
+from sage.begin import reopen
+from sage.files import read_json
+from sage.machine import evaluation_nodes as nodes
+from sage.machine.state import InterpreterIn, SummaryIn
+from sage.report.build import write_report
 from tests.adversary import sentences as said
 from tests.end_to_end.harness import PROMPT, sage
 from tests.openai_server import Answer, serve
@@ -244,31 +252,13 @@ FORBIDDEN = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """A finished run whose interpretation and summary a lying model writes again."""
-    from pydantic import SecretStr
-
-    from agents.base import Role
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
-    from sage.begin import reopen
-    from sage.files import read_json
-    from sage.machine import evaluation_nodes as nodes
-    from sage.machine.state import InterpreterIn, SummaryIn
-    from sage.report.build import write_report
-
-    place = tmp_path_factory.mktemp("retold")
-    ended = sage(
-        "run", PROMPT, "--auto-approve", "--out", str(place / "run"), cwd=place, timeout=900
-    )
-    assert ended.code == 0, ended.err
-    run = place / "run"
-    replies = {"Interpretation": LYING_INTERPRETATION, "Summary": LYING_SUMMARY}
+def retell(run: Path, place: Path) -> list[dict[str, Any]]:
+    """Let a lying model write a finished run's interpretation and summary again; its requests."""
 
     def answer(body: dict[str, Any]) -> Answer:
         return Answer(json.dumps(replies[body["response_format"]["json_schema"]["name"]]))
 
+    replies = {"Interpretation": LYING_INTERPRETATION, "Summary": LYING_SUMMARY}
     with serve(answer) as server:
         services = reopen(str(run))
         services.reasoner = ChatReasoner(
@@ -281,11 +271,8 @@ def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
             ReplyCache(place / "replies"),
             Meter(place / "spending.jsonl"),
         )
-        state = read_json(run / "outputs/state.json")
-        number = state["evaluations"][0]["revisions"]
+        number = read_json(run / "outputs/state.json")["evaluations"][0]["revisions"]
         tail = "h1" if number == 0 else f"h1-r{number}"
-        from agents.types import ExpandedHypothesis
-
         expanded = ExpandedHypothesis.model_validate(
             read_json(run / "outputs" / f"expanded-{tail}.json")
         )
@@ -293,8 +280,16 @@ def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
         nodes.interpreter(services, InterpreterIn(expanded=expanded, contract_hash=sha256))
         nodes.summary(services, SummaryIn(expanded=expanded, round=number))
         write_report(services.folder, place / "again")
-        yield place / "again", server.requests
-    shutil.rmtree(place, ignore_errors=True)
+        return server.requests
+
+
+@pytest.fixture(scope="module")
+def retold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """A finished run whose interpretation and summary a lying model writes again."""
+    place = tmp_path_factory.mktemp("retold")
+    ended = sage("run", PROMPT, "--auto-approve", "--out", str(place / "run"), cwd=place)
+    assert ended.code == 0, ended.err
+    return place / "again", retell(place / "run", place)
 
 
 def test_no_lie_of_a_model_reaches_the_report(

@@ -295,7 +295,7 @@ def test_a_demand_that_the_events_cannot_bear_is_refused() -> None:
 
 def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path, timeout=900)
+    ended = sage("run", PROMPT, "--json", "--out", str(run), cwd=tmp_path)
     assert ended.code == 0, ended.err
     drafted = json.loads((run / "outputs/draft-h1.json").read_text())["hypothesis"]
     changes = tmp_path / "changes.json"
@@ -304,11 +304,11 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
     told = {"exposures": exposures, "comparison": "exposed_vs_rest"}
     contradicting = told | {"statement": drafted["statement"].replace("shorter", "longer")}
     changes.write_text(json.dumps(contradicting))
-    refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path, timeout=900)
+    refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
     assert refused.code == 2
     assert "contradict" in refused.err
     changes.write_text(json.dumps(told))
-    ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path, timeout=900)
+    ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     contract = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]
     page = (run / "report.md").read_text()
