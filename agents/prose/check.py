@@ -217,13 +217,21 @@ def early_judge(
     return judge
 
 
+SHORTEST_QUOTATION = 6
+"""Words from which on a quotation speaks for itself."""
+
+
 def without_quotations(text: str, sources: Collection[str]) -> str:
-    """Drop quotations that stand word for word in a source; any other is the writer's own prose."""
+    """Drop quotations that stand word for word in a source; any other is the writer's own prose.
+
+    A quotation of a few words is the writer's too: any sentence can be pieced together of those.
+    """
     known = [" ".join(one.split()).lower() for one in sources]
 
     def drop(found: re.Match[str]) -> str:
         inner = " ".join(found[1].split()).lower()
-        return " " if inner and any(inner in one for one in known) else found[0]
+        long = len(inner.split()) >= SHORTEST_QUOTATION
+        return " a quotation " if long and any(inner in one for one in known) else found[0]
 
     return re.sub(r"[“\"]([^”\"]*)[”\"]", drop, text)
 
@@ -292,7 +300,13 @@ def check_before(
     return problems
 
 
+LONGEST_SENTENCE = 1200
+"""Characters; mechanisms list several processes in one."""
+
+
 def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Problem | None:
+    if len(sentence) > LONGEST_SENTENCE:
+        return Problem(sentence, "it is too long for one sentence")
     hidden = disguise(sentence, names)
     if hidden:
         return Problem(sentence, f"it holds {hidden}")

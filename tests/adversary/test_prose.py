@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from agents.base import Role
-from agents.prose.check import check_before, check_result, words_of
+from agents.prose.check import check_before, check_result, early_judge, words_of
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
 from agents.reasoners.cache import Meter, ReplyCache
@@ -220,6 +221,22 @@ def test_nothing_is_claimed_before_anything_was_measured(lie: str) -> None:
 @pytest.mark.parametrize("sentence", EARLY_HONEST)
 def test_background_and_debate_speak_freely_of_the_literature(sentence: str) -> None:
     assert [str(one) for one in check_before(sentence, refs=["R1"])] == []
+
+
+def test_only_long_verbatim_quotations_of_a_source_speak_for_themselves() -> None:
+    source = "In this cohort the hypothesis was confirmed by the data of all patients."
+    judge = early_judge(quotes=[source])
+    assert judge(f"One study says “{source}”") == []
+    assert judge("“In this cohort the hypothesis was confirmed by nobody at all.”")
+    assert judge("This cohort “confirmed” the “hypothesis”.")
+
+
+def test_a_very_long_text_is_read_in_a_moment() -> None:
+    begun = time.perf_counter()
+    for text in ("a " * 20_000, "(" * 20_000, "not " * 20_000, "the hypothesis " * 5_000):
+        assert check_result(text, WORLDS["power"], NAMES)
+        check_before(text)
+    assert time.perf_counter() - begun < 60
 
 
 # The whole way: a lying model behind an endpoint, to the report that a person reads.
