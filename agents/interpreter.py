@@ -196,9 +196,7 @@ def _number_problems(given: InterpreterInput, text: str) -> list[Problem]:
     strange = [one for one in free_numbers(text) if one not in quoted]
     # Limits and reasons that the validation package wrote may quote its own figures.
     if strange and text not in given.results.limits:
-        problems.append(
-            Problem(text, "it states a bare number instead of a key like [[primary.p]]", strange[0])
-        )
+        problems.append(Problem(text, "it states a number without its key", strange[0]))
     return problems
 
 

@@ -116,7 +116,7 @@ def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
         if found not in known
     ]
     problems += [
-        Problem(text, "it states a bare number instead of a key like [[primary.p]]", one)
+        Problem(text, "it states a number without its key", one)
         for one in free_numbers(text)
         if one not in allowed
     ]

@@ -467,6 +467,8 @@ def _claim_problem(
         return f"it is unclear whether it claims or denies {row.name}"
     says = row.denied if denials else row.asserted
     word = "denies" if denials else "claims"
+    if row.settled_never:
+        word = "speaks of"
     if all(says(facts, test) for test in scopes):
         return ""
     return f"it {word} {row.name}, which the results do not bear out"

@@ -37,6 +37,11 @@ class Claim:
     expected: bool = False
 
     @property
+    def settled_never(self) -> bool:
+        """True where no fact could bear out either reading."""
+        return self.asserted is _never and self.denied is _never
+
+    @property
     def pattern(self) -> re.Pattern[str]:
         """The compiled words."""
         return _compiled(self.words)
@@ -270,7 +275,7 @@ TABLE = (
           r"practice|benefit\w*|cure[sd]?|prescri\w*|clinicians? (?:should|can|may)|"
           r"ready|approved|choose|decisions?|be used",
           _never, _always, future=True),
-    Claim("no limits",
+    Claim("the absence of limits",
           r"limits? (?:\w+ )?(?:none|negligible|minor|small|few|little)|none|"
           r"(?:no|not|never|nothing|neither|nor|hardly|little|few|small|minor)(?: \w+){0,4}? "
           r"(?:limits?|limited|limitations?|caveats?|weakness\w*|bias\w*|confound\w*|restrictions?|"
@@ -283,7 +288,7 @@ TABLE = (
           r"definit\w*|certain(?:ly)?|undoubt\w*|conclusive\w*|obvious\w*|clearly|final\w*|"
           r"unequivocal\w*|indisputabl\w*",
           _never, _always),
-    Claim("that nothing is left open",
+    Claim("a question that is closed",
           r"beyond (?:any )?(?:doubt|question)|(?:no|not|any|without|never|hardly|little|nobody|"
           r"none|"
           r"nothing|leave|leaves) (?:\w+ ){0,4}?(?:doubt\w*|question\w*|room|otherwise|else)",
@@ -308,7 +313,7 @@ TABLE = (
     Claim("a finding of others",
           r"reported|published|literature|papers?|authors?|earlier stud\w+|reviewers?|agency",
           _never, _never),
-    Claim("what may be ignored",
+    Claim("a verdict to be ignored",
           r"ignor\w*|overrul\w*|disregard\w*|too cautious|overly cautious|misleading|"
           r"should (?:\w+ )?(?:have been|be read)",
           _never, _never),

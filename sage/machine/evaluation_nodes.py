@@ -99,7 +99,12 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
                 "output": outcome.model_dump(mode="json"),
             },
         )
-        again = outcome.below_threshold and number < services.settings.revisions
+        # Critics who give no reason leave nothing to revise by.
+        again = (
+            outcome.below_threshold
+            and number < services.settings.revisions
+            and bool(outcome.reasons)
+        )
         return {
             "novelty_score": outcome.score,
             "reasons": list(outcome.reasons) if again else [],
