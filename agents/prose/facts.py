@@ -164,8 +164,19 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         powered=_powered(primary, contract),
         controlled=False if verdict.because == "multiplicity" else found.significant,
         registered_first=verdict.because != "registration",
-        reproduced=False if verdict.because == "reproduction" else spoke("reproduction"),
+        reproduced=_reproduced(results),
     )
+
+
+def _reproduced(results: Results) -> Tri:
+    """Whether the second implementation gave the same numbers, all that were compared."""
+    if results.verdict.because == "reproduction":
+        return False
+    found = results.reproduction
+    if not found or not all(one.ran for one in found):
+        return None
+    compared = [number.state for one in found for number in one.compared]
+    return all(state == "reproduced" for state in compared) if compared else None
 
 
 def _answered(answer: str | None) -> Tri:

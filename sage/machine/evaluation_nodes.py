@@ -41,7 +41,6 @@ from sage.machine.validating import (
     pictures,
     results_view,
 )
-from validation.contract import FrozenContract
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
@@ -144,7 +143,9 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         )
         given = FeasibilityInput(
             expanded=expanded,
-            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
             evidence=tuple(evidence),
         )
         write_json(
@@ -175,7 +176,9 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
     with services.node("coding_instructions", name):
         given = CodingInstructionsInput(
             expanded=expanded,
-            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
             tools=tuple(
                 ToolCard(name=one.name, summary=one.summary, suite=one.suite)
                 for one in services.tool_cards
@@ -248,7 +251,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
         given = InterpreterInput(
             expanded=expanded,
             contract=contract_view(frozen),
-            results=results_view(services.folder.hypothesis(name), frozen),
+            results=results_view(services.folder.hypothesis(name), services.settings.min_count),
             pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
         )
         services.ask(INTERPRETER, given, f"interpreter-{name}")
@@ -270,7 +273,7 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
         judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
         given = SummaryInput(
             interpretation=Interpretation.model_validate(interpretation),
-            verdict=verdict_view(results_view(home, FrozenContract.read(home / "contract.json"))),
+            verdict=verdict_view(results_view(home, services.settings.min_count)),
             expanded=expanded,
             novelty=NoveltyView(
                 score=debate["score"],
