@@ -175,8 +175,10 @@ def _reproduced(results: Results) -> Tri:
     found = results.reproduction
     if not found or not all(one.ran for one in found):
         return None
-    compared = [number.state for one in found for number in one.compared]
-    return all(state == "reproduced" for state in compared) if compared else None
+    states = {number.state for one in found for number in one.compared}
+    if "reproduced" not in states:
+        return None
+    return states <= {"reproduced", "no second implementation"}
 
 
 def _answered(answer: str | None) -> Tri:
