@@ -103,10 +103,10 @@ def judge_world(
         done = []
         for one in hypotheses:
             frozen = freeze(draft(one, dictionary, seed=seed, alpha=alpha), cohort)
-            run(frozen, cohort, place / one.id, ledger=ledger, figures=False)
+            run(frozen, cohort, place / one.id, ledger=ledger, figures=False, reproduce=False)
             done.append((frozen, place / one.id))
         judged = []
-        for result in finalize(done, ledger):
+        for result in finalize(done, ledger, reproduce=False):
             primary = next(t for t in result.tests if t.role == "primary")
             effect, nan = primary.effect, float("nan")
             judged.append(

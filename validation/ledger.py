@@ -806,6 +806,11 @@ class Ledger:
                 f"{where} is not a ledger entry; a ledger must not be edited. Restore it or start "
                 "a new one"
             ) from None
+        if chain is None:
+            raise InputError(
+                f"{where} has no hash: it was edited, or an earlier version of SAGE wrote it. Give "
+                "the run a folder of its own"
+            )
         if chain != expected:
             raise InputError(
                 f"{where} was edited, or a line before it was removed; a ledger must not be "

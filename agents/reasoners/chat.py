@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from agents.base import Agent, I, O, Reply, Role, Spent
+from agents.disclosure import Withheld, require_disclosable
 from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
@@ -56,8 +57,15 @@ class ChatReasoner:
 
     name = "chat"
 
-    def __init__(self, settings: ChatSettings, cache: ReplyCache, meter: Meter) -> None:
+    def __init__(
+        self,
+        settings: ChatSettings,
+        cache: ReplyCache,
+        meter: Meter,
+        withheld: Withheld = frozenset,
+    ) -> None:
         self.settings = settings
+        self.withheld = withheld
         self.cache = cache
         self.meter = meter
         self._clients: dict[str, Any] = {}
@@ -81,11 +89,13 @@ class ChatReasoner:
         InputError
             If the endpoint refuses the key or does not know the model.
         FaultError
-            If the endpoint cannot be reached, or every reply was refused.
+            If the endpoint cannot be reached, or every reply was refused; if the prompt would
+            disclose a patient (`agents.disclosure`).
         """
         begun = time.perf_counter()
         model = self.settings.models[agent.role]
         system, user = render(agent.prompt, given)
+        require_disclosable(agent.name, given, user, self.withheld())
         schema = schema_of(agent.returns)
         if self.settings.structured != "json_schema":
             import json

@@ -130,7 +130,9 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         )
         given = FeasibilityInput(
             expanded=expanded,
-            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
             evidence=tuple(evidence),
         )
         write_json(
@@ -153,7 +155,9 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
     with services.node("coding_instructions", name):
         given = CodingInstructionsInput(
             expanded=expanded,
-            dictionary=dictionary_view(services.dictionary, _terms(expanded)),
+            dictionary=dictionary_view(
+                services.dictionary, _terms(expanded), services.settings.min_count
+            ),
             tools=tuple(
                 ToolCard(name=one.name, summary=one.summary, suite=one.suite)
                 for one in services.tool_cards
@@ -221,7 +225,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
         given = InterpreterInput(
             expanded=expanded,
             contract=contract_view(frozen),
-            results=results_view(services.folder.hypothesis(name)),
+            results=results_view(services.folder.hypothesis(name), services.settings.min_count),
             pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
         )
         services.ask(INTERPRETER, given, f"interpreter-{name}")

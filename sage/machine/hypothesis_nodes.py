@@ -95,7 +95,7 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
             if (entry := services.ontology.find(name)) is not None
             for synonym in (entry.name, *entry.synonyms)
         ]
-        view = dictionary_view(services.dictionary, terms)
+        view = dictionary_view(services.dictionary, terms, services.settings.min_count)
         wanted = len(wishes) if wishes else services.manifest.hypotheses
         for number in range(wanted):
             given = ScientistInput(

@@ -15,6 +15,7 @@ from sage.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
+from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
     Ledger,
@@ -91,6 +92,7 @@ class HypothesisPage:
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
     coding: dict[str, Any] | None = None
+    reproduction: ReproductionPage | None = None
 
 
 @dataclass
@@ -223,6 +225,7 @@ def _hypothesis(
         written = interpretation.limits if interpretation else ()
         limits = tuple(dict.fromkeys([*results.limits, *written]))
     contract = read_contract(home)
+    coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
         title=summary.title if summary else draft.hypothesis.endpoint,
@@ -253,7 +256,10 @@ def _hypothesis(
         figures=results.figures if results else [],
         tables=results.tables if results else [],
         names=_names(expanded, contract),
-        coding=_coding(folder, name, facts),
+        coding=coding,
+        reproduction=read_reproduction(
+            home, name, coding, folder.output(f"coding_instructions-{name}"), facts
+        ),
     )
 
 
