@@ -228,7 +228,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
         contract, analysis.frozen.sha256, part,
         list(study.rows.columns) if part == "replication" else None,
     )  # fmt: skip
-    table = study.rows.assign(exposure=study.exposed.x)
+    persons = [use.key for use in contract.variables if use.role == "cluster"]
+    table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
     for plan in contract.tests:
