@@ -170,14 +170,15 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
     """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
-    with services.node("coding", name):
+    mended = state.get("coding_status") == "retry"
+    with services.node("coding", name, mended=mended):
         instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
         status = carry_out(
             services,
             name,
             state["contract_hash"],
             tuple(instructions["tasks"]),
-            mended=state.get("coding_status") == "retry",
+            mended=mended,
         )
         return {"coding_status": status}
 

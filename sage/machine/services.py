@@ -122,8 +122,14 @@ class Services:
         return reply
 
     @contextmanager
-    def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
-        """Log a node's start, end and duration, and tell the listener."""
+    def node(self, name: str, hypothesis: str = "", *, mended: bool = False) -> Iterator[None]:
+        """Log a node's start, end and duration, tell the listener, and record what it wrote.
+
+        A program that a person `mended` between two runs of the node counts as written by it.
+        """
+        before = self.folder.record.begin(f"{name} {hypothesis}".strip())
+        if mended:
+            before = {file: state for file, state in before.items() if not file.endswith(".py")}
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
             fields["hypothesis"] = hypothesis
@@ -139,4 +145,5 @@ class Services:
             raise
         seconds = round(time.perf_counter() - begun, 4)
         self.folder.event("end", **fields, seconds=seconds)
+        self.folder.record.end(f"{name} {hypothesis}".strip(), before)
         self.listener("end", name, {**fields, "seconds": seconds})
