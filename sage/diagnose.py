@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -34,6 +35,7 @@ def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
         *_sandboxes(),
         _gpu(),
         _writable(settings),
+        _ledger(settings),
     ]
 
 
@@ -44,7 +46,7 @@ def _python() -> Check:
 REQUIRED = ("langgraph", "lifelines", "statsmodels", "openslide", "torch", "mcp")
 EXTRAS = {
     "ray": "pip install 'sage-pathology[ray]' for workers on several machines",
-    "psycopg": "pip install 'sage-pathology[postgres]' for checkpoints in PostgreSQL",
+    "psycopg": "pip install 'sage-pathology[postgres]' to keep checkpoints, ledger in PostgreSQL",
 }
 
 
@@ -165,4 +167,25 @@ def _writable(settings: Settings) -> Check:
         state="ok" if gib > 1 else "broken",
         found=f"{gib:.0f} GiB free for {settings.runs_dir}",
         remedy="" if gib > 1 else "free some space or set runs_dir",
+    )
+
+
+def _ledger(settings: Settings) -> Check:
+    from validation.errors import FaultError, InputError
+    from validation.ledger import Ledger
+    from validation.store import open_store
+
+    where = settings.ledger.shown
+    if "://" not in where and not Path(where).exists():
+        return Check(what="ledger", state="ok", found=f"{where} (made with the first contract)")
+    try:
+        store = open_store(settings.ledger.place)
+        state, head = Ledger(None, store).state, store.head()
+    except (InputError, FaultError) as error:
+        return Check(what="ledger", state="broken", found=str(error), remedy="set SAGE_LEDGER")
+    return Check(
+        what="ledger",
+        state="ok" if state == "intact" else "broken",
+        found=f"{where}: {head.seq if head else 0} rows, {state}",
+        remedy="" if state == "intact" else "sage ledger verify",
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -49,6 +51,36 @@ class Weights(BaseModel):
     surprise: float = Field(default=0.3, ge=0)
 
 
+class LedgerSettings(BaseModel):
+    """Where the ledger of what was asked of which patients lies: a file, or `postgresql://…`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: SecretStr | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """`SAGE_LEDGER` is the path or URL itself."""
+        return {"url": value} if isinstance(value, str) else value
+
+    @property
+    def place(self) -> str:
+        """The path or URL in force, with its password: the user's own file unless one is set."""
+        if self.url is not None and self.url.get_secret_value():
+            return self.url.get_secret_value()
+        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        return str(Path(base).expanduser() / "sage" / "ledger.sqlite")
+
+    @property
+    def shown(self) -> str:
+        """The same, fit to be printed."""
+        parts = urlsplit(self.place)
+        if not parts.scheme.startswith("postgres"):
+            return self.place
+        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
 class Settings(BaseSettings):
     """Everything that wires SAGE together. `sage config` prints what is in force and from where."""
 
@@ -69,6 +101,7 @@ class Settings(BaseSettings):
     runs_dir: Path = Path("runs")
     cache_dir: Path = Path("~/.cache/sage")
     checkpoint_url: SecretStr | None = None
+    ledger: Annotated[LedgerSettings, NoDecode] = LedgerSettings()
 
     paths: int = Field(default=6, ge=1, le=50)
     max_hops: int = Field(default=4, ge=1, le=8)

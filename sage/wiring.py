@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
+    from validation.ledger import Ledger
 
 
 def make_reasoner(services: Services) -> Reasoner:
@@ -80,6 +81,14 @@ def load_cohort(
     for path in features:
         found = found.with_features(Path(path))
     return found
+
+
+def open_ledger(path: Path | None, settings: Settings) -> Ledger:
+    """A folder's ledger over the store that settings name."""
+    from validation.ledger import Ledger
+    from validation.store import open_store
+
+    return Ledger(path, open_store(settings.ledger.place))
 
 
 DEMO_SEED = 7

@@ -8,10 +8,30 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test writes into the ledger of the person who runs it, or sees another test's.
+os.environ["SAGE_LEDGER"] = str(
+    Path(tempfile.mkdtemp(prefix="sage-test-ledger-")) / "ledger.sqlite"
+)
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A ledger for each test; those that share a finished run share its ledger too."""
+    if "finished" not in request.fixturenames:
+        place = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+        monkeypatch.setenv("SAGE_LEDGER", str(place))

@@ -32,6 +32,7 @@ from validation.control_results import (
     PermutedOutcome,
     RandomFeatures,
     Specifications,
+    TimingResult,
 )
 from validation.controls import control_outcome, ledger_fields
 from validation.errors import InputError
@@ -293,6 +294,13 @@ class Analysis:
                 "specification_curve",
                 partial(self._curve, study),
                 True,
+            ),
+            timing=self._control(
+                TimingResult,
+                "timing",
+                "timing",
+                partial(controls.timing, study),
+                not self.contract.hypothesis.time_dependent,
             ),
         )
         controls.write_numbers(self._controls, self.contract.scale, self._book)

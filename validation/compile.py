@@ -10,13 +10,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from validation.contract import Contract, FrozenContract, VariableUse
+from validation.contract import Contract, FrozenContract, VariableUse, known_since
 from validation.controls import SEPARATOR, is_replaceable
 from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
 from validation.population import Cut, cuts_of, in_confirmation
+from validation.timing import as_known, require_known
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
+from validation.variables import use_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,10 +126,13 @@ def prepare(
     keys = contract.keys()
     if part == "replication":
         extra = [key for key in (*contract.covariates, *contract.strata) if _has(cohort, key)]
+        late = {use.key for use in contract.variables if use.known_at == "column"}
+        extra += [known_since(key) for key in extra if key in late]
         keys = list(dict.fromkeys([*_asked(contract), *extra]))
         endpoints = [contract.primary_test.endpoint]
     table = cohort.table(keys, endpoints)
     total = len(table)
+    table, steps = as_known(table, contract)
     if part in ("discovery", "confirmation"):
         held = [in_confirmation(str(one), contract) for one in table.index]
         keep = [one == (part == "confirmation") for one in held]
@@ -162,7 +167,7 @@ def prepare(
         "cuts": [one.model_dump(mode="json") for one in cuts],
         "model": None if model is None else model.model_dump(mode="json"),
         "refusal": reason,
-        "joins": [one.model_dump(mode="json") for one in cohort.joins()],
+        "joins": [one.model_dump(mode="json") for one in (*cohort.joins(), *steps)],
         "files": {
             name: sha256_file(folder / name)
             for name in ("contract.json", "table.parquet", "controls.parquet")
@@ -176,7 +181,9 @@ def prepare(
 
 def _asked(contract: Contract) -> list[str]:
     """The variables that a second cohort must have."""
-    return [one.key for one in contract.exposures] + [one.variable for one in contract.filters]
+    found = [one.key for one in contract.exposures] + [one.variable for one in contract.filters]
+    late = {one.key for one in contract.variables if one.known_at == "column"}
+    return found + [known_since(key) for key in found if key in late]
 
 
 def require_variables(frozen: FrozenContract, second: Cohort) -> None:
@@ -185,11 +192,13 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
     Raises
     ------
     InputError
-        If it lacks a variable or the endpoint; the message names it.
+        If it lacks a variable or the endpoint, or knew an exposure after the start of follow-up
+        only; the message names it.
     """
-    second.table(
-        list(dict.fromkeys(_asked(frozen.contract))), [frozen.contract.primary_test.endpoint]
-    )
+    contract = frozen.contract
+    second.table(list(dict.fromkeys(_asked(contract))), [contract.primary_test.endpoint])
+    uses = [use_of(second.dictionary(), use.key, use.role) for use in contract.exposures]
+    require_known(contract.hypothesis, uses, [])
 
 
 def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from validation.errors import InputError
-from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, Strict
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Filter,
+    Hypothesis,
+    KnownAt,
+    Strict,
+)
 from validation.types import canonical_json, sha256_text, write_text
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "time_dependent",
     "table_one",
     "univariable",
     "missing_data",
@@ -53,10 +62,19 @@ Method = Literal[
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 
 
+SINCE = "@known_at"
+
+
+def known_since(key: str) -> str:
+    """The column that holds when each patient's value of a variable became known (months)."""
+    return key + SINCE
+
+
 class VariableUse(Strict):
     """A variable as the contract uses it: where from, on what scale, cut by which rule.
 
-    Cut-points are computed in the analyzed population from this variable alone.
+    Cut-points are computed in the analyzed population from this variable alone. `known_at` and
+    `before` are the data dictionary's.
     """
 
     key: str
@@ -69,6 +87,8 @@ class VariableUse(Strict):
     cut: CutRule | None = None
     threshold: float | None = None
     level: Literal["high", "low"] | None = None
+    known_at: KnownAt = "unknown"
+    before: str | float | None = None
 
 
 class EndpointUse(Strict):
@@ -287,8 +307,10 @@ class Contract(Strict):
         raise InputError(f'endpoint "{key}" is not in the contract')
 
     def keys(self) -> list[str]:
-        """Every variable that the analysis may read."""
-        return list(dict.fromkeys(one.key for one in self.variables))
+        """Every variable that the analysis may read, and when it became known where that varies."""
+        found = [one.key for one in self.variables]
+        found += [known_since(one.key) for one in self.variables if one.known_at == "column"]
+        return list(dict.fromkeys(found))
 
     @property
     def name(self) -> str:

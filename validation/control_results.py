@@ -122,6 +122,16 @@ class Specifications(ControlResult):
     highest: float | None = None
 
 
+class TimingResult(ControlResult):
+    """Whether an exposure knows the outcome, or how long its patients were followed."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("n",)
+
+    leaks: tuple[str, ...] = ()
+    """What each exposure gives away that was not known at baseline."""
+    n: int | None = None
+
+
 class Controls(Strict):
     """The results of all controls of an analysis. None: the analysis says nothing of it."""
 
@@ -131,3 +141,4 @@ class Controls(Strict):
     known_positive: KnownPositiveResult | None = None
     negative: NegativeEndpoint | None = None
     specification: Specifications | None = None
+    timing: TimingResult | None = None

@@ -5,16 +5,19 @@
 2. Known positive. An association that must appear did not, although there were at least
    `KNOWN_EVENTS` events to show it: the outcome data are in doubt.
 3. Negative control. The exposure moves an endpoint that it should not touch.
-4. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
+4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
+   (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
+   time-dependent exposure, which counts from when it happened.
+5. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
    contract switched the permutations off.
-5. Random features. Fewer than the contract's share of comparable features do worse. This null is
+6. Random features. Fewer than the contract's share of comparable features do worse. This null is
    competitive: it does not ask whether the exposure is associated with the outcome, but whether it
    is more so than features of its kind. Where a fifth of all genes are prognostic, as in TCGA-BLCA
    (21% of 18,032 genes have p < 0.05 beside age), it asks of a gene a p of about 0.012.
-6. Specification curve. The sign is not stable over the registered choices, or the curve has no
+7. Specification curve. The sign is not stable over the registered choices, or the curve has no
    estimate for the claim's own.
 
-Rules 1 to 3 forbid any conclusion; rules 4 to 6 forbid "supported" alone.
+Rules 1 to 4 forbid any conclusion; rules 5 to 7 forbid "supported" alone.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ def registered_controls(
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
     yield "specification curve", controls.specification
+    if not contract.hypothesis.time_dependent:
+        yield "timing", controls.timing
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
@@ -78,6 +83,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
     ]
     found += _known_positive(contract, controls)
     found += _negative_control(contract, controls)
+    found += _timing(controls)
     found += _permuted_outcome(contract, controls)
     found += _random_features(contract, controls)
     found += _specification_curve(contract, controls)
@@ -159,6 +165,19 @@ def _negative_control(contract: Contract, controls: Controls) -> Iterator[Object
             ),
             any_reading=True,
         )
+
+
+def _timing(controls: Controls) -> Iterator[Objection]:
+    found = controls.timing
+    if found is None or not found.leaks:
+        return
+    yield Objection(
+        because="data",
+        rule="timing",
+        words="the exposure was not known at baseline",
+        text="; ".join(found.leaks),
+        any_reading=True,
+    )
 
 
 def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Objection]:

@@ -18,6 +18,7 @@ from validation.control_results import (
     PermutedOutcome,
     RandomFeatures,
     Specifications,
+    TimingResult,
 )
 from validation.errors import InputError
 from validation.hypothesis import CutRule, Direction
@@ -124,6 +125,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     import numpy as np
 
     from validation.controls_numeric import (
+        dealt_at_risk,
         empirical_p,
         permutations,
     )
@@ -136,7 +138,14 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
-    if flags is not None and layers is None:
+    entry = study.entry(keep)
+    if entry is not None and flags is not None:
+        observed, null = dealt_at_risk(
+            entry, value, flags, x, layers, times=plan.permutations, seed=seed
+        )
+        p, drawn = empirical_p(observed, null), len(null)
+        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
+    elif flags is not None and layers is None:
         found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
         p, rate, drawn = found.p, found.false_positive_rate, found.drawn
     else:
@@ -189,13 +198,16 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
     draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
-    null = np.array(
-        [float("nan") if one is None else _draw(one, *outcome, layers, scores) for one in draws]
-    )
+    if contract.hypothesis.time_dependent:
+        observed, null = _at_risk(study)
+    else:
+        null = np.array(
+            [float("nan") if one is None else _draw(one, *outcome, layers, scores) for one in draws]
+        )
+        observed = _draw(study.exposed, *outcome, layers, scores)
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    observed = _draw(study.exposed, *outcome, layers, scores)
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
@@ -207,6 +219,19 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         kind=kind,
         n=int(keep.sum()),
     )
+
+
+def _at_risk(study: Study) -> tuple[float, Floats]:
+    """The statistic of a time-dependent exposure, and that of one dealt out among those at risk."""
+    from validation.controls_numeric import dealt_at_risk
+
+    contract = study.contract
+    keep, value, flags, x, _ = _arrays(study)
+    entry = study.entry(keep)
+    assert entry is not None and flags is not None
+    layers = study.layers(contract.primary_test.strata, keep)
+    times = contract.controls.random_features
+    return dealt_at_risk(entry, value, flags, x, layers, times=times, seed=contract.seed + 1)
 
 
 def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
@@ -304,6 +329,25 @@ def _within(
         mine = layers == code
         scores[mine] = logrank_scores(time[mine], event[mine])
     return scores, (layers[:, None] == codes[None, 1:]).astype(float)
+
+
+def timing(study: Study) -> TimingResult:
+    """Whether an exposure knows the outcome, or how long its patients were followed."""
+    import numpy as np
+
+    from validation.statistics.leakage import leak_of
+
+    endpoint = study.contract.primary_test.endpoint
+    kind = study.contract.endpoint(endpoint).kind
+    value, event = study.outcome(endpoint)
+    leaks = []
+    for use in study.contract.exposures if kind != "continuous" else ():
+        known = ~np.isnan(value) if event is None else ~(np.isnan(value) | np.isnan(event))
+        x = numbers_of(study.rows, use)[known]
+        leak = leak_of(x, value[known]) if event is None else leak_of(x, event[known], value[known])
+        if leak is not None:
+            leaks.append(f"{use.label}: {leak.text}")
+    return TimingResult(status=ControlStatus.RAN, leaks=tuple(leaks), n=len(study.rows))
 
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:

@@ -156,6 +156,52 @@ def permuted_outcome(
     )
 
 
+def dealt_at_risk(
+    entry: FloatArray,
+    time: FloatArray,
+    event: FloatArray,
+    exposed: FloatArray,
+    layers: IntArray | None = None,
+    *,
+    times: int,
+    seed: int,
+) -> tuple[float, FloatArray]:
+    """Log-rank statistic of a time-dependent exposure, and its null distribution.
+
+    If the exposure does nothing, whoever fails is a random one of those at risk: at each event time
+    the number of exposed among the failures is hypergeometric, whatever came before.
+
+    Parameters
+    ----------
+    entry, time, event : (records,) start, stop (one unit), and 1 where the event ended the record
+    exposed : (records,) 1 while exposed, 0 before
+    layers : (records,) stratum of each; failures are drawn within it
+
+    Returns
+    -------
+    The standardized statistic, positive when the exposed fare worse, and (times,) draws of it.
+    """
+    rng = np.random.default_rng([seed, len(time)])
+    total, null, variance = 0.0, np.zeros(times), 0.0
+    groups = np.zeros(len(time), dtype=np.int64) if layers is None else layers
+    for layer in np.unique(groups):
+        mine = groups == layer
+        for moment in np.unique(time[mine & (event == 1)]):
+            at_risk = mine & (entry < moment) & (time >= moment)
+            failed = at_risk & (time == moment) & (event == 1)
+            n, exposures, failures = (
+                int(a.sum()) for a in (at_risk, at_risk & (exposed == 1), failed)
+            )
+            mean = failures * exposures / n
+            total += float(exposed[failed].sum()) - mean
+            null += rng.hypergeometric(exposures, n - exposures, failures, size=times) - mean
+            if n > 1:
+                variance += mean * (1 - exposures / n) * (n - failures) / (n - 1)
+    if variance <= 0:
+        raise ConvergenceError("at no event were exposed and unexposed patients at risk together")
+    return total / float(np.sqrt(variance)), null / float(np.sqrt(variance))
+
+
 def matched_features(
     values: npt.ArrayLike,
     index: int,

@@ -66,7 +66,7 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         exclusions = {
             "none" if months == 0 else f"under {months:g} month": None
             if months == 0
-            else value[known] >= months
+            else study.followed(endpoint)[known] >= months
             for months in plan.exclude_first_months
         }
         strata = {}
@@ -131,7 +131,7 @@ def _model(study: Study, known: Mask) -> Model:
     if event is not None:
         limit = study.contract.rules.events_per_covariate
         flags = (event[known] == 1).astype(float)
-        return cox_model(value[known], flags, events_per_term=limit)
+        return cox_model(value[known], flags, events_per_term=limit, entry=study.entry(known))
     if study.contract.endpoint(endpoint).kind == "binary":
         return logistic_model(value[known])
     return linear_model(value[known])

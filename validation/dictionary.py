@@ -9,13 +9,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from validation.hypothesis import Strict
+from validation.hypothesis import KnownAt, Strict
 
 Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
 
 
 class Variable(Strict):
-    """One variable at the patient level. `levels` counts categories, those under five pooled."""
+    """One variable at the patient level. `levels` counts categories, those under five pooled.
+
+    `before` is what a variable known at each patient's own time is until then ("not yet").
+    """
 
     key: str
     label: str
@@ -27,6 +30,8 @@ class Variable(Strict):
     missing: float = Field(ge=0.0, le=1.0)
     levels: dict[str, int] = Field(default_factory=dict)
     synonyms: tuple[str, ...] = ()
+    known_at: KnownAt = "unknown"
+    before: str | float | None = None
     note: str = ""
 
 
@@ -72,6 +77,7 @@ class DataDictionary(Strict):
     expression: tuple[str, ...] = ()
     expression_unit: str | None = None
     expression_n: int = 0
+    expression_known_at: KnownAt = "unknown"
     endpoints: tuple[Endpoint, ...]
     joins: tuple[JoinReport, ...] = ()
     slides: int = 0

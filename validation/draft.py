@@ -24,6 +24,7 @@ from validation.errors import InputError
 from validation.hypothesis import Comparison, Exposure, Hypothesis
 from validation.planned_power import planned_power
 from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
+from validation.timing import require_known
 from validation.variables import find_variable, refuse_unfit_strata, stratum, use_of
 
 STANDARD_COVARIATES = (
@@ -83,6 +84,7 @@ def draft(
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
+    require_known(hypothesis, variables, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
@@ -188,6 +190,8 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         cut=one.cut,
         threshold=one.threshold,
         level=one.level,
+        known_at=found.known_at,
+        before=found.before,
     )
 
 
@@ -232,7 +236,8 @@ def _covariates(
         one = next((key for key in names if dictionary.has(key)), None)
         if one is None or one in taken | fixed:
             continue
-        if find_variable(dictionary, one).missing <= 0.3:
+        known = find_variable(dictionary, one)
+        if known.missing <= 0.3 and known.known_at in ("baseline", "unknown"):
             found.append(one)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
@@ -269,7 +274,8 @@ def _known_positive(
     for key in STAGE_LIKE:
         if dictionary.has(key) and key not in taken:
             found = find_variable(dictionary, key)
-            if found.kind in ("ordinal", "continuous"):
+            early = found.known_at in ("baseline", "unknown")
+            if found.kind in ("ordinal", "continuous") and early:
                 return KnownPositive(
                     variable=key,
                     endpoint=survival.key,

@@ -20,11 +20,11 @@ def group_numbers(study: Study, book: Book) -> None:
     import numpy as np
 
     x = study.exposed.x
-    book.put("population.n", len(study.rows), "patients")
-    book.put("population.in_comparison", int((~np.isnan(x)).sum()), "patients")
+    book.put("population.n", study.patients(), "patients")
+    book.put("population.in_comparison", study.patients(~np.isnan(x)), "patients")
     if study.exposed.grouped:
-        book.put("groups.exposed.n", int((x == 1).sum()), "patients")
-        book.put("groups.reference.n", int((x == 0).sum()), "patients")
+        book.put("groups.exposed.n", study.patients(x == 1), "patients")
+        book.put("groups.reference.n", study.patients(x == 0), "patients")
     for number, cut in enumerate(study.cuts, start=1):
         use = study.contract.exposures[number - 1]
         if cut.upper is not None and cut.lower is not None:

@@ -26,6 +26,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+KnownAt = Literal["baseline", "column", "unknown"] | float
+"""When a value became known: at the start of follow-up or before; at a time of each patient's own;
+nobody said; or that many months after the start."""
+
+
 class Filter(Strict):
     """One condition on a variable of the data dictionary, e.g. `clinical:gender == MALE`."""
 
@@ -109,6 +114,10 @@ class Hypothesis(Strict):
     exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
     named. `untested` lists the parts of the statement that the cohort cannot test; the report
     repeats them beside the verdict.
+
+    What became known after the start of follow-up takes one of two: with `landmark`, follow-up
+    starts that many months later, among those still at risk then; with `time_dependent`, each
+    patient counts as unexposed until the exposure happened (start and stop records).
     """
 
     id: str
@@ -123,6 +132,8 @@ class Hypothesis(Strict):
     strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()
     negative_endpoint: str | None = None
+    landmark: float | None = Field(default=None, gt=0, le=600)
+    time_dependent: bool = False
     causes: tuple[str, ...] = Field(default=(), max_length=200)
     unadjusted_because: str = ""
     rationale: str = ""
@@ -136,6 +147,12 @@ class Hypothesis(Strict):
             raise ValueError(f"comparison `interaction` needs two exposures, not {count}")
         if self.comparison is Comparison.PER_SD and count != 1:
             raise ValueError(f"comparison `per_sd` needs one exposure, not {count}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_count_time(self) -> Hypothesis:
+        if self.time_dependent and self.landmark is not None:
+            raise ValueError("give `landmark` or `time_dependent`, not both")
         return self
 
     @field_validator("id")

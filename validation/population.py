@@ -257,10 +257,11 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     import numpy as np
 
     from validation.planned_power import power_of
+    from validation.timing import as_known
 
     primary = contract.primary_test.endpoint
     _refuse_outcome_columns(contract, cohort)
-    table = cohort.table(contract.keys(), [primary])
+    table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)
     blind = outcome_known(table, primary)
     events = [one for one in table.columns if one in (f"{primary}.event", f"{primary}.value")]
     overall = table.loc[blind, events[0]]

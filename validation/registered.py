@@ -36,6 +36,8 @@ def tests_of(
     strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
     """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
+    if hypothesis.time_dependent:
+        return tuple(_followed(endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
     tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True)
@@ -66,6 +68,32 @@ def tests_of(
             )
         )
     return tuple(tests)
+
+
+def _followed(
+    endpoint: Endpoint,
+    secondary: list[Endpoint],
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+) -> list[TestPlan]:
+    """Extended Cox models on start and stop records: alone, and beside the covariates."""
+    found = []
+    for one in (endpoint, *secondary):
+        first = one is endpoint
+        for adjusted in (False, True) if covariates else (False,):
+            name = "adjusted" if adjusted else "primary" if first else "secondary"
+            found.append(
+                TestPlan(
+                    id=name if first else f"{one.key}.{name}",
+                    role="adjusted" if adjusted else "primary" if first else "secondary",
+                    method="time_dependent",
+                    endpoint=one.key,
+                    covariates=covariates if adjusted else (),
+                    strata=strata,
+                    claim=not adjusted,
+                )
+            )
+    return found
 
 
 def of_endpoint(

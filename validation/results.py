@@ -67,7 +67,7 @@ class TestOutcome(Strict):
 
     id: str
     role: TestRole | Literal["control", "replication"]
-    method: Method | Literal["permutation", "random_features", "specification_curve"]
+    method: Method | Literal["permutation", "random_features", "specification_curve", "timing"]
     endpoint: str
     status: Status
     claim: bool = False

@@ -17,10 +17,12 @@ from validation.compile import Part, confirmation_key, prepare, require_variable
 from validation.contract import FrozenContract
 from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
+from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.results import AnalysisResult, Book, Results, Verdict
-from validation.types import Number, write_text
+from validation.timing import timing_limits, timing_qualifiers
+from validation.types import Number
 from validation.verdict import Evidence, judge
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def run(
     progress: Progress | None = None,
     figures: bool = True,
 ) -> Results:
-    """Run a frozen contract on its cohort and write `results.json`, figures and `ledger.jsonl`.
+    """Run a frozen contract on its cohort and write `results.json` and figures.
 
     What an earlier run of the same contract left in `out` is replaced, its parts included; results
     of another contract are kept beside it, under its hash. Each part's tests are in the ledger
@@ -63,7 +65,8 @@ def run(
     from validation.analysis import execute
 
     say = progress or _silent
-    ledger.register(frozen)
+    known = ledger.registration(frozen.sha256)
+    ledger.register(frozen, cohort, fresh=known is None or known.frozen)
     split = frozen.contract.split.policy != "none"
     if split:
         ledger.require_unopened(confirmation_key(frozen), frozen)
@@ -172,16 +175,20 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
     """Take the tests of a part into the ledger; one that stands there already adds nothing."""
-    for outcome in analysis.tests:
-        role = "replication" if outcome.part == "replication" else outcome.role
-        ledger.record(entry_of(frozen, outcome.model_copy(update={"role": role})))
+    roles = ["replication" if one.part == "replication" else one.role for one in analysis.tests]
+    ledger.record(
+        *(
+            entry_of(frozen, outcome.model_copy(update={"role": role}))
+            for outcome, role in zip(analysis.tests, roles, strict=True)
+        )
+    )
 
 
 def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part = "all") -> None:
     """Note that an analysis died before it wrote anything: its claims count as attempts."""
     again = part == "replication"
-    for plan in frozen.contract.tests:
-        ledger.record(
+    ledger.record(
+        *(
             Entry(
                 contract=frozen.sha256,
                 hypothesis=frozen.contract.hypothesis.id,
@@ -194,7 +201,9 @@ def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part
                 code="analysis",
                 reason=reason,
             )
+            for plan in frozen.contract.tests
         )
+    )
 
 
 def collect(
@@ -230,6 +239,7 @@ def collect(
             record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
     adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
+    state = ledger.state
     verdict = judge(
         Evidence(
             contract=frozen.contract,
@@ -239,14 +249,24 @@ def collect(
             replicate=second,
             locked=locked,
             seen=seen,
+            objections=ledger_objections(
+                state,
+                registered=ledger.is_registered(frozen),
+                screened=ledger.screened(frozen),
+            ),
+            qualifiers=(
+                *timing_qualifiers(frozen.contract),
+                *ledger_qualifiers(state, alpha),
+            ),
         )
     )
+    beside = (*verdict.limits, *timing_limits(frozen.contract))
+    verdict = verdict.model_copy(update={"limits": beside})
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
     _copy_figures(folder, out, found)
     found.write(out / "results.json")
-    _write_ledger(frozen, ledger, out)
     return found
 
 
@@ -358,7 +378,7 @@ def _results(
         model=main.model,
         joins=main.flow,
         replicate=second.cohort if second is not None else None,
-        notes=(*contract.notes, *main.notes),
+        notes=(*contract.notes, *main.notes, *ledger.notes),
         versions=main.versions,
     )
 
@@ -372,13 +392,3 @@ def _copy_figures(folder: Path, out: Path, found: Results) -> None:
             temporary = target.with_name(f".{target.name}.partial")
             shutil.copyfile(source, temporary)
             temporary.replace(target)
-
-
-def _write_ledger(frozen: FrozenContract, ledger: Ledger, out: Path) -> None:
-    """This contract's own attempts, beside its results."""
-    target = out / "ledger.jsonl"
-    if target.resolve() == ledger.path.resolve():
-        return
-    mine = [one for one in ledger.entries if one.contract == frozen.sha256]
-    lines = [json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in mine]
-    write_text(target, "\n".join(lines) + "\n")

@@ -12,9 +12,11 @@ from validation.types import write_text
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
+    from validation.ledger import Ledger
     from validation.screen import ScreenResult
 
 Q_LEVEL = 0.05
@@ -103,11 +105,15 @@ def screen_cohort(
     *,
     detected: float = 0.2,
     out: Path | None = None,
+    ledger: Ledger | None = None,
 ) -> CohortScreen:
     """Screen all genes and continuous variables; hazard ratios are per standard deviation.
 
     `detected` leaves out genes that are above the matrix' lowest value in a smaller share of the
     patients: a handful of patients would carry their whole effect.
+
+    With a `ledger`, it is noted there before anything is estimated: a claim on these features in
+    these patients is exploratory from then on.
 
     Patients need the endpoint and every covariate. With `out`, writes `screen.csv` and
     `volcano.svg` there.
@@ -175,6 +181,8 @@ def screen_cohort(
         raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
     features = everything[np.ix_(rows, picked)]
     names = [name for name, one in zip(names, picked, strict=True) if one]
+    if ledger is not None:
+        _register(ledger, cohort, endpoint, names, table.index, everything[:, picked])
     begin = time.perf_counter()
     found = screen(
         times,
@@ -198,6 +206,23 @@ def screen_cohort(
     if out is not None:
         _write(done, out, cohort.spec.title)
     return done
+
+
+def _register(
+    ledger: Ledger,
+    cohort: Cohort,
+    endpoint: str,
+    names: list[str],
+    index: pd.Index,
+    features: NDArray[np.float64],
+) -> None:
+    """Note a screen with the ranks of its features among the patients that the ledger keeps."""
+    from validation.patients import profiles
+
+    patients = ledger.patients(cohort)
+    places = {name: at for at, name in enumerate(index)}
+    rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
+    ledger.screen(cohort, endpoint, names, profiles(features[rows].T))
 
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:

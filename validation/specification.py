@@ -17,7 +17,7 @@ import numpy.typing as npt
 from validation.statistics.base import BoolArray, FloatArray, IntArray, as_float, survival_arrays
 from validation.statistics.binary import logistic
 from validation.statistics.continuous import linear
-from validation.statistics.cox import cox
+from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import (
     ConvergenceError,
     SeparationError,
@@ -92,32 +92,54 @@ class Model:
     fit: Callable[[Chosen], tuple[float, float, float, float]]
 
 
-def cox_model(time: npt.ArrayLike, event: npt.ArrayLike, *, events_per_term: float = 0.0) -> Model:
+def cox_model(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    *,
+    events_per_term: float = 0.0,
+    entry: npt.ArrayLike | None = None,
+) -> Model:
     """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines.
 
     Firth's penalty serves where there are fewer events than `events_per_term` for each term, or a
-    covariate separates them: as in the registered tests.
+    covariate separates them: as in the registered tests. With `entry` each row is a record that
+    begins there (time-dependent exposures); those that begin after the limit are left out.
     """
     t, e = survival_arrays(time, event)
+    begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")
 
-    def cut(one: Chosen) -> tuple[FloatArray, BoolArray]:
+    def cut(one: Chosen) -> tuple[BoolArray, FloatArray, BoolArray]:
         mine, flags = t[one.rows], e[one.rows]
-        if one.limit is None:
-            return mine, flags
-        return np.minimum(mine, one.limit), flags & (mine <= one.limit)
+        if one.limit is not None:
+            mine, flags = np.minimum(mine, one.limit), flags & (mine <= one.limit)
+        return np.asarray(begin[one.rows] < mine), mine, flags
 
     def size(one: Chosen) -> tuple[int, int]:
-        mine, flags = cut(one)
-        return len(mine), int(flags.sum())
+        begun, _, flags = cut(one)
+        return int(begun.sum()), int(flags[begun].sum())
 
     def fit(one: Chosen) -> tuple[float, float, float, float]:
-        mine, flags = cut(one)
-        few = flags.sum() / one.X.shape[1] < events_per_term
+        begun, mine, flags = cut(one)
+        few = flags[begun].sum() / one.X.shape[1] < events_per_term
+        penalty: Literal["firth"] | None = "firth" if few else None
+        layers = None if one.layers is None else one.layers[begun]
+        starts = None if entry is None else begin[one.rows][begun]
+
+        def fitted(by: Literal["firth"] | None) -> CoxFit:
+            return cox(
+                mine[begun],
+                flags[begun],
+                one.X[begun],
+                one.names,
+                strata=layers,
+                penalty=by,
+                entry=starts,
+            )
+
         try:
-            penalty: Literal["firth"] | None = "firth" if few else None
-            found = cox(mine, flags, one.X, one.names, strata=one.layers, penalty=penalty)
+            found = fitted(penalty)
         except SeparationError:
-            found = cox(mine, flags, one.X, one.names, strata=one.layers, penalty="firth")
+            found = fitted("firth")
         return _first(found.hr, found.lower, found.upper, found.p)
 
     return Model(len(t), 1.0, size, fit)

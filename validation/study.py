@@ -18,6 +18,7 @@ from validation.population import (
     losses,
     numbers_of,
 )
+from validation.timing import ENTRY, records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,8 @@ class Column:
 
 @dataclass
 class Study:
-    """Population rows with their exposure. `cuts` were found in the same rows, or handed over.
+    """Population rows with their exposure: one per patient, or one per record of a patient whose
+    exposure is time-dependent. `cuts` were found in the same rows, or handed over.
 
     `model` is the prediction model of the calibration test: handed over from the patients it was
     developed in, or developed here by that test.
@@ -83,12 +85,30 @@ class Study:
         rows = table[in_population(table, contract)]
         if rows.empty:
             raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
-        uses = contract.exposures
+        uses, followed = contract.exposures, contract.hypothesis.time_dependent
+        if followed:
+            rows = records(rows, contract)
         values = tuple(numbers_of(rows, use) for use in uses)
         found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
-        for use, one in zip(uses, values, strict=True):
+        for use, one in zip(uses, values, strict=True) if not followed else ():
             _refuse_the_outcome_itself(found, use, one)
         return found
+
+    def patients(self, keep: Mask | None = None) -> int:
+        """How many patients the rows, or those kept, belong to: a patient may have several."""
+        index = self.rows.index if keep is None else self.rows.index[keep]
+        return int(index.nunique())
+
+    def followed(self, endpoint: str) -> Floats:
+        """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
+        time = self.rows[f"{endpoint}.time"]
+        return time.groupby(level=0).transform("max").to_numpy(dtype=float)
+
+    def entry(self, keep: Mask) -> Floats | None:
+        """When the kept records begin; None where each patient is one row from the start."""
+        if not self.contract.hypothesis.time_dependent:
+            return None
+        return self.rows[ENTRY].to_numpy(dtype=float)[keep]
 
     def subgroup(self, one: Filter) -> Study:
         """The same cuts and coding in part of the population."""

@@ -31,6 +31,7 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
             kind="continuous",
             unit=dictionary.expression_unit,
             source="expression matrix",
+            known_at=dictionary.expression_known_at,
             n=dictionary.expression_n,
             missing=round(1 - dictionary.expression_n / max(dictionary.n_patients, 1), 4),
         )
@@ -57,6 +58,8 @@ def use_of(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
             "source": found.source,
             "unit": found.unit,
             "transform": transform,
+            "known_at": found.known_at,
+            "before": found.before,
         }
     )
 

@@ -19,13 +19,14 @@ The rules, in their order:
 1. Data. The primary test gave no effect with interval and p: inconclusive (data).
 2. Fail closed. A registered control did not run, the known positive does not show, or the negative
    control moves (`validation.control_rules`, 1 to 3): inconclusive (control), whatever the answers.
+   An exposure that was not known at baseline (4): inconclusive (data).
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
    - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
-   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 4 to 6);
+   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 5 to 7);
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;

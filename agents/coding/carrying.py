@@ -117,7 +117,8 @@ class Carrying:
         from validation.compile import require_variables
         from validation.overlap import require_other_patients
 
-        self.ledger.register(self.frozen)
+        known = self.ledger.registration(self.frozen.sha256)
+        self.ledger.register(self.frozen, self.cohort, fresh=known is None or known.frozen)
         if self.replicate is not None:
             require_other_patients(self.frozen, self.replicate, self.cohort)
             require_variables(self.frozen, self.replicate)

@@ -16,6 +16,7 @@ GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
     "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, fetch, simulate."),
     "validate": ("sage.cli.validate:app", "Test a hypothesis on a cohort; screen features."),
+    "ledger": ("sage.cli.ledger:app", "What was asked of which patients: show, verify, merge."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),

@@ -119,6 +119,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     from rich.table import Table
 
     from sage.console import err, out, print_json
+    from validation.timing import known_text
 
     with err.status(f"reading {name}"):
         dictionary = load_named(name, root, features).dictionary()
@@ -128,11 +129,17 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     mark = " [magenta]SIMULATED[/]" if dictionary.simulated else ""
     out.print(f"[bold]{dictionary.title}[/]{mark}: {dictionary.n_patients} patients")
     table = Table(box=None, pad_edge=False)
-    for heading in ("variable", "kind", "unit", "n", "missing", "source"):
+    for heading in ("variable", "kind", "unit", "n", "missing", "known at", "source"):
         table.add_column(heading, overflow="fold")
     for one in dictionary.variables:
         table.add_row(
-            one.key, one.kind, one.unit or "", str(one.n), f"{one.missing:.0%}", one.source
+            one.key,
+            one.kind,
+            one.unit or "",
+            str(one.n),
+            f"{one.missing:.0%}",
+            known_text(one.known_at),
+            one.source,
         )
     if dictionary.expression:
         table.add_row(
@@ -141,6 +148,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
             dictionary.expression_unit or "",
             str(dictionary.expression_n),
             "",
+            known_text(dictionary.expression_known_at),
             f"{len(dictionary.expression)} genes",
         )
     out.print(table)

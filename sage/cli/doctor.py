@@ -61,7 +61,14 @@ def config(as_json: AsJson = False) -> None:
     values = settings.model_dump(mode="json")
     file = config_file()
     if as_json:
-        print_json({"file": str(file), "file_exists": file.is_file(), "settings": values})
+        print_json(
+            {
+                "file": str(file),
+                "file_exists": file.is_file(),
+                "settings": values,
+                "ledger": settings.ledger.shown,
+            }
+        )
         return
     from rich.table import Table
 
@@ -69,4 +76,5 @@ def config(as_json: AsJson = False) -> None:
     for name, value in values.items():
         table.add_row(name, str(value))
     table.add_row("[dim]reasoner in force[/]", settings.effective_reasoner)
+    table.add_row("[dim]ledger in force[/]", settings.ledger.shown)
     out.print(table)

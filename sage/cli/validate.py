@@ -13,6 +13,7 @@ from sage.cli.options import AsJson
 from sage.errors import InputError
 
 if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
     from validation.contract import FrozenContract, MissingRule, SplitRule
 
 
@@ -84,9 +85,9 @@ def run(
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
 
     A file may be a contract frozen before (`sage validate contract`, `sage validate amend`): it
-    runs as it was frozen, on the same data, or not at all. Several hypotheses share one ledger:
-    error rates are controlled over all of them. A repeated call with the same --out goes on with
-    its ledger.
+    runs as it was frozen, on the same data, or not at all. Error rates are controlled over all
+    that was ever asked of the same patients (`sage ledger show --cohort`), in whatever folder; the
+    same contract again is the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
@@ -94,9 +95,10 @@ def run(
     from sage.cli.validate_text import print_verdict
     from sage.console import err, print_json
     from sage.console import out as console
+    from sage.settings import load
+    from sage.wiring import open_ledger
     from validation.compile import require_same_data
     from validation.contract import FrozenContract, draft, freeze, read_claim
-    from validation.ledger import Ledger
     from validation.runner import finalize
     from validation.runner import run as run_contract
 
@@ -118,9 +120,11 @@ def run(
                 claim = freeze(plan, data)
             require_same_data(claim, data)
             frozen.append((claim, out / name))
-        ledger = Ledger(out / "ledger.jsonl")
-        for contract, _ in frozen:  # All of them before the first result.
-            ledger.register(contract)
+        ledger = open_ledger(out / "ledger.jsonl", load())
+        for note in ledger.notes:
+            err.print(f"[yellow]warning[/] {note}", soft_wrap=True)
+        for (contract, _), claim in zip(frozen, claims, strict=True):  # Before the first result.
+            ledger.register(contract, data, fresh=not isinstance(claim, FrozenContract))
         for contract, folder in frozen:
             run_contract(
                 contract,
@@ -216,6 +220,7 @@ def contract(
         data = load_named(cohort, root, features)
         rules = _rules(split, impute)
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
+        _register(frozen, data)
     _show(frozen, save, as_json)
 
 
@@ -267,7 +272,16 @@ def amend(
     with err.status(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         frozen = next_version(parent, data, reason=reason, changes=wanted)
+        _register(frozen, data)
     _show(frozen, save, as_json)
+
+
+def _register(frozen: FrozenContract, data: Cohort) -> None:
+    """Note in the store that a contract is frozen now."""
+    from sage.settings import load
+    from sage.wiring import open_ledger
+
+    open_ledger(None, load()).register(frozen, data)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -325,20 +339,25 @@ def screen(
 ) -> None:
     """Rank all genes and continuous features by their Cox association with an endpoint.
 
-    A screen finds candidates; it supports no claim. Test a candidate under a contract, on other
-    patients.
+    A screen finds candidates; it supports no claim. It is noted in the ledger: a claim on what was
+    screened is exploratory in these patients from then on. Test a candidate in others.
 
     Example: sage validate screen --cohort cohorts/tcga-blca --endpoint OS --covariate clinical:age
     """
     from sage.cli.cohort import load_named
     from sage.console import err, print_json
     from sage.console import out as console
+    from sage.settings import load
+    from sage.wiring import open_ledger
     from validation.screening import screen_cohort
 
     with err.status(f"reading {cohort}") as status:
         data = load_named(cohort, root, features)
         status.update(f"screening {data.id} for {endpoint}")
-        found = screen_cohort(data, endpoint, tuple(covariates or ()), detected=detected, out=out)
+        ledger = open_ledger(None if out is None else out / "ledger.jsonl", load())
+        found = screen_cohort(
+            data, endpoint, tuple(covariates or ()), detected=detected, out=out, ledger=ledger
+        )
     rows: list[dict[str, Any]] = found.rows(top)
     if as_json:
         print_json({**found.summary(), "top": rows})

@@ -76,6 +76,9 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 def contract_lines(plan: Contract) -> list[str]:
     """A contract as lines for a reader, in the order in which a protocol states it."""
+    from validation.timing import known_text
+
+    others = {use.key: use.known_at for use in plan.variables if use.role != "exposure"}
     lines = [
         f"population: {plan.population}"
         + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
@@ -84,6 +87,7 @@ def contract_lines(plan: Contract) -> list[str]:
     lines += [
         f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
         + ("" if one.threshold is None else f" at {one.threshold:g}")
+        + f", known at {known_text(one.known_at)}"
         for one in plan.exposures
     ]
     lines += [
@@ -93,6 +97,12 @@ def contract_lines(plan: Contract) -> list[str]:
         f"alpha {plan.rules.alpha:g}",
         f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
         f"strata: {', '.join(plan.strata) or 'none'}",
+        *(
+            f"known at {known_text(when)}: {key}"
+            for key, when in others.items()
+            if when != "baseline"
+        ),
+        *_counted(plan),
         _power(plan),
         f"tests: {', '.join(one.id for one in plan.tests)}",
         f"split: {plan.split.policy}"
@@ -102,6 +112,14 @@ def contract_lines(plan: Contract) -> list[str]:
     if plan.version > 1:
         lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
     return [*lines, *(f"note: {one}" for one in plan.notes)]
+
+
+def _counted(plan: Contract) -> list[str]:
+    """From when follow-up counts, where that is not from its start with what was known then."""
+    claim = plan.hypothesis
+    if claim.landmark is not None:
+        return [f"landmark: those at risk at {claim.landmark:g} months, followed from there on"]
+    return ["time-dependent: exposed from the time it happened"] if claim.time_dependent else []
 
 
 def _power(plan: Contract) -> str:

@@ -16,6 +16,7 @@ from validation.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
+    from validation.ledger import Ledger
     from validation.results import Results
 
 
@@ -25,9 +26,17 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
     frozen = freeze(contract, services.cohort)
+    book(services).register(frozen, services.cohort)
     frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
     services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
     return frozen.sha256
+
+
+def book(services: Services) -> Ledger:
+    """The run's ledger, over the store that follows the patients."""
+    from sage.wiring import open_ledger
+
+    return open_ledger(services.folder.root / "ledger.jsonl", services.settings)
 
 
 def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
@@ -72,7 +81,6 @@ def carry_out(
     """
     from agents.coding import loop
     from sage.wiring import load_cohort, make_sandbox
-    from validation.ledger import Ledger
 
     frozen = load_frozen(services, name, sha256)
     home = services.folder.hypothesis(name)
@@ -82,7 +90,7 @@ def carry_out(
         "reasoner": reasoner,
         "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
         "workdir": home / "results",
-        "ledger": Ledger(services.folder.root / "ledger.jsonl"),
+        "ledger": book(services),
         "replicate": load_cohort(second, services.settings) if second else None,
         "rounds": services.settings.coding_rounds,
         "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
@@ -112,14 +120,15 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
 
     A verdict given while the ledger was short may not survive the claims that came later.
     """
-    from validation.ledger import Ledger
     from validation.runner import finalize
 
     frozen = [
         (load_frozen(services, name, sha256), services.folder.hypothesis(name) / "results")
         for name, sha256 in sorted(contracts.items())
     ]
-    finalize(frozen, Ledger(services.folder.root / "ledger.jsonl"))
+    ledger = book(services)
+    ledger.follow(services.cohort)
+    finalize(frozen, ledger)
 
 
 def contract_view(frozen: FrozenContract) -> ContractView:

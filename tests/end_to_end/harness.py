@@ -30,7 +30,7 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("SAGE_", "OPENAI_")) or key == "SAGE_SHARED"
+        if not key.startswith(("SAGE_", "OPENAI_")) or key in ("SAGE_SHARED", "SAGE_LEDGER")
     }
     return {
         **kept,

@@ -39,7 +39,7 @@ def slow_job(place: Path, slides: int, workers: int) -> list[str]:
     """Slides in `place`, and the words of a job over them that can be interrupted."""
     (place / "slides").mkdir()
     for at in range(slides):
-        Image.new("RGB", (100, 80), (at * 20, 0, 0)).save(place / "slides" / f"s{at:02d}.png")
+        Image.new("RGB", (100, 80), (at * 8 % 256, 0, 0)).save(place / "slides" / f"s{at:02d}.png")
     job = ["run", "slow_preview", "--tools", TOOLS]
     return [*job, "--slides", "slides", "--workers", str(workers)]
 
@@ -182,7 +182,7 @@ def test_a_promoted_function_is_a_tool_like_any_other(tmp_path: Path) -> None:
 
 
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
-    words = slow_job(tmp_path, slides=8, workers=1)
+    words = slow_job(tmp_path, slides=30, workers=1)
     command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]
     first = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
     until_records(tmp_path / "sage-output" / "slow_preview", 1)

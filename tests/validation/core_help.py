@@ -41,6 +41,7 @@ patient = {{ table = "clinical" }}
 [tables.clinical]
 file = "clinical.csv"
 key = "patient"
+known_at = "baseline"
 {table}
 
 [variables.marker]

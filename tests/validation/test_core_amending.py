@@ -136,12 +136,12 @@ def test_freeze_amend_and_run_from_the_command_line(tmp_path: Path) -> None:
     made = runner.invoke(app, ["contract", str(path), *data, "--seed", "4", "--out", str(one)])
     assert f"written to {one}" in made.stdout
     change = ["--set", 'hypothesis.covariates=["clinical:sex"]', "--reason", "stage is disputed"]
-    shown = runner.invoke(app, ["amend", str(one), *data, *change, "--out", str(two)])
-    assert shown.exit_code == 0, shown.output
-    assert f"version 2 of {FrozenContract.read(one).sha256[:12]}: stage is disputed" in shown.stdout
     first = runner.invoke(app, [str(one), *data, "--out", str(out), "--json"])
     found = json.loads(first.stdout)[0]
     assert found["contract_sha256"] == FrozenContract.read(one).sha256
+    shown = runner.invoke(app, ["amend", str(one), *data, *change, "--out", str(two)])
+    assert shown.exit_code == 0, shown.output
+    assert f"version 2 of {FrozenContract.read(one).sha256[:12]}: stage is disputed" in shown.stdout
     second = runner.invoke(app, ["run", str(two), *data, "--out", str(out)])
     assert "inconclusive (registration)" in second.stdout
     assert (out / "marker-os" / "results.json").is_file()

@@ -31,6 +31,7 @@ from validation.control_results import (
     PermutedOutcome,
     RandomFeatures,
     Specifications,
+    TimingResult,
 )
 from validation.control_rules import Objection
 from validation.dictionary import JoinReport
@@ -59,6 +60,7 @@ def contract(
     controls: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
     required: int | None = 191,
+    time_dependent: bool = False,
     **more: Any,
 ) -> Contract:
     """A contract on two exposures, with what a row changes. `extra` names further tests."""
@@ -120,6 +122,7 @@ def contract(
                     "endpoint": "OS",
                     "direction": direction,
                     "unadjusted_because": unadjusted_because,
+                    "time_dependent": time_dependent,
                     "negative_endpoint": negative,
                 }
             ),
@@ -204,6 +207,7 @@ def controls(**changes: Any) -> Controls:
         "known_positive": known_positive(),
         "negative": NegativeEndpoint(status=OFF, reason="not asked for"),
         "specification": specification(),
+        "timing": TimingResult(status=RAN, n=400),
     }
     return Controls.model_validate(ran | changes)
 
@@ -412,6 +416,7 @@ def _controls() -> Iterator[Row]:
         "permuted": (PermutedOutcome, "permuted outcome"),
         "known_positive": (KnownPositiveResult, "known positive"),
         "specification": (Specifications, "specification curve"),
+        "timing": (TimingResult, "timing"),
     }
     for field, (kind, words) in names.items():
         yield given(f"{field} missing", control, f"{words} was not run", controls(**{field: None}))
@@ -428,6 +433,17 @@ def _controls() -> Iterator[Row]:
                 controls(**{field: result}),
                 reasons=("MemoryError",),
             )
+    leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it tells who", "TLS: it moves with"))
+    yield given(
+        "an exposure that was not known at baseline",
+        open_("data"),
+        "not known at baseline",
+        controls(timing=leak),
+        reasons=("FABP5: it tells who; TLS: it moves with",),
+    )
+    off = TimingResult(status=OFF, reason="not asked for")
+    followed = {"time_dependent": True}
+    yield given("time-dependent", SUPPORTED, "independent", controls(timing=off), plan=followed)
     crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
     yield given(
         "one of two random features crashed",

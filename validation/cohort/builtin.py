@@ -24,7 +24,7 @@ title = "German Breast Cancer Study Group 2: 686 node-positive breast cancers"
 license = "public data set distributed with lifelines"
 notes = ["Schumacher et al. 1994, Journal of Clinical Oncology"]
 patient = { table = "gbsg2" }
-tables.gbsg2 = { file = "gbsg2.csv", key = "row" }
+tables.gbsg2 = { file = "gbsg2.csv", key = "row", known_at = "baseline" }
 
 [variables]
 age = { table = "gbsg2", column = "age", kind = "continuous", unit = "years", label = "Age" }

@@ -30,6 +30,21 @@ EXPRESSION = (
     "data_mrna_affymetrix_microarray.txt",
     "data_expression_median.txt",
 )
+AT_DIAGNOSIS = {
+    "AGE",
+    "AGE_AT_DIAGNOSIS",
+    "SEX",
+    "GENDER",
+    "RACE",
+    "ETHNICITY",
+    "GRADE",
+    "AJCC_PATHOLOGIC_TUMOR_STAGE",
+    "PATH_T_STAGE",
+    "PATH_N_STAGE",
+    "PATH_M_STAGE",
+    "CANCER_TYPE_DETAILED",
+}
+"""What studies record at diagnosis by its definition; of all else the timing is not known."""
 IDENTIFIERS = {"PATIENT_ID", "SAMPLE_ID", "OTHER_PATIENT_ID", "FORM_COMPLETION_DATE"}
 
 
@@ -147,6 +162,7 @@ def _variables(name: str, table: Any) -> dict[str, Any]:
             "column": column,
             "kind": kind,
             "label": column.replace("_", " ").capitalize(),
+            "known_at": "baseline" if column in AT_DIAGNOSIS else None,
         }
     return found
 

@@ -20,6 +20,8 @@ from validation.cohort.model import (
     key_of,
 )
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
+from validation.cohort.timing import known_at, months_known
+from validation.contract import SINCE
 from validation.derive import Signature, mean_z, ssgsea, z_scores
 from validation.derive import signatures as shipped_signatures
 from validation.dictionary import DataDictionary, JoinReport, Modality
@@ -74,6 +76,7 @@ class Cohort:
                 if hasattr(endpoint, field):
                     table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
         self._outcomes: dict[str, pd.DataFrame] = {}
+        self._columns: dict[str, pd.Series] = {}
 
     def with_features(
         self,
@@ -206,13 +209,17 @@ class Cohort:
             For a key that the cohort does not have, with the nearest ones it has.
         """
         if key in self.variables:
-            values = self._table_column(key, self.variables[key])
+            if key not in self._columns:
+                self._columns[key] = self._table_column(key, self.variables[key])
+            values = self._columns[key]
         elif key in self.derived:
             values = self._derived_column(key, self.derived[key])
         elif key.startswith("expression:"):
             values = self._gene(key)
         elif key in self.signatures:
             values = self._signature(self.signatures[key])
+        elif key.endswith(SINCE):
+            values = months_known(self, key.removesuffix(SINCE))
         else:
             raise InputError(self._unknown(key))
         return values.reindex(self.patients).rename(key)
@@ -281,6 +288,7 @@ class Cohort:
             expression=tuple(matrix.genes) if matrix else (),
             expression_unit=_unit(spec) if spec else None,
             expression_n=sum(one in known for one in matrix.patients) if matrix else 0,
+            expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),
             slides=self._slides(),

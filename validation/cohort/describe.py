@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from validation.cohort.endpoints import coding_text
 from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import text_of
+from validation.cohort.timing import before, known_at
 from validation.dictionary import Endpoint, JoinReport, Variable
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
             missing=round(missing, 4),
             levels=levels,
             synonyms=spec.synonyms,
+            known_at=known_at(cohort, key),
+            before=before(cohort, key),
             note=spec.note,
         )
     if key in cohort.derived:
@@ -51,6 +54,7 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
             n=known,
             missing=round(missing, 4),
             synonyms=ratio.synonyms,
+            known_at=known_at(cohort, key),
             note=ratio.note,
         )
     signature = cohort.signatures[key]
@@ -66,6 +70,7 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
         n=known,
         missing=round(missing, 4),
         synonyms=signature.synonyms,
+        known_at=known_at(cohort, key),
         note=signature.note,
     )
 

@@ -20,11 +20,13 @@ patient = {{ table = "gdc", ids = "tcga" }}
 [tables.gdc]
 file = "gdc_clinical.csv"
 key = "submitter_id"
+known_at = "baseline"
 source = "GDC cases endpoint"
 
 [tables.cbioportal]
 file = "cbioportal_patients.csv"
 key = "PATIENT_ID"
+known_at = "baseline"
 source = "cBioPortal study {study}"
 
 [variables.gender]
@@ -75,10 +77,12 @@ label = "Lymph-node positivity (pN1-3 against pN0)"
         return text + (
             '\n[expression]\nfile = "counts.csv.gz"\nsymbol = "symbol"\ndrop = ["ensembl_id"]\n'
             'scale = "counts"\ntransform = "log2cpm"\nunit = "log2(CPM+1)"\n'
+            'known_at = "baseline"\n'
             'source = "GDC STAR counts, protein-coding genes"\n'
         )
     return text + (
         '\n[expression]\nfile = "expression.csv"\norientation = "samples_by_genes"\n'
         'sample = "SAMPLE_ID"\nscale = "rsem"\ntransform = "log2"\nunit = "log2(RSEM+1)"\n'
+        'known_at = "baseline"\n'
         'source = "cBioPortal, RNA Seq V2 RSEM"\n'
     )

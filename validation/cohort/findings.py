@@ -10,9 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from validation.cohort.findings_outcomes import of_endpoints, of_flags, outdated
+from validation.cohort.findings_timing import of_timing
 from validation.cohort.findings_variables import of_expression, of_variables
 from validation.cohort.ids import BARCODE
 from validation.cohort.tables import Loaded
+from validation.errors import InputError
 from validation.types import Finding, Severity, finding
 
 if TYPE_CHECKING:
@@ -36,15 +38,19 @@ def check_cohort(cohort: Cohort) -> list[Finding]:
     findings += outdated(cohort)
     findings += of_expression(cohort)
     findings += of_variables(cohort)
+    findings += of_timing(cohort)
     unique = {(one.code, one.where, one.message): one for one in findings}
     return sorted(unique.values(), key=lambda one: (ORDER[one.severity], one.code, one.where))
 
 
 def _identifiers(cohort: Cohort, table: Loaded) -> list[Finding]:
     """Short ids that look like the tail of a barcode, and tables that hardly join."""
-    if table.name == cohort.spec.patient.table:
-        return []
     everybody = set(cohort.patients)
+    if table.name == cohort.spec.patient.table:
+        return _twice(cohort, table)
+    forms = _other_forms(set(table.patient), everybody)
+    if forms:
+        return [_in_another_form(f"tables.{table.name}", forms, cohort.spec.patient.table)]
     shared = len(everybody & set(table.patient)) / max(len(set(table.patient)), 1)
     where = f"tables.{table.name}"
     raw = table.rows[table.spec.key].str.strip()
@@ -72,6 +78,50 @@ def _identifiers(cohort: Cohort, table: Loaded) -> list[Finding]:
             )
         ]
     return []
+
+
+def _plain(identifier: str) -> str:
+    """An identifier without what clerks change: case, separators, zeros in front of a number."""
+    return re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s._/-]+", "-", identifier.casefold()))
+
+
+def _other_forms(ids: set[str], everybody: set[str]) -> list[tuple[str, str]]:
+    """Identifiers that are nobody's, but would be somebody's in another spelling."""
+    by_form = {_plain(one): one for one in everybody}
+    strangers = sorted(ids - everybody)
+    return [(one, by_form[_plain(one)]) for one in strangers if _plain(one) in by_form]
+
+
+def _in_another_form(where: str, forms: list[tuple[str, str]], base: str) -> Finding:
+    mine, theirs = forms[0]
+    text = (
+        f"{len(forms)} identifiers are those of {base} in another spelling ({mine!r} for "
+        f"{theirs!r}); their rows are not joined"
+    )
+    return finding("error", "ids_in_another_form", where, text, "write them alike in both files")
+
+
+def _twice(cohort: Cohort, table: Loaded) -> list[Finding]:
+    """Patients who differ in the case of their identifier alone, and samples of such."""
+    found = []
+    folded: dict[str, set[str]] = {}
+    for one in cohort.patients:
+        folded.setdefault(one.casefold(), set()).add(one)
+    twice = sorted(tuple(sorted(same)) for same in folded.values() if len(same) > 1)
+    if twice:
+        text = f"{len(twice)} patients differ from another in case alone ({' and '.join(twice[0])})"
+        remedy = "write one patient's identifier one way: they count as different patients"
+        found.append(finding("error", "ids_twice", f"tables.{table.name}", text, remedy))
+    if cohort.spec.expression is not None:
+        try:
+            matrix = cohort.expression
+        except InputError:
+            return found  # of_expression says why
+        assert matrix is not None
+        forms = _other_forms(set(matrix.patients), set(cohort.patients))
+        if forms:
+            found.append(_in_another_form("expression", forms, table.name))
+    return found
 
 
 def _headers(table: Loaded) -> list[Finding]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validation.cohort.describe import variable_of
+from validation.cohort.findings_values import of_values
 from validation.errors import InputError
 from validation.types import Finding, finding
 
@@ -18,7 +20,7 @@ FEWEST_OTHERS = 3
 MOSTLY_ZERO = 0.3
 FAR = 100.0
 """Widths of the middle 90% beyond which a value is taken for a slip rather than a patient."""
-SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
+SENTINELS = (-1.0, -9.0, 9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 APART = 1.5
 """Widths of the middle 90% by which a usual code for missing stands off the other values."""
 
@@ -94,7 +96,7 @@ def of_variables(cohort: Cohort) -> list[Finding]:
                 )
             )
         found += _levels(where, known)
-        found += _far_values(where, known)
+        found += of_values(where, variable_of(cohort, key), known) or _far_values(where, known)
     return found
 
 
@@ -126,8 +128,11 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
         for code in SENTINELS:
             count = int((values == code).sum())
             apart = max(others.min() - code, code - others.max())
-            if count and apart > APART * span > 0:
-                text = f"{count} patients have {code:g}, far from every other value"
+            # Where nothing else is below zero, a code below it needs no distance.
+            unlike = code < 0 <= others.min()
+            if count and (unlike or apart > APART * span > 0):
+                how = "the only value below zero" if unlike else "far from every other value"
+                text = f"{count} patients have {code:g}, {how}"
                 remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
                 found.append(finding("warning", "missing_code", where, text, remedy))
     if found:

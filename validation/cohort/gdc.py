@@ -88,6 +88,7 @@ def describe(folder: Path) -> CohortSpec:
                     "key": key,
                     "separator": "\t",
                     "rows_per_patient": "identical",
+                    "known_at": "baseline",
                 },
                 "outcome": {
                     "file": path.name,

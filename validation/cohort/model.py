@@ -19,6 +19,7 @@ from validation.errors import InputError
 from validation.hypothesis import Strict
 
 Cell = str | int | float | bool
+TimeUnit = Literal["days", "weeks", "months", "years"]
 Collapse = Literal["error", "identical", "first", "last", "mean", "max", "min"]
 KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
 
@@ -34,8 +35,36 @@ class PatientRule(Strict):
     ids: Literal["exact", "tcga"] = "exact"
 
 
+class KnownSpec(Strict):
+    """When a variable became known after the start of follow-up, for all or for each patient.
+
+    `time` is one time for all, `column` one in the variable's table per patient (empty: never).
+    `before` is the variable's value until then, such as "no" of a treatment that was not given yet.
+    """
+
+    time: float | None = Field(default=None, gt=0)
+    column: str | None = None
+    unit: TimeUnit | None = None
+    before: Cell | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> KnownSpec:
+        if (self.time is None) == (self.column is None):
+            raise ValueError("known_at: give a `time` for all patients, or a `column` with theirs")
+        if self.time is not None and self.before is not None:
+            raise ValueError("known_at: `before` belongs to a `column`")
+        return self
+
+
+Known = Literal["baseline", "unknown"] | float | KnownSpec
+"""In the follow-up's unit where it is a number, as a `KnownSpec` without `unit` is."""
+
+
 class TableSpec(Strict):
-    """One file. `where` keeps rows whose columns have one of the given values."""
+    """One file. `where` keeps rows whose columns have one of the given values.
+
+    `known_at` holds for all variables of the table that do not say their own.
+    """
 
     file: str
     key: str
@@ -47,6 +76,7 @@ class TableSpec(Strict):
     missing: tuple[str, ...] = ()
     rows_per_patient: Collapse = "error"
     sample_types: tuple[str, ...] = ()
+    known_at: Known = "unknown"
     source: str = ""
 
 
@@ -74,6 +104,7 @@ class ExpressionSpec(Strict):
     duplicate_samples: Literal["mean", "first", "deepest", "error"] = "mean"
     duplicate_genes: Literal["highest_mean", "sum", "mean", "error"] = "highest_mean"
     unit: str = ""
+    known_at: Literal["baseline", "unknown"] | float = "unknown"
     source: str = ""
 
     @model_validator(mode="after")
@@ -99,6 +130,7 @@ class VariableSpec(Strict):
     values: dict[str, Cell] = Field(default_factory=dict)
     other: Literal["refuse", "missing"] = "refuse"
     collapse: Collapse | None = None
+    known_at: Known | None = None
     synonyms: tuple[str, ...] = ()
     note: str = ""
 
@@ -124,7 +156,7 @@ class SurvivalSpec(Strict):
     table: str
     time: str
     time_censored: str | None = None
-    time_unit: Literal["days", "weeks", "months", "years"]
+    time_unit: TimeUnit
     event: str
     event_values: tuple[Cell, ...] = Field(min_length=1)
     censored_values: tuple[Cell, ...] = Field(min_length=1)
@@ -144,7 +176,7 @@ class CompetingSpec(Strict):
     kind: Literal["competing"]
     table: str
     time: str
-    time_unit: Literal["days", "weeks", "months", "years"]
+    time_unit: TimeUnit
     event: str
     competing: str | None = None
     event_values: tuple[Cell, ...] = Field(min_length=1)
@@ -191,12 +223,16 @@ EndpointSpec = Annotated[
 
 
 class SlideSpec(Strict):
-    """Where the slides lie: a table with one row per slide, or a folder searched by pattern."""
+    """Where the slides lie: a table with one row per slide, or a folder searched by pattern.
+
+    `known_at` says when they were taken; it holds for the features that tools compute on them.
+    """
 
     folder: str = "."
     table: str | None = None
     file_column: str | None = None
     pattern: str = "*.svs"
+    known_at: Literal["baseline", "unknown"] | float = "unknown"
 
 
 class CohortSpec(Strict):
@@ -234,6 +270,16 @@ class CohortSpec(Strict):
             if not KEY.match(name):
                 raise ValueError(f'"{name}" is no valid name: letters, digits, _ . + - only')
         return self
+
+    @property
+    def follow_up_unit(self) -> TimeUnit | None:
+        """The unit in which all outcomes count time; None where they differ, or there is none."""
+        units = {
+            one.time_unit
+            for one in self.endpoints.values()
+            if isinstance(one, SurvivalSpec | CompetingSpec)
+        }
+        return units.pop() if len(units) == 1 else None
 
 
 def key_of(name: str, spec: VariableSpec) -> str:

@@ -45,6 +45,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
+    "time_dependent": regression.time_dependent,
     "table_one": clinical.table_one,
     "univariable": clinical.univariable,
     "missing_data": clinical.missing_data,

@@ -39,6 +39,21 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     return outcome
 
 
+def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Cox model on start and stop records: who is at risk, exposed so far or not, at each event.
+
+    Source: Crowley and Hu 1977 (Journal of the American Statistical Association); the records are
+    those of `tmerge` in the R package survival.
+    """
+    keep, X, names, notes = matrix(study, plan)
+    t, e = study.follow_up(plan.endpoint, keep)
+    layers = layers_of(study, plan, keep, e, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers, study.entry(keep))
+    notes.append(f"{len(t)} records of {study.patients(keep)} patients")
+    outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
+    return outcome.model_copy(update={"n": study.patients(keep)})
+
+
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Likelihood ratio of a restricted cubic spline (4 knots); the effect is the linear slope.
 

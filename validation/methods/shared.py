@@ -151,6 +151,7 @@ def fit_cox(
     study: Study,
     notes: list[str],
     strata: Any = None,
+    entry: Any = None,
 ) -> Any:
     """Cox model by the contract's rule: Firth's penalty where events are few or separated."""
     from validation.statistics.cox import cox
@@ -162,12 +163,12 @@ def fit_cox(
         notes.append(
             f"Firth's penalty: {events} events for {X.shape[1]} terms, under {limit:g} for each"
         )
-        return cox(time, event, X, names, strata=strata, penalty="firth")
+        return cox(time, event, X, names, strata=strata, entry=entry, penalty="firth")
     try:
-        return cox(time, event, X, names, strata=strata)
+        return cox(time, event, X, names, strata=strata, entry=entry)
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
-        return cox(time, event, X, names, strata=strata, penalty="firth")
+        return cox(time, event, X, names, strata=strata, entry=entry, penalty="firth")
 
 
 def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: list[str]) -> Any:

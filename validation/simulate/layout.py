@@ -11,11 +11,13 @@ table = "clinical"
 [tables.clinical]
 file = "clinical.csv"
 key = "patient"
+known_at = "baseline"
 source = "simulated"
 
 [tables.imaging]
 file = "imaging.csv"
 key = "patient"
+known_at = "baseline"
 source = "simulated"
 
 [expression]
@@ -24,6 +26,7 @@ orientation = "samples_by_genes"
 sample = "patient"
 scale = "log2"
 unit = "log2(CPM+1), simulated"
+known_at = "baseline"
 source = "simulated"
 """
 
@@ -134,6 +137,6 @@ def cohort_toml(seed: int, null: bool, patients: int, slides: bool) -> str:
     if slides:
         body.append(
             '[tables.slides]\nfile = "slides.csv"\nkey = "patient"\n\n'
-            '[slides]\ntable = "slides"\nfile_column = "file"\n'
+            '[slides]\ntable = "slides"\nfile_column = "file"\nknown_at = "baseline"\n'
         )
     return "\n".join(head) + "\n" + "\n".join(body)

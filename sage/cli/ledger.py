@@ -1,0 +1,213 @@
+"""`sage ledger`: what was asked of which patients; whether it is whole; out of and into files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sage.cli.options import AsJson
+from sage.errors import InputError
+
+if TYPE_CHECKING:
+    from validation.store import Store
+
+app = typer.Typer(
+    name="ledger",
+    no_args_is_help=True,
+    help="What was registered, tested and screened on which patients.",
+)
+
+
+def _store() -> Store:
+    from sage.settings import load
+    from validation.store import open_store
+
+    return open_store(load().ledger.place)
+
+
+@app.command()
+def show(
+    cohort: Annotated[
+        str | None, typer.Option(help="Only what was asked of this cohort's patients.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the cohort's files lie.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the latest ones.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was registered, tested and screened, on all patients or on a cohort's.
+
+    With --cohort, patients are found by their records, whatever file, name or identifiers they
+    had, and each claim comes with its q-value over all claims on them.
+
+    Example: sage ledger show --cohort cohorts/tcga-blca
+    """
+    from sage.cli.cohort import load_named
+    from sage.console import out, print_json
+    from validation.ledger import Ledger, Line, Registration, Screened
+
+    store = _store()
+    known = Ledger(None, store)
+    if cohort is not None:
+        known.follow(load_named(cohort, root))
+    else:
+        known.follow_all()
+    q = {one.contract: one.q for one in known.adjust()} if cohort is not None else {}
+    p = {one.contract: one for one in known.claims()}
+
+    def row(line: Line) -> dict[str, Any] | None:
+        said = line.said
+        if isinstance(said, Screened):
+            what = f"{said.features} features"
+            return {"at": line.at, "what": "screen", "cohort": said.cohort, "name": what,
+                    "endpoint": said.endpoint, "status": "", "p": None, "q": None}  # fmt: skip
+        if not isinstance(said, Registration):
+            return None
+        claim = p.get(said.registered)
+        return {
+            "at": line.at, "what": "contract", "cohort": said.cohort, "name": said.hypothesis,
+            "contract": said.registered, "endpoint": said.endpoint,
+            "exposures": list(said.exposures),
+            "status": "registered" if claim is None else claim.status,
+            "p": None if claim is None else claim.p, "q": q.get(said.registered),
+        }  # fmt: skip
+
+    rows = [one for line in known.lines if (one := row(line)) is not None]
+    head = store.head()
+    summary = {
+        "store": store.where,
+        "id": store.id,
+        "rows": 0 if head is None else head.seq,
+        "head": None if head is None else head.chain,
+        "state": known.state,
+        "contracts": sum(one["what"] == "contract" for one in rows),
+        "screens": sum(one["what"] == "screen" for one in rows),
+    }
+    if as_json:
+        print_json({**summary, "latest": rows[-limit:]})
+        return
+    from rich.table import Table
+
+    out.print(
+        f"{summary['store']}: {summary['state']}, {summary['contracts']} contracts and "
+        f"{summary['screens']} screens in {summary['rows']} rows",
+        markup=False,
+        soft_wrap=True,
+    )
+    if not rows:
+        return
+    table = Table("registered", "cohort", "what", "endpoint", "claim", "p", "q")
+    for one in rows[-limit:]:
+        numbers = ["" if one[key] is None else f"{one[key]:.2g}" for key in ("p", "q")]
+        cells = [one["at"][:16], one["cohort"], one["name"], one["endpoint"], one["status"]]
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells), *numbers)
+    out.print(table)
+
+
+@app.command()
+def verify(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER...", help="Folders of results or runs to compare with it."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every row's hash chain, and that folders' ledgers agree with the store.
+
+    Exit code 1 where something was edited, removed or exchanged.
+
+    Example: sage ledger verify validation runs/20261121-223433-identify-a-novel-research-8955
+    """
+    from sage.console import out, print_json
+    from validation.ledger import FILE, Ledger
+
+    store = _store()
+    problems = store.problems()
+    state = Ledger(None, store).state
+    if state in ("emptied", "missing"):
+        problems.append(f"{store.where}: {SAYS[state]}")
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder")
+        try:
+            known = Ledger(folder / FILE, store)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        if known.state not in ("intact", "edited"):
+            problems.append(f"{folder / FILE}: {SAYS[known.state]}")
+    head = store.head()
+    if as_json:
+        print_json({"store": store.where, "rows": head.seq if head else 0, "problems": problems})
+    else:
+        for problem in problems:
+            out.print(f"[red]broken[/] {problem}", soft_wrap=True)
+        if not problems:
+            out.print(f"{store.where}: {head.seq if head else 0} rows, intact", soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+SAYS = {
+    "emptied": "rows that were there are gone; restore them (`sage ledger merge`)",
+    "missing": "what it remembers lies in another store; bring it here (`sage ledger merge`)",
+    "edited": "rows were edited",
+    "unverified": "no store to compare it with",
+}
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A new file.")],
+) -> None:
+    """Write the whole ledger to a file: a backup, or for `sage ledger merge` elsewhere.
+
+    It holds hashes and ranks of patients' records, no identifier; who has the records can tell
+    that they are in it.
+
+    Example: sage ledger export ledger-2026.jsonl
+    """
+    from sage.console import out
+    from validation.types import write_text
+
+    if file.exists():
+        raise InputError(f"{file} exists already: name a new file")
+    lines = list(_store().exported())
+    write_text(file, "".join(f"{line}\n" for line in lines))
+    out.print(f"{len(lines)} rows written to {file}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def merge(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Exported files, ledger.sqlite files, or URLs."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Take over what another ledger knows: a colleague's, a backup, another machine's.
+
+    A source whose chain is broken is refused whole. What is here already is kept once.
+
+    Example: sage ledger merge ledger-2026.jsonl
+    """
+    from sage.console import out, print_json
+    from validation.store import open_store
+
+    store = _store()
+    taken: dict[str, int] = {}
+    for source in sources:
+        path = Path(source)
+        if "://" not in source and not path.is_file():
+            raise InputError(f"{source}: no such file")
+        if path.suffix == ".jsonl":
+            lines = path.read_text(encoding="utf-8").splitlines()
+        else:
+            lines = list(open_store(source).exported())
+        taken[path.name] = store.merge(lines, path.name)
+    if as_json:
+        print_json({"store": store.where, "taken": taken})
+        return
+    for name, count in taken.items():
+        out.print(f"{count} rows taken over from {name}", markup=False, soft_wrap=True)

@@ -1,0 +1,651 @@
+"""Ways around the ledger: another folder, another name, a deleted file, an edited line.
+
+What an attacker wants is "supported" for a claim that was found in the same patients. The first
+tests go the whole way through the command line, the others through the ledger that it uses.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sage.cli.app import app
+from sage.settings import load as settings
+from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
+from validation import cohort as cohorts
+from validation.amending import amend
+from validation.cohort.cohort import Cohort
+from validation.compile import confirmation_key
+from validation.contract import FrozenContract, SplitRule, digest
+from validation.errors import InputError
+from validation.ledger import Entry, Ledger, LedgerState
+from validation.ledger_rules import ledger_objections, ledger_qualifiers
+from validation.screening import screen_cohort
+from validation.store import Row, first_chain, open_store
+
+runner = CliRunner()
+NOISE = 60
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def store_path() -> Path:
+    """The file of the store in force."""
+    return Path(settings().ledger.place)
+
+
+def book(folder: Path) -> Ledger:
+    """The ledger of a folder over the store in force."""
+    return Ledger(folder / "ledger.jsonl", open_store(str(store_path())))
+
+
+def result(frozen: FrozenContract, p: float = 0.001, **changes: object) -> Entry:
+    """The result of a contract's primary test."""
+    plan = frozen.contract
+    values = {"contract": frozen.sha256, "hypothesis": plan.hypothesis.id, "cohort": plan.cohort,
+              "test": "primary", "role": "primary", "part": "all", "claim": True,
+              "status": "ok", "p": p}  # fmt: skip
+    return Entry.model_validate(values | changes)
+
+
+def variables(names: list[str]) -> str:
+    return "".join(
+        f'[variables.{name}]\ntable = "clinical"\ncolumn = "{name}"\nkind = "continuous"\n'
+        for name in names
+    )
+
+
+def copied(folder: Path, raw: pd.DataFrame, *changes: tuple[str, str], more: str = "") -> Cohort:
+    """A cohort of another name, with other identifiers, and changed words in its description."""
+    renamed = raw.assign(patient=[f"Z{at:05d}" for at in range(len(raw))])
+    text = (write(folder, renamed, more=more) / "cohort.toml").read_text(encoding="utf-8")
+    for before, after in (('id = "toy"', 'id = "elsewhere"'), *changes):
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "cohort.toml").write_text(text, encoding="utf-8")
+    return cohorts.load(folder)
+
+
+# -- the whole way -----
+
+
+def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path) -> None:
+    """In the screen's own folder and in any other; in a fresh ledger it would be supported."""
+    rng = np.random.default_rng(SEED)
+    names = [f"noise{at}" for at in range(NOISE)]
+    raw = patients(120, seed=5).assign(**{name: rng.normal(size=120) for name in names})
+    cohort = write(tmp_path / "cohort", raw, more=variables(names))
+    best = {
+        "exposures": [{"variable": f"clinical:{BEST[0]}", "label": "best", "cut": "continuous"}],
+        "comparison": "per_sd",
+        "direction": BEST[1],
+    }
+    innocent = tmp_path / "innocent"
+    innocent.mkdir()
+    assert validate(innocent, cohort, **best)["verdict"]["verdict"] == "supported"
+    store_path().unlink()
+    store_path().with_name("ledger.sqlite.head").unlink()
+    out = tmp_path / "out"
+    given = ["validate", "screen", "--cohort", str(cohort), "--out", str(out), "--json"]
+    screened = runner.invoke(app, given)
+    top = [
+        one["feature"] for one in json.loads(screened.stdout)["top"] if "noise" in one["feature"]
+    ]
+    assert top[0] == f"clinical:{BEST[0]}"
+    found = validate(tmp_path, cohort, **best)["verdict"]
+    assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
+    assert "screened before" in found["badge"]
+    for text in (out / "ledger.jsonl").read_text().splitlines():
+        assert "chain" in json.loads(text)
+
+
+SEED, BEST = 11, ("noise30", "higher_risk")
+
+
+def test_an_emptied_ledger_file_is_said_in_the_verdict(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
+    assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+    (tmp_path / "out" / "ledger.jsonl").write_text("")
+    for _ in range(2):  # It stays said.
+        found = validate(tmp_path, cohort)["verdict"]
+        assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
+        assert "ledger emptied" in found["badge"]
+
+
+def test_a_copied_cohort_under_another_name_is_the_same_patients(tmp_path: Path) -> None:
+    raw = patients(240, log_hr=STRONG)
+    cohort = write(tmp_path / "cohort", raw)
+    assert validate(tmp_path, cohort, direction="lower_risk")["verdict"]["verdict"] != "supported"
+    copied(tmp_path / "copy", raw)
+    (tmp_path / "fresh").mkdir()
+    found = validate(tmp_path / "fresh", tmp_path / "copy", id="new")["verdict"]
+    assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
+
+
+def test_an_alpha_above_the_usual_stands_in_the_badge(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
+    found = validate(tmp_path, cohort, "--alpha", "0.2")["verdict"]
+    assert found["badge"].endswith("alpha 0.2")
+    shown = runner.invoke(
+        app, ["validate", "run", str(tmp_path / "h.json"), "--cohort", str(cohort), "--alpha",
+              "0.2", "--out", str(tmp_path / "out")]
+    )  # fmt: skip
+    assert "alpha 0.2" in shown.stdout
+
+
+def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
+    (tmp_path / "h.json").write_text(claim().model_dump_json())
+    given = ["validate", "contract", str(tmp_path / "h.json"), "--cohort", str(folder)]
+    runner.invoke(app, [*given, "--out", str(tmp_path / "c.json")])
+    frozen = FrozenContract.read(tmp_path / "c.json")
+    rules = frozen.contract.rules.model_copy(update={"relevant_ratio": 1.2})
+    edited = frozen.contract.model_copy(update={"rules": rules})
+    forged = FrozenContract(
+        contract=edited,
+        data_hashes=frozen.data_hashes,
+        sha256=digest(edited, frozen.data_hashes),
+    ).write(tmp_path / "forged.json")
+    verdicts = {}
+    for path in (forged, tmp_path / "c.json"):
+        out = str(tmp_path / path.stem)
+        done = runner.invoke(
+            app, ["validate", "run", str(path), "--cohort", str(folder), "--out", out, "--json"]
+        )
+        verdicts[path.stem] = json.loads(done.stdout)[0]["verdict"]
+    assert verdicts["forged"]["because"] == "registration"
+    assert "never registered" in verdicts["forged"]["badge"]
+    # The true one was frozen before the forged one gave its result, and asks the same.
+    assert verdicts["c"]["verdict"] == "supported"
+
+
+# -- the same patients, however they are called -----
+
+
+def later(raw: pd.DataFrame) -> pd.DataFrame:
+    """A newer export: the living were followed for another half year."""
+    return raw.assign(months=raw["months"] + 6 * (raw["dead"] == 0))
+
+
+RENAMED = (
+    ("[variables.marker]", "[variables.thing]"),
+    ('column = "marker"', 'column = "thing"'),
+    ("[endpoints.OS]", "[endpoints.SURVIVAL]"),
+)
+DISGUISES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], bool]] = {
+    "shuffled": (lambda raw: raw.sample(frac=1, random_state=2), False),
+    "a third of them": (lambda raw: raw.sample(frac=0.33, random_state=2), False),
+    "renamed columns": (lambda raw: raw.rename(columns={"marker": "thing"}), True),
+    "other units": (lambda raw: raw.assign(thing=-1000 * raw["marker"] + 7), True),
+    "a logarithm": (lambda raw: raw.assign(thing=np.log(raw["marker"] + 9)), True),
+    "cut at the median": (
+        lambda raw: raw.assign(thing=(raw["marker"] > raw["marker"].median()) * 1), True),
+    "pooled with as many others": (
+        lambda raw: pd.concat([raw, patients(len(raw), seed=77)]), False),
+    "a newer follow-up": (later, False),
+    "other columns dropped": (lambda raw: raw.drop(columns=["node", "size"]), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_disguised_copy_of_the_patients_is_recognized(tmp_path: Path, disguise: str) -> None:
+    raw = patients(300)
+    first = load(tmp_path / "first", raw)
+    frozen = frozen_for(first)
+    seen = book(tmp_path / "one")
+    seen.register(frozen, first)
+    seen.record(result(frozen))
+    change, renamed = DISGUISES[disguise]
+    table = change(raw)
+    copy = copied(tmp_path / "copy", table, *(RENAMED if renamed else ()))
+    changes: dict[str, Any] = {"id": "new"}
+    if renamed:
+        exposure = {"variable": "clinical:thing", "label": "thing"}
+        if table["thing"].nunique() == 2:
+            exposure |= {"cut": "fixed", "threshold": 0.5}
+        changes |= {"exposures": [exposure], "endpoint": "SURVIVAL"}
+    again = frozen_for(copy, claim(**changes))
+    other = book(tmp_path / "two")
+    other.register(again, copy)
+    assert other.seen_before(again) == frozen.sha256
+    other.record(result(again))
+    assert {one.family for one in other.adjust()} == {2}
+
+
+def test_other_patients_and_other_questions_are_not_held_against_a_claim(tmp_path: Path) -> None:
+    first = load(tmp_path / "first", patients(300))
+    frozen = frozen_for(first)
+    one = book(tmp_path / "one")
+    one.register(frozen, first)
+    one.record(result(frozen))
+    screen_cohort(first, "OS", ledger=one)
+    strangers = load(tmp_path / "strangers", patients(300, seed=9))
+    there = frozen_for(strangers)
+    two = book(tmp_path / "two")
+    two.register(there, strangers)
+    assert two.seen_before(there) is None
+    assert not two.screened(there)
+    assert two.is_registered(there)
+    two.record(result(there))
+    assert two.adjust()[0].family == 1
+
+
+def test_a_name_used_in_another_folder_is_no_question_asked_before(tmp_path: Path) -> None:
+    """Runs call their hypotheses h1 and h2; only what is asked counts across folders."""
+    first = load(tmp_path / "first", patients(300))
+    frozen = frozen_for(first, claim(id="h1"))
+    one = book(tmp_path / "one")
+    one.register(frozen, first)
+    one.record(result(frozen))
+    stage = {"variable": "clinical:stage", "label": "stage", "cut": "continuous"}
+    other = frozen_for(first, claim(id="h1", exposures=[stage], comparison="per_sd"))
+    two = book(tmp_path / "two")
+    two.register(other, first)
+    assert two.seen_before(other) is None
+
+
+def test_the_same_contract_again_is_the_same_attempt_whatever_its_name(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(300))
+    for name in ("h1", "h2", "h1"):
+        frozen = frozen_for(cohort, claim(id=name, statement=f"The claim, as {name} puts it."))
+        mine = book(tmp_path / f"run-{name}")
+        mine.register(frozen, cohort)
+        assert mine.seen_before(frozen) is None
+        assert mine.is_registered(frozen)
+        mine.record(result(frozen, 0.03))
+        assert [(one.q, one.family) for one in mine.adjust() if one.contract == frozen.sha256] == [
+            (pytest.approx(0.03), 1)
+        ]
+
+
+def test_claims_of_all_folders_are_one_family(tmp_path: Path) -> None:
+    raw = patients(300).assign(**{f"x{at}": np.random.default_rng(at).normal(size=300)
+                                  for at in range(6)})  # fmt: skip
+    cohort = load(tmp_path / "cohort", raw, more=variables([f"x{at}" for at in range(6)]))
+    for at in range(6):
+        exposure = {"variable": f"clinical:x{at}", "label": "x"}
+        frozen = frozen_for(cohort, claim(id="h1", exposures=[exposure]))
+        mine = book(tmp_path / f"run{at}")
+        mine.register(frozen, cohort)
+        mine.record(result(frozen, 0.01 if at == 5 else 0.9))
+    last = next(one for one in mine.adjust() if one.contract == frozen.sha256)
+    assert (last.family, last.q) == (6, pytest.approx(0.06))
+    alone = Ledger(tmp_path / "run5" / "ledger.jsonl")  # as a report reads it, without the store
+    assert alone.adjust() == mine.adjust()
+    assert [one.contract for one in alone.entries] == [frozen.sha256]
+
+
+def test_the_confirmation_of_a_copy_cannot_be_opened_again(tmp_path: Path) -> None:
+    raw = patients(300)
+    rule = SplitRule(policy="discovery_confirmation")
+    first = load(tmp_path / "first", raw)
+    frozen = frozen_for(first, split=rule)
+    one = book(tmp_path / "one")
+    one.register(frozen, first)
+    one.unlock(confirmation_key(frozen), frozen)
+    copy = copied(tmp_path / "copy", raw.rename(columns={"marker": "thing"}), *RENAMED[:2])
+    exposure = {"variable": "clinical:thing", "label": "thing"}
+    again = frozen_for(copy, claim(id="new", exposures=[exposure]), split=rule)
+    two = book(tmp_path / "two")
+    two.register(again, copy)
+    with pytest.raises(InputError, match="already opened"):
+        two.require_unopened(confirmation_key(again), again)
+
+
+# -- screened first, claimed afterwards -----
+
+
+@pytest.mark.parametrize("disguise", ["as it is", "renamed", "a logarithm", "derived"])
+def test_what_was_screened_is_exploratory_under_any_name(tmp_path: Path, disguise: str) -> None:
+    raw = patients(300)
+    screen_cohort(load(tmp_path / "first", raw), "OS", ledger=book(tmp_path / "one"))
+    table, changes, more, key = raw, (), "", "clinical:marker"
+    if disguise in ("renamed", "a logarithm"):
+        values = np.log(raw["marker"] + 9) if disguise == "a logarithm" else raw["marker"]
+        table, changes, key = raw.assign(thing=values), RENAMED[:2], "clinical:thing"
+    if disguise == "derived":
+        more, key = DERIVED, "derived:sum"
+    copy = copied(tmp_path / "copy", table, *changes, more=more)
+    exposure = {"variable": key, "label": "thing"}
+    frozen = frozen_for(copy, claim(id="new", exposures=[exposure]))
+    two = book(tmp_path / "two")
+    two.register(frozen, copy)
+    assert "was screened against OS before" in two.screened(frozen)
+    found = ledger_objections(two.state, registered=True, screened=two.screened(frozen))
+    assert [one.because for one in found] == ["registration"]
+
+
+DERIVED = """
+[derived.sum]
+formula = "mean_z"
+of = ["clinical:marker", "clinical:stage"]
+"""
+
+
+def test_a_claim_that_was_frozen_before_the_screen_stays_confirmatory(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(300))
+    frozen = frozen_for(cohort)
+    book(tmp_path / "one").register(frozen, cohort)
+    screen_cohort(cohort, "OS", ledger=book(tmp_path / "two"))
+    mine = book(tmp_path / "three")
+    mine.register(frozen, cohort)
+    assert not mine.screened(frozen)
+    second = amend(frozen, cohort, reason="afterwards", changes={"rules.relevant_ratio": 1.3})
+    mine.register(second, cohort)
+    assert mine.screened(second)
+
+
+def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(300))
+    theirs = open_store(str(tmp_path / "theirs.sqlite"))
+    screen_cohort(cohort, "OS", ledger=Ledger(None, theirs))
+    frozen = frozen_for(cohort)
+    mine = book(tmp_path / "one")
+    mine.register(frozen, cohort)
+    assert not mine.screened(frozen)
+    exported = tmp_path / "theirs.jsonl"
+    exported.write_text("\n".join(theirs.exported()))
+    done = runner.invoke(app, ["ledger", "merge", str(exported), "--json"])
+    assert json.loads(done.stdout)["taken"] == {"theirs.jsonl": 1}
+    mine = book(tmp_path / "one")
+    mine.register(frozen, cohort)
+    assert mine.screened(frozen)
+
+
+def test_a_screen_is_on_record_before_its_first_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    cohort = load(tmp_path / "cohort", patients(300))
+    monkeypatch.setattr("validation.screen.screen", killed)
+    with pytest.raises(KeyboardInterrupt):
+        screen_cohort(cohort, "OS", ledger=book(tmp_path / "one"))
+    mine = book(tmp_path / "two")
+    frozen = frozen_for(cohort)
+    mine.register(frozen, cohort)
+    assert mine.screened(frozen)
+
+
+# -- registered when it was frozen -----
+
+
+def test_a_contract_registered_after_its_results_is_exploratory(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(300))
+    frozen = frozen_for(cohort)
+    mine = book(tmp_path / "one")
+    mine.register(frozen, cohort, fresh=False)  # read from a file, never frozen here
+    assert not mine.is_registered(frozen)
+    mine.record(result(frozen))
+    mine.register(frozen, cohort)  # frozen now, to look as if
+    assert not mine.is_registered(frozen)
+    assert not book(tmp_path / "one").is_registered(frozen)
+
+
+def test_a_contract_frozen_elsewhere_is_known_after_a_merge(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(300))
+    frozen = frozen_for(cohort)
+    theirs = open_store(str(tmp_path / "theirs.sqlite"))
+    Ledger(None, theirs).register(frozen, cohort)
+    open_store(str(store_path())).merge(theirs.exported(), "theirs")
+    mine = book(tmp_path / "one")
+    mine.register(frozen, cohort, fresh=False)
+    assert mine.is_registered(frozen)
+
+
+# -- emptied, edited, exchanged -----
+
+
+def worked(tmp_path: Path) -> tuple[Cohort, FrozenContract]:
+    """A folder with a registered contract, its result, and results.json."""
+    cohort = load(tmp_path / "cohort", patients(300))
+    frozen = frozen_for(cohort)
+    mine = book(tmp_path / "out")
+    mine.register(frozen, cohort)
+    mine.record(result(frozen))
+    home = tmp_path / "out" / "marker-os"
+    home.mkdir()
+    (home / "results.json").write_text(json.dumps({"contract_sha256": frozen.sha256}))
+    assert book(tmp_path / "out").state == "intact"
+    return cohort, frozen
+
+
+def sql(*statements: str) -> None:
+    with sqlite3.connect(store_path()) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def remove_store(_: Path) -> None:
+    store_path().unlink()
+
+
+def remove_store_and_head(_: Path) -> None:
+    store_path().unlink()
+    store_path().with_name("ledger.sqlite.head").unlink()
+
+
+def truncate_store(_: Path) -> None:
+    store_path().write_bytes(b"")
+
+
+def empty_store(_: Path) -> None:
+    sql("DELETE FROM sage_ledger", "DELETE FROM sage_ledger_tokens")
+
+
+def empty_store_and_head(_: Path) -> None:
+    empty_store(_)
+    store_path().with_name("ledger.sqlite.head").unlink()
+
+
+def edit_a_row(_: Path) -> None:
+    sql("UPDATE sage_ledger SET body = replace(body, '0.001', '0.9') WHERE kind = 'entry'")
+
+
+def remove_a_row(_: Path) -> None:
+    sql("DELETE FROM sage_ledger WHERE seq = 2")
+
+
+def chain_anew(_: Path) -> None:
+    """Take the result out and make the chain whole again, as one who knows how would."""
+    store = open_store(str(store_path()))
+    rows = [row for row in store.all_rows() if row.kind != "entry"]
+    data = {row.seq: store.data(row) if row.data_sha256 else None for row in rows}
+    sql("DELETE FROM sage_ledger")
+    chain = first_chain(store.id)
+    with sqlite3.connect(store_path()) as db:
+        for seq, row in enumerate(rows, start=1):
+            new = Row(row.kind, row.contract, row.population, row.body, data[row.seq], "", seq,
+                      row.at)  # fmt: skip
+            chain = new.chained(chain)
+            db.execute(
+                "INSERT INTO sage_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (seq, new.at, new.kind, new.contract, new.population, new.body, new.data,
+                 new.digest, "", new.content, chain),
+            )  # fmt: skip
+    db.close()
+    assert open_store(str(store_path())).problems() == []
+
+
+def empty_file(out: Path) -> None:
+    (out / "ledger.jsonl").write_text("")
+
+
+def remove_file(out: Path) -> None:
+    (out / "ledger.jsonl").unlink()
+
+
+ATTACKS: dict[Callable[[Path], None], LedgerState] = {
+    remove_store: "missing",
+    remove_store_and_head: "missing",
+    truncate_store: "missing",
+    empty_store: "emptied",
+    empty_store_and_head: "emptied",
+    edit_a_row: "edited",
+    remove_a_row: "edited",
+    chain_anew: "emptied",
+    empty_file: "emptied",
+    remove_file: "emptied",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+def test_a_tampered_ledger_is_said_and_supports_nothing(
+    tmp_path: Path, attack: Callable[[Path], None]
+) -> None:
+    cohort, frozen = worked(tmp_path)
+    attack(tmp_path / "out")
+    mine = book(tmp_path / "out")
+    assert mine.state == ATTACKS[attack]
+    mine.register(frozen, cohort)
+    mine.record(result(frozen))
+    for again in (mine, book(tmp_path / "out")):  # It does not heal by going on.
+        assert again.state == ATTACKS[attack]
+        assert ledger_qualifiers(again.state, 0.05) == (f"ledger {ATTACKS[attack]}",)
+        found = ledger_objections(again.state, registered=True)
+        assert [one.because for one in found] == ["registration"]
+    done = runner.invoke(app, ["ledger", "verify", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["problems"]
+
+
+def test_a_restored_backup_makes_a_deleted_store_whole_again(tmp_path: Path) -> None:
+    cohort, frozen = worked(tmp_path)
+    backup = tmp_path / "backup.jsonl"
+    assert runner.invoke(app, ["ledger", "export", str(backup)]).exit_code == 0
+    remove_store(tmp_path)
+    assert book(tmp_path / "out").state == "missing"
+    assert runner.invoke(app, ["ledger", "merge", str(backup)]).exit_code == 0
+    mine = book(tmp_path / "out")
+    assert mine.state == "intact"
+    mine.register(frozen, cohort)
+    assert mine.is_registered(frozen)
+    assert mine.seen_before(frozen) is None
+    assert runner.invoke(app, ["ledger", "verify", str(tmp_path / "out")]).exit_code == 0
+
+
+def test_a_missing_index_of_patients_is_found_by_verify(tmp_path: Path) -> None:
+    worked(tmp_path)
+    sql("DELETE FROM sage_ledger_tokens")
+    done = runner.invoke(app, ["ledger", "verify"])
+    assert done.exit_code == 1
+    assert "index of patients is incomplete" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: [lines[0], lines[1].replace("0.001", "0.900")], "line 2 was edited"),
+        (lambda lines: [lines[1]], "line 1 was edited, or a line before it was removed"),
+        (lambda lines: [lines[1], lines[0]], "line 1 was edited"),
+        (lambda lines: [lines[0], "{}", lines[1]], "line 2 is not a ledger entry"),
+        (lambda lines: [lines[0].replace('"chain"', '"link"'), lines[1]], "line 1"),
+        (lambda lines: [lines[0], "\x00\xff", lines[1]], "line 2 is not a ledger entry"),
+    ],
+)
+def test_an_edited_line_is_refused_by_file_and_line(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], message: str
+) -> None:
+    worked(tmp_path)
+    path = tmp_path / "out" / "ledger.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message) as found:
+        book(tmp_path / "out")
+    assert str(path) in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_torn_last_line_repairs_itself_and_says_so(tmp_path: Path, cut: int) -> None:
+    cohort, frozen = worked(tmp_path)
+    path = tmp_path / "out" / "ledger.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    mine = book(tmp_path / "out")
+    assert "tore line 2" in mine.notes[0]
+    assert mine.state == "intact"
+    mine.register(frozen, cohort)  # what was acknowledged lies in the store
+    again = book(tmp_path / "out")
+    assert [one.p for one in again.entries] == [0.001]
+    assert "tore line 2" in again.notes[0]
+    assert again.state == "intact"
+
+
+def test_a_copied_and_renamed_folder_goes_on_where_it_stood(tmp_path: Path) -> None:
+    cohort, frozen = worked(tmp_path)
+    shutil.move(tmp_path / "out", tmp_path / "moved")
+    mine = book(tmp_path / "moved")
+    assert mine.state == "intact"
+    mine.register(frozen, cohort)
+    assert mine.is_registered(frozen)
+
+
+def test_without_a_store_the_emptied_file_is_still_noticed(tmp_path: Path) -> None:
+    worked(tmp_path)
+    (tmp_path / "out" / "ledger.jsonl").write_text("")
+    assert Ledger(tmp_path / "out" / "ledger.jsonl").state == "emptied"
+    assert Ledger(tmp_path / "elsewhere" / "ledger.jsonl").state == "unverified"
+
+
+def test_a_simulated_label_does_not_hide_real_patients(tmp_path: Path) -> None:
+    raw = patients(300)
+    folder = write(tmp_path / "first", raw)
+    text = (folder / "cohort.toml").read_text(encoding="utf-8")
+    (folder / "cohort.toml").write_text("simulated = true\n" + text, encoding="utf-8")
+    screen_cohort(cohorts.load(folder), "OS", ledger=book(tmp_path / "one"))
+    real = load(tmp_path / "real", raw)
+    frozen = frozen_for(real)
+    mine = book(tmp_path / "two")
+    mine.register(frozen, real)
+    assert mine.screened(frozen)
+
+
+# -- what a person sees -----
+
+
+def test_show_names_claims_on_a_copy_of_the_patients(tmp_path: Path) -> None:
+    worked(tmp_path)
+    copied(tmp_path / "copy", patients(300))
+    given = ["ledger", "show", "--json"]
+    for options, count in (([], 1), (["--cohort", str(tmp_path / "copy")], 1)):
+        found = json.loads(runner.invoke(app, [*given, *options]).stdout)
+        assert (found["state"], found["contracts"]) == ("intact", count)
+        assert found["latest"][0]["name"] == "marker-os"
+    write(tmp_path / "strangers", patients(300, seed=9))
+    done = runner.invoke(app, [*given, "--cohort", str(tmp_path / "strangers")])
+    assert json.loads(done.stdout)["contracts"] == 0
+    assert "marker-os" in runner.invoke(app, ["ledger", "show"]).stdout
+
+
+def test_config_names_the_store_and_hides_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert str(store_path()) in "".join(runner.invoke(app, ["config", "--json"]).stdout.split())
+    monkeypatch.setenv("SAGE_LEDGER", "postgresql://sage:hunter2@db.example.org/ledger")
+    shown = runner.invoke(app, ["config", "--json"]).stdout
+    assert "postgresql://db.example.org/ledger" in shown
+    assert "hunter2" not in shown
+    monkeypatch.delenv("SAGE_LEDGER")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert settings().ledger.place == str(tmp_path / "data" / "sage" / "ledger.sqlite")
+    config = tmp_path / "sage.toml"
+    config.write_text(f'[ledger]\nurl = "{tmp_path / "mine.sqlite"}"\n')
+    monkeypatch.setenv("SAGE_CONFIG", str(config))
+    assert settings().ledger.place == str(tmp_path / "mine.sqlite")

@@ -1,0 +1,138 @@
+"""Variables that know the outcome, or grew while patients were followed. Only `check` looks here.
+
+What is found goes to the person who runs `sage cohort check`, never into the data dictionary: a
+hypothesis drafted with it would have seen the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from validation.cohort.model import ContinuousSpec, SurvivalSpec
+from validation.cohort.tables import codes
+from validation.cohort.timing import known_at
+from validation.errors import InputError
+from validation.types import Finding, finding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+MOST_LEVELS = 12
+FEWEST_OF_A_LEVEL = 5
+FEWEST_TIMES = 10
+AGREE = 0.95
+"""Share of patients for whom a column of times fits a variable's yes and no."""
+NAMED = 12
+CODES = {"outcome": "outcome_proxy", "follow_up": "grows_with_follow_up"}
+REMEDY = (
+    "find out when it was recorded; declare known_at (a time, or a column of each patient's own) "
+    "and use a landmark or a time-dependent covariate, or leave it out"
+)
+
+
+def of_timing(cohort: Cohort) -> list[Finding]:
+    """Proxies of an outcome, variables that grow with follow-up, and undeclared timing."""
+    found: list[Finding] = []
+    undeclared = []
+    for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
+        try:
+            when, values = known_at(cohort, key), cohort.column(key)
+        except InputError:
+            continue  # of_variables says why
+        if when == "unknown":
+            undeclared.append(key)
+        if when in ("unknown", "baseline"):
+            found += _leaks(cohort, key, values)
+            found += _own_times(cohort, key)
+    if undeclared:
+        more = f" and {len(undeclared) - NAMED} more" if len(undeclared) > NAMED else ""
+        text = f"nobody says when these became known: {', '.join(undeclared[:NAMED])}{more}"
+        remedy = 'declare known_at = "baseline" for a table or a variable, or the time; until then '
+        remedy += "a verdict says that their timing is not declared"
+        found.append(finding("info", "timing_undeclared", "variables", text, remedy))
+    return found
+
+
+def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
+    """At most one finding for a variable: the first outcome that it gives away."""
+    from validation.statistics.leakage import leak_of
+
+    where = f"variables.{key}"
+    for name, spec in cohort.spec.endpoints.items():
+        if isinstance(spec, ContinuousSpec) or key in getattr(spec, "contained_in", ()):
+            continue
+        try:
+            outcome = cohort.outcome(name)
+        except InputError:
+            continue  # of_endpoints says why
+        rows = values.reindex(outcome.index)
+        timed = "time" in outcome.columns
+        event = outcome["event" if timed else "value"].to_numpy(dtype=float)
+        time = outcome["time"].to_numpy(dtype=float) if timed else None
+        for level, numbers in _columns(rows):
+            leak = leak_of(numbers.to_numpy(dtype=float), event, time)
+            if leak is not None:
+                code = CODES.get(leak.kind, "recorded_by_outcome")
+                text = f"{name}{f' ({level})' if level else ''}: {leak.text}"
+                return [finding("warning", code, where, text, REMEDY)]
+    return []
+
+
+def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
+    """A variable as numbers, or one indicator for each of its levels."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(values, errors="coerce")
+    if numbers.notna().sum() == values.notna().sum():
+        yield "", numbers
+        return
+    counts = values.value_counts()
+    levels = [level for level, count in counts.items() if count >= FEWEST_OF_A_LEVEL]
+    if len(counts) > MOST_LEVELS:
+        yield "", values.notna().astype(float).where(values.notna())
+        return
+    for level in levels[1:] if len(counts) == 2 else levels:
+        yield str(level), (values == level).astype(float).where(values.notna())
+
+
+def _own_times(cohort: Cohort, key: str) -> list[Finding]:
+    """A column of times that is filled for one answer alone and ends with follow-up."""
+    import pandas as pd
+
+    spec = cohort.variables.get(key)
+    if spec is None:
+        return []
+    table = cohort.tables[spec.table]
+    answers = codes(table.rows[spec.column])
+    answers = answers.where(~answers.isin(table.missing))
+    ends = {
+        one.time
+        for one in cohort.spec.endpoints.values()
+        if isinstance(one, SurvivalSpec) and one.table == spec.table
+    }
+    if not ends or answers.nunique() != 2:
+        return []
+    numbers = {
+        str(name): pd.to_numeric(table.rows[name], errors="coerce") for name in table.rows.columns
+    }
+    for column, times in numbers.items():
+        known = times.notna()
+        if column in (*ends, spec.column) or known.sum() < FEWEST_TIMES or times.nunique() < 5:
+            continue
+        for answer in answers.dropna().unique():
+            happened = answers == answer
+            within = any((times[known] <= numbers[end][known]).mean() >= AGREE for end in ends)
+            if (known == happened).mean() >= AGREE and (times[known] >= 0).all() and within:
+                other = next(one for one in answers.dropna().unique() if one != answer)
+                text = (
+                    f'column "{column}" holds a time within follow-up for those with "{answer}" '
+                    "alone: it happened then, and was not known at baseline"
+                )
+                remedy = f'known_at = {{ column = "{column}", before = "{other}" }}'
+                return [
+                    finding("warning", "happens_during_follow_up", f"variables.{key}", text, remedy)
+                ]
+    return []

@@ -1,0 +1,131 @@
+"""Values that their kind of variable cannot have, and columns that mix units or spellings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from validation.types import Finding, finding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.dictionary import Variable
+
+RANGES: tuple[tuple[re.Pattern[str], re.Pattern[str] | None, float, float], ...] = (
+    (re.compile(r"\bage\b"), re.compile(r"^(years?|yrs?|y)?$"), 0, 120),
+    (re.compile(r"\b(bmi|body mass index)\b"), None, 8, 100),
+    (re.compile(r"\b(karnofsky|karno|kps)\b"), None, 0, 100),
+    (re.compile(r"\b(ecog|zubrod)\b"), None, 0, 5),
+    (re.compile(r""), re.compile(r"^(fraction|share|proportion)$"), 0, 1),
+    (re.compile(r""), re.compile(r"^(%|percent|per cent)$"), 0, 100),
+    (
+        re.compile(r""),
+        re.compile(r"^(nodes?|counts?|cells?|years?|months|days|mm2?|cm2?|kg|.* per .*|.*/.*)$"),
+        0,
+        float("inf"),
+    ),
+)
+"""Words of the name or label, the unit, and what such a variable can be. The first that fits."""
+FACTORS = {365.25: "days among years", 30.44: "days among months", 12.0: "months among years",
+           7.0: "days among weeks", 10.0: "mm among cm", 1000.0: "thousandths"}  # fmt: skip
+SAME_FACTOR = 0.4
+"""By how much, on the log scale, the ratio of two clusters' medians may miss a factor."""
+MARGIN = 1.1
+"""By how much the converted values may lie outside the others."""
+EMPTY = 2.5
+"""Width of the empty stretch between two clusters, as a ratio."""
+FEWEST_VALUES = 20
+FEWEST_OF_A_UNIT = 3
+SHORT = {"m": "male", "f": "female", "y": "yes", "n": "no", "pos": "positive", "neg": "negative",
+         "+": "positive", "-": "negative", "t": "true", "wt": "wildtype", "mut": "mutated",
+         "unk": "unknown", "w": "female"}  # fmt: skip
+
+
+def of_values(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
+    """What one variable's known values show against their kind, unit and each other."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(known):
+        return [*_ranges(where, variable, known), *_mixture(where, known)]
+    return [*_spellings(where, known), *_too_many(where, variable, known)]
+
+
+def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
+    name = variable.key.partition(":")[2].replace("_", " ").replace(".", " ")
+    words = f"{name} {variable.label}".casefold()
+    unit = (variable.unit or "").casefold().strip()
+    if variable.modality not in ("clinical", "imaging", "immune"):
+        return []
+    for word, of_unit, low, high in RANGES:
+        if not word.search(words) or (of_unit is not None and not of_unit.match(unit)):
+            continue
+        bad = known[(known < low) | (known > high)]
+        if bad.empty:
+            return []
+        shown = ", ".join(f"{one:g}" for one in sorted(bad.unique())[:4])
+        limits = f"{low:g} to {high:g}" if high != float("inf") else f"at least {low:g}"
+        text = f"{len(bad)} values cannot be ({shown}); {variable.label} is {limits}"
+        remedy = (
+            f'correct them, or add them to the table\'s `missing` (missing = ["{bad.iloc[0]:g}"])'
+        )
+        return [finding("error", "impossible_value", where, text, remedy)]
+    return []
+
+
+def _mixture(where: str, known: pd.Series) -> list[Finding]:
+    """Two clusters whose medians differ by the factor between two units."""
+    import numpy as np
+
+    values = np.sort(known.to_numpy(dtype=float))
+    if values[0] < 0 or len(np.unique(values)) < FEWEST_VALUES:
+        return []
+    values = values[values > 0]
+    logs = np.log(values)
+    side = range(FEWEST_OF_A_UNIT, len(values) - FEWEST_OF_A_UNIT + 1)
+    at = max(side, key=lambda place: logs[place] - logs[place - 1], default=0)
+    if not at or logs[at] - logs[at - 1] < np.log(EMPTY):
+        return []
+    low, high = values[:at], values[at:]
+    few, many = (high, low) if len(high) <= len(low) else (low, high)
+    ratio = float(np.median(high) / np.median(low))
+    factor = min(FACTORS, key=lambda one: abs(np.log(ratio / one)))
+    moved = few / factor if few is high else few * factor
+    fits = (moved >= many[0] / MARGIN).all() and (moved <= many[-1] * MARGIN).all()
+    if not fits or abs(np.log(ratio / factor)) > SAME_FACTOR:
+        return []
+    edge = f"from {few[0]:g}" if few is high else f"up to {few[-1]:g}"
+    text = (
+        f"{len(few)} values ({edge}) are about {factor:g} times off the others, with none between: "
+        f"{FACTORS[factor]}"
+    )
+    return [finding("error", "mixed_units", where, text, "bring all patients to one unit")]
+
+
+def _spellings(where: str, known: pd.Series) -> list[Finding]:
+    """Levels that differ in case, blanks, punctuation or abbreviation alone."""
+    levels = sorted({str(one) for one in known})
+    if len(levels) > 200:
+        return []
+    plain = {one: re.sub(r"[\s._-]+", "", one).casefold() or one for one in levels}
+    meant = {one: SHORT.get(name, name) for one, name in plain.items()}
+    groups: dict[str, list[str]] = {}
+    for level in levels:
+        groups.setdefault(meant[level], []).append(level)
+    twice = {name: same for name, same in groups.items() if len(same) > 1}
+    if not twice:
+        return []
+    shown = "; ".join(" = ".join(repr(one) for one in same) for same in twice.values())
+    pairs = ", ".join(f'"{one}" = "{meant[one]}"' for one in levels)
+    text = f"spellings of one value count as different ones: {shown}"
+    return [finding("error", "mixed_spelling", where, text, f"values = {{ {pairs} }}")]
+
+
+def _too_many(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
+    count = known.nunique()
+    if variable.kind != "binary" or count <= 2:
+        return []
+    shown = ", ".join(repr(str(one)) for one in sorted(known.unique())[:5])
+    text = f"declared binary, with {count} values: {shown}"
+    remedy = 'map them in `values`, or declare kind = "categorical"'
+    return [finding("error", "not_binary", where, text, remedy)]

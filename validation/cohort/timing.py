@@ -1,0 +1,96 @@
+"""When each variable of a cohort became known, counted in months from the start of follow-up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validation.cohort.collapse import collapse
+from validation.cohort.endpoints import TO_MONTHS
+from validation.cohort.model import Known, KnownSpec, TimeUnit
+from validation.cohort.tables import numeric, text_of
+from validation.errors import InputError
+from validation.hypothesis import KnownAt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+
+def declared(cohort: Cohort, key: str) -> Known:
+    """What the cohort's description says of one variable: its own word, else its table's."""
+    if key in cohort.variables:
+        spec = cohort.variables[key]
+        return cohort.tables[spec.table].spec.known_at if spec.known_at is None else spec.known_at
+    expression = cohort.spec.expression
+    return "unknown" if expression is None else expression.known_at
+
+
+def known_at(cohort: Cohort, key: str) -> KnownAt:
+    """When a variable became known; one that is derived from others, when the last of them did."""
+    if key in cohort.derived:
+        parts = [known_at(cohort, one) for one in cohort.derived[key].of]
+        for state in ("unknown", "column"):
+            if state in parts:
+                return state
+        return max((one for one in parts if isinstance(one, float)), default="baseline")
+    said = declared(cohort, key)
+    if isinstance(said, KnownSpec):
+        if said.time is None:
+            return "column"
+        return said.time * TO_MONTHS[_unit(cohort, key, said.unit)]
+    if isinstance(said, str):
+        return said
+    return said * TO_MONTHS[_unit(cohort, key, None)] if said > 0 else "baseline"
+
+
+def before(cohort: Cohort, key: str) -> str | float | None:
+    """What a variable is until it becomes known; None where that is not declared."""
+    said = None if key in cohort.derived else declared(cohort, key)
+    if not isinstance(said, KnownSpec) or said.before is None:
+        return None
+    spec = cohort.variables[key]
+    text = text_of(said.before)
+    value = text_of(spec.values.get(text, said.before))
+    if spec.kind in ("continuous", "ordinal"):
+        try:
+            return float(value)
+        except ValueError:
+            raise InputError(
+                f"cohort.toml: variables.{key.split(':', 1)[1]}: `before` is {text!r}, but the "
+                f"variable is {spec.kind}; give a number"
+            ) from None
+    return value
+
+
+def months_known(cohort: Cohort, key: str) -> pd.Series:
+    """When each patient's value became known, in months; empty: never. By patient identifier."""
+    import pandas as pd
+
+    if key in cohort.derived:
+        parts = [months_known(cohort, one) for one in cohort.derived[key].of]
+        return pd.concat(parts, axis=1).max(axis=1, skipna=False)
+    said = declared(cohort, key)
+    if not isinstance(said, KnownSpec) or said.column is None:
+        when = known_at(cohort, key)
+        if when == "unknown":
+            raise InputError(
+                f'cohort "{cohort.id}" does not say when {key} became known: declare `known_at`'
+            )
+        return pd.Series(when if isinstance(when, float) else 0.0, index=cohort.patients)
+    table = cohort.tables[cohort.variables[key].table]
+    where = f"known_at of {key} ({table.path.name})"
+    raw = table.column(said.column, f"variables.{key.split(':', 1)[1]}.known_at")
+    months = numeric(raw, table.missing, where) * TO_MONTHS[_unit(cohort, key, said.unit)]
+    rule = cohort.variables[key].collapse or table.spec.rows_per_patient
+    return collapse(months, table.patient, rule, where).reindex(cohort.patients)
+
+
+def _unit(cohort: Cohort, key: str, given: TimeUnit | None) -> TimeUnit:
+    unit = given or cohort.spec.follow_up_unit
+    if unit is None:
+        raise InputError(
+            f"cohort.toml: known_at of {key}: the outcomes count time in different units (or there "
+            'is none); write known_at = { time = 6, unit = "months" }'
+        )
+    return unit

@@ -1,0 +1,57 @@
+"""What the ledger says about a claim: reasons against "supported", and words for the badge.
+
+1. The ledger was emptied, edited, or exchanged for another one: nobody knows what stood there.
+2. The contract was not registered when it was frozen, or only after its results.
+3. An exposure was screened against this endpoint in these patients before the contract was frozen.
+
+Each keeps a claim from being supported; none forbids "not supported". An alpha above `USUAL` is
+part of the badge. Pure functions.
+"""
+
+from __future__ import annotations
+
+from validation.control_rules import Objection
+from validation.ledger import LedgerState
+
+USUAL = 0.05
+HARM: dict[LedgerState, str] = {
+    "emptied": "what was registered in the ledger is gone",
+    "edited": "the ledger was edited",
+    "missing": "the ledger in which this folder registered is not here",
+}
+
+
+def ledger_objections(
+    state: LedgerState, *, registered: bool, screened: str = ""
+) -> tuple[Objection, ...]:
+    """What the ledger says against a claim.
+
+    Parameters
+    ----------
+    state : whether the ledger is whole
+    registered : whether the contract was registered when it was frozen, before its results
+    screened : which exposure was screened before, empty where none was
+    """
+    found = []
+    if state in HARM:
+        text = (
+            f"{HARM[state]}: other claims on these patients cannot be counted. Restore it with "
+            "`sage ledger merge`, or run the contract into a folder of its own"
+        )
+        found.append(Objection("registration", "ledger", f"ledger {state}", text))
+    if not registered:
+        text = (
+            "the contract was not registered when it was frozen, before any result: freeze it "
+            "with `sage validate contract` or `amend`, or bring its ledger with `sage ledger merge`"
+        )
+        found.append(Objection("registration", "unregistered", "never registered", text))
+    if screened:
+        text = f"{screened}: exploratory in these patients, until it is tested in others"
+        found.append(Objection("registration", "screened", "screened before", text))
+    return tuple(found)
+
+
+def ledger_qualifiers(state: LedgerState, alpha: float) -> tuple[str, ...]:
+    """What the badge says whatever the verdict is."""
+    said = [f"ledger {state}"] if state in HARM else []
+    return (*said, f"alpha {alpha:g}") if alpha > USUAL else tuple(said)

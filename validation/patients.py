@@ -1,0 +1,399 @@
+"""Patients told by what is recorded about them, whatever file, identifiers or columns there are.
+
+Each patient has a 64-bit fingerprint for every *view*: an outcome, an outcome beside one measured
+variable, a measured variable alone, or all of these together. No name enters a fingerprint, so that
+renamed identifiers and columns, another order and left-out columns leave most views as they are. Of
+a population the ledger keeps the fingerprints of `PILOTS` patients; a cohort that holds enough of
+them has the same patients. On the shared patients the ranks of a variable tell it from others.
+
+Fingerprints are hashes without a secret: who holds a patient's exact values can tell that they are
+there. They hold no identifier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+PILOTS = 128
+VIEWS = 48
+MEASURED = 20
+"""Distinct values from which on a variable counts as measured."""
+DISTINCT = 0.9
+"""Share of patients whom a view must tell from all others. What is left (10%) bounds how many
+patients of a stranger's cohort with the same distribution it would mistake for ours."""
+SAME = 0.3
+"""Share of the patients that could be common, from which on two cohorts have the same patients."""
+FEWEST = 8
+SHARED = 16
+"""Fewest common patients on whom two variables are compared by rank."""
+TWIN = 0.95
+"""Rank correlation from which on two columns of the same patients are one variable."""
+SKETCH = 32
+"""Fingerprints of each view that the index holds, the lowest ones."""
+ABSENT = 255
+
+Tokens = NDArray[np.uint64]
+ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the ledger keeps of a cohort's patients.
+
+    `views` is (views, pilots) with 0 where a view does not tell a pilot from others; `known` how
+    many patients each view tells apart; `outcomes` the pilots' fingerprints by endpoint.
+    """
+
+    patients: int
+    views: Tokens
+    known: tuple[int, ...]
+    outcomes: dict[str, Tokens]
+
+    @cached_property
+    def packed(self) -> bytes:
+        """As bytes, equal for equal populations."""
+        names = sorted(self.outcomes)
+        header = {"patients": self.patients, "known": self.known, "outcomes": names}
+        blocks = [self.views, *(self.outcomes[name] for name in names)]
+        return pack(header, np.vstack(blocks) if len(blocks) > 1 else self.views)
+
+    @property
+    def digest(self) -> str:
+        """Names these patients as this cohort describes them."""
+        return hashlib.sha256(self.packed).hexdigest()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Population:
+        """Read what `packed` wrote."""
+        header, block = unpack(data)
+        views = len(header["known"])
+        return cls(
+            header["patients"],
+            block[:views].astype(np.uint64),
+            tuple(header["known"]),
+            {name: block[views + at] for at, name in enumerate(header["outcomes"])},
+        )
+
+
+@dataclass(frozen=True)
+class Match:
+    """Patients that a stored population and a cohort have in common: (pilots, positions)."""
+
+    pilots: NDArray[np.int64]
+    patients: NDArray[np.int64]
+
+
+class Patients:
+    """The patients of a cohort with the fingerprints of every view. No outcome leaves this class
+    but as a hash.
+    """
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.ids = cohort.patients
+        self.outcomes = {name: one for name in cohort.spec.endpoints
+                         if (one := self._outcome(name)) is not None}  # fmt: skip
+        self._views = self._all_views()
+        self.whole = self._views[0]
+        order = np.lexsort((np.arange(len(self.ids)), self.whole))
+        self.pilots: NDArray[np.int64] = order[:PILOTS]
+        kept = [one for one in self._views if self._tells(one)][:VIEWS]
+        self._told = np.asarray([_unique(one) for one in kept] or [self._everybody()])
+
+    @cached_property
+    def population(self) -> Population:
+        """What the ledger keeps."""
+        told = self._told
+        if self.is_coarse:
+            views = np.zeros((1, len(self.pilots)), dtype=np.uint64)
+            views[0, 0] = told[0, 0]
+        else:
+            views = told[:, self.pilots]
+        return Population(
+            patients=len(self.ids),
+            views=views,
+            known=tuple(int(one) for one in (told != 0).sum(axis=1)),
+            outcomes={name: one[self.pilots] for name, one in self.outcomes.items()},
+        )
+
+    @property
+    def is_coarse(self) -> bool:
+        """True where no view tells the patients apart: then only the very same table is known."""
+        return bool(self._told.shape[1] != len(self.ids))
+
+    @cached_property
+    def sketch(self) -> list[int]:
+        """The fingerprints to look for in the index: the lowest of each view, as signed numbers."""
+        wanted = np.concatenate([np.sort(one[one != 0])[: 8 * SKETCH] for one in self._told])
+        return [int(one) for one in np.unique(wanted).view(np.int64)]
+
+    @cached_property
+    def _sorted(self) -> tuple[Tokens, NDArray[np.int64]]:
+        flat = self._told.ravel()
+        order = np.argsort(flat, kind="stable")
+        return flat[order], order % self._told.shape[1]
+
+    def match(self, stored: Population) -> Match | None:
+        """The common patients, by the view that shows most of them; None for strangers."""
+        tokens, owner = self._sorted
+        best: Match | None = None
+        for view, known in zip(stored.views, stored.known, strict=True):
+            pilots = np.flatnonzero(view)
+            at = np.minimum(np.searchsorted(tokens, view[pilots]), len(tokens) - 1)
+            hit = tokens[at] == view[pilots]
+            mine = max(len(self.ids), 1)
+            needed = SAME * len(pilots) * min(1.0, mine / max(known, 1))
+            found = int(hit.sum())
+            if found and found >= max(needed, min(FEWEST, len(pilots))) and (
+                best is None or found > len(best.pilots)
+            ):  # fmt: skip
+                best = Match(pilots[hit], owner[at[hit]])
+        if best is not None and self.is_coarse:
+            nobody = np.empty(0, dtype=np.int64)
+            return Match(nobody, nobody)
+        return best
+
+    def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
+        """Whether an endpoint holds the outcomes of one of a stored population."""
+        mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
+        if mine is None or theirs is None or len(match.pilots) < FEWEST:
+            return False
+        share = (mine[match.patients] == theirs[match.pilots]).mean()
+        return bool(share >= TWIN)
+
+    def profile(self, key: str) -> bytes:
+        """Ranks of a variable among the pilots, one byte each."""
+        ranks: bytes = profiles(numbers(self.cohort.column(key))[None, self.pilots])[0].tobytes()
+        return ranks
+
+    def twins(self, key: str, stored: NDArray[np.uint8], match: Match) -> NDArray[np.int64]:
+        """Which of stored variables (rows of ranks) are this one under another name or scale."""
+        values = numbers(self.cohort.column(key))[match.patients]
+        return twins(values, stored[:, match.pilots])
+
+    def _outcome(self, name: str) -> Tokens | None:
+        try:
+            found = self.cohort.outcome(name).reindex(self.ids)
+        except InputError:
+            return None
+        if "value" in found:
+            return column_tokens(found["value"])
+        time = found["time"].to_numpy(dtype=float)
+        known = np.isfinite(time) & found["event"].notna().to_numpy()
+        months = np.where(known, np.rint(100 * np.where(known, time, 0.0)), 0.0).astype(np.int64)
+        event = found["event"].fillna(0).to_numpy().astype(np.int64)
+        tokens = combine(mix(months.view(np.uint64)), mix(event.view(np.uint64) + ONE))
+        return np.where(known, tokens, np.uint64(0))
+
+    def _all_views(self) -> list[Tokens]:
+        import pandas as pd
+
+        columns: list[Tokens] = []
+        measured: list[Tokens] = []
+        for key in self.cohort.variables:
+            try:
+                column = self.cohort.column(key)
+            except InputError:
+                continue  # What cannot be read is said where the column is used.
+            tokens = column_tokens(column)
+            columns.append(tokens)
+            numeric = pd.api.types.is_numeric_dtype(column.dtype)
+            if numeric and len(np.unique(tokens[tokens != 0])) >= MEASURED:
+                measured.append(tokens)
+        outcomes = list(self.outcomes.values())
+        whole = np.zeros(len(self.ids), dtype=np.uint64)
+        for tokens in (*outcomes, *columns):
+            whole = whole + np.where(tokens != 0, mix(tokens), np.uint64(0))
+        pairs = [
+            np.where((outcome != 0) & (tokens != 0), combine(outcome, tokens), np.uint64(0))
+            for tokens in measured
+            for outcome in outcomes
+        ]
+        return [whole, *outcomes, *measured, *pairs]
+
+    def _tells(self, view: Tokens) -> bool:
+        present = int((view != 0).sum())
+        return present >= min(MEASURED, len(view)) and (
+            int((_unique(view) != 0).sum()) >= DISTINCT * present
+        )
+
+    def _everybody(self) -> Tokens:
+        """One fingerprint of the whole table, for records that hardly differ."""
+        text = np.sort(self.whole).tobytes()
+        return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
+
+
+def index_of(population: Population) -> list[int]:
+    """The fingerprints under which the index finds a population, as signed numbers."""
+    wanted = [np.sort(view[view != 0])[:SKETCH] for view in population.views]
+    return [int(one) for one in np.unique(np.concatenate(wanted)).view(np.int64)]
+
+
+def mix(values: Tokens) -> Tokens:
+    """Spread the bits (the finalizer of splitmix64)."""
+    x = values + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Tokens = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def combine(first: Tokens, second: Tokens) -> Tokens:
+    """One fingerprint of two, in this order."""
+    return mix(first * np.uint64(0x100000001B3) + mix(second))
+
+
+def column_tokens(column: pd.Series) -> Tokens:
+    """A fingerprint of each value, 0 where it is missing; numbers count to six digits."""
+    import pandas as pd
+
+    missing = column.isna().to_numpy()
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        safe = np.where(missing | ~np.isfinite(values) | (values == 0), 1.0, values)
+        exponent = np.floor(np.log10(np.abs(safe)))
+        digits = np.rint(safe / 10.0 ** (exponent - 5))
+        over = np.abs(digits) >= 1e6
+        digits, exponent = np.where(over, digits / 10, digits), exponent + over
+        digits = np.where(values == 0, 0.0, digits)
+        exponent = np.where(values == 0, 0.0, exponent)
+        whole, power = (one.astype(np.int64).view(np.uint64) for one in (digits, exponent))
+        tokens = combine(mix(whole), mix(power))
+    else:
+        codes, levels = pd.factorize(column.astype("string"), use_na_sentinel=True)
+        each = [hashlib.sha256(str(one).strip().lower().encode()).digest()[:8] for one in levels]
+        table = np.frombuffer(b"".join(each) + bytes(8), dtype="<u8").astype(np.uint64)
+        tokens = table[codes]
+    return np.where(missing, np.uint64(0), tokens)
+
+
+def _unique(view: Tokens) -> Tokens:
+    """The fingerprints that stand once; 0 in place of the others."""
+    _, inverse, counts = np.unique(view, return_inverse=True, return_counts=True)
+    return np.where(counts[inverse] == 1, view, np.uint64(0))
+
+
+# -- variables by their ranks -----
+
+
+def numbers(column: pd.Series) -> NDArray[np.float64]:
+    """A column as numbers; text becomes the position of its level by frequency."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        return np.asarray(np.where(np.isfinite(values), values, np.nan), dtype=np.float64)
+    order = {level: at for at, level in enumerate(column.value_counts().index)}
+    return column.map(order).to_numpy(dtype=float, na_value=np.nan)
+
+
+def profiles(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """(variables, pilots) mid-ranks as bytes, in half ranks from 0; `ABSENT` where missing."""
+    missing = np.isnan(values)
+    ranks = half_ranks(np.where(missing, np.inf, values))
+    return np.where(missing, ABSENT, ranks).astype(np.uint8)
+
+
+def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Twice the mid-ranks of each row, from 0; ties share the middle of their places."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    places = np.arange(values.shape[1])
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    edge = np.ones((len(values), 1), dtype=bool)
+    first = np.where(np.hstack([edge, differs]), places, 0)
+    last = np.where(np.hstack([differs, edge]), places, len(places))
+    first = np.maximum.accumulate(first, axis=1)
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    found = np.empty(values.shape, dtype=np.int64)
+    np.put_along_axis(found, order, first + last, axis=1)
+    return found
+
+
+def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Rows of stored ranks with the order of these values, or its reverse.
+
+    Where one of the two has few levels, the other is cut into groups of the same size first, so
+    that a variable that was cut at its median is still the same variable.
+    """
+    present = np.isfinite(values)
+    values, stored = values[present], stored[:, present]
+    if len(values) < SHARED:
+        return np.empty(0, dtype=np.int64)
+    here = stored != ABSENT
+    rows = np.where(here, stored, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centered = np.nan_to_num(rows - np.nanmean(rows, axis=1, keepdims=True))
+        mine = profiles(values[None, :])[0].astype(float)
+        mine = mine - mine.mean()
+        size = np.sqrt((centered**2).sum(axis=1) * (mine**2).sum())
+        rough = np.abs(centered @ mine / np.where(size > 0, size, np.inf))
+    near = np.flatnonzero((rough >= 0.5) & (here.sum(axis=1) >= SHARED))
+    return np.asarray(
+        [at for at in near if _same_order(values[here[at]], stored[at, here[at]].astype(float))],
+        dtype=np.int64,
+    )
+
+
+def _same_order(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    for sign in (1.0, -1.0):
+        first, second = _to_levels(one, sign * other)
+        if first.std() == 0 or second.std() == 0:
+            return False
+        if np.corrcoef(first, second)[0, 1] >= TWIN:
+            return True
+    return False
+
+
+def _to_levels(
+    one: NDArray[np.float64], other: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ranks of both, the finer one cut into groups as large as the levels of the coarser."""
+    ranks = [each.astype(float) for each in half_ranks(np.vstack([one, other]))]
+    levels = [np.unique(each) for each in ranks]
+    coarse = 0 if len(levels[0]) < len(levels[1]) else 1
+    if len(levels[coarse]) <= FEWEST:
+        sizes = [int((ranks[coarse] == level).sum()) for level in levels[coarse]]
+        if min(sizes) >= FEWEST:
+            cut = np.repeat(levels[coarse], sizes)
+            fine = np.argsort(ranks[1 - coarse], kind="stable")
+            grouped = np.empty(len(cut))
+            grouped[fine] = cut
+            ranks[1 - coarse] = grouped
+    return ranks[0], ranks[1]
+
+
+# -- plain bytes -----
+
+
+def pack(header: dict[str, Any], block: NDArray[Any]) -> bytes:
+    """A JSON line, then the array's bytes."""
+    said = {**header, "shape": block.shape, "dtype": block.dtype.str}
+    return json.dumps(said, sort_keys=True).encode() + b"\n" + np.ascontiguousarray(block).tobytes()
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], NDArray[Any]]:
+    """Read what `pack` wrote."""
+    line, _, raw = data.partition(b"\n")
+    header = json.loads(line)
+    return header, np.frombuffer(raw, dtype=header["dtype"]).reshape(header["shape"])
+
+
+def pack_features(names: Sequence[str], ranks: NDArray[np.uint8]) -> bytes:
+    """Screened features with their ranks among the pilots."""
+    return pack({"names": list(names)}, ranks)

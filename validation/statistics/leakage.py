@@ -1,0 +1,179 @@
+"""Does a variable know the outcome, or how long a patient was followed? Then it is no baseline.
+
+A variable that was fixed before follow-up began can tell who has the event, and when. It cannot
+tell who is censored when: the hazard of censoring does not depend on it, unless censoring itself
+depends on risk. So each variable gets two hazard models, one of the event and one of censoring.
+
+- Related to both in the same direction, and to the follow-up time among patients with and without
+  the event: it grew with follow-up ("ever transplanted", number of visits, last value known).
+- Related to the event so closely as no marker is, while its carriers are not censored: it was
+  recorded after the event, or is the event under another name.
+- Known in those with the event and unknown in the others, or the reverse.
+
+A yes-or-no variable that nearly nobody carries who left early, whatever the reason, is the classic
+immortal time: to be treated, one had to live until treatment (Gail 1972, Annals of Internal
+Medicine, on heart transplantation). Small cohorts with few censored patients show only that.
+
+The limits are set so that 400 honest variables of 40 public cohorts stay below them; see
+`docs/cohorts.md` for what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import beta, norm, rankdata
+
+from validation.statistics.base import BoolArray, FloatArray
+from validation.statistics.batched import batched_cox
+from validation.statistics.concordance import harrell
+
+FEWEST = 30
+"""Patients with a known value, below which nothing is said."""
+FEWEST_EVENTS = 8
+ASSOCIATED = 3.0
+"""Standard errors from no effect; what is not associated cannot mislead."""
+BEYOND_MARKERS = 0.88
+"""Concordance of a single variable. The best honest one among 318 reached 0.85 (16 events)."""
+TELLS_THE_EVENT = 0.85
+"""Area under the curve of the event flag, whenever it happened."""
+TELLS_A_BINARY_OUTCOME = 0.97
+SLOPE = 0.3
+"""Log hazard ratio per standard deviation, of the event or of censoring, from which it counts."""
+FOLLOWS_THE_TIME = 0.6
+"""Rank correlation with the time among those with the event."""
+EARLY = 0.1
+"""Share of the patients who left first, for whatever reason."""
+IMMORTAL = (0.1, 0.4)
+"""Early ratio of the hazard to leave, estimate and upper limit, that no treatment reaches."""
+FOLLOWS_THE_EVENT = 0.5
+"""Difference in the share of known values between patients with and without the event."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What a variable knows that it could not have known at baseline, and how that shows."""
+
+    kind: Literal["outcome", "follow_up", "missingness"]
+    text: str
+
+
+def leak_of(values: FloatArray, event: FloatArray, time: FloatArray | None = None) -> Leak | None:
+    """What `values` knows of the outcome beyond what a baseline variable can, if anything.
+
+    Parameters
+    ----------
+    values : (n,) numbers or codes 0/1; NaN unknown
+    event : (n,) 1 for the event, 0 for none (censored), 2 for a competing event
+    time : (n,) follow-up, in any unit; None for an outcome without time
+    """
+    known = np.isfinite(values)
+    missing = _missingness(known, event == 1)
+    if missing is not None:
+        return missing
+    x, e = values[known], event[known]
+    if len(x) < FEWEST or min((e == 1).sum(), len(x)) < FEWEST_EVENTS or np.ptp(x) == 0:
+        return None
+    tells = _area(x, e == 1)
+    if time is None:
+        if max(tells, 1 - tells) < TELLS_A_BINARY_OUTCOME:
+            return None
+        return Leak("outcome", f"it tells who has the outcome (AUC {max(tells, 1 - tells):.2f})")
+    return _in_time(x, e, time[known], tells)
+
+
+def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak | None:
+    z = norm.ppf((rankdata(x) - 0.5) / len(x))
+    z = (z - z.mean()) / z.std()
+    had, censored = e == 1, e == 0
+    slope, far = _slope(t, had, z)
+    if abs(far) < ASSOCIATED:
+        return None
+    side = float(np.sign(far))
+    slope, z, tells = abs(slope), side * z, max(tells, 1 - tells)
+    # From here on a higher value goes with more events.
+    order = harrell(t, had, z)
+    if order >= BEYOND_MARKERS:
+        return Leak(
+            "outcome", f"it orders the patients beyond any marker (concordance {order:.2f})"
+        )
+    leaving, lead = _slope(t, censored, z)
+    with_event, without = _rank_correlation(z, t, had), _rank_correlation(z, t, censored)
+    numbers = (
+        f"hazard ratio per SD {np.exp(slope):.2f} for the event and {np.exp(leaving):.2f} for "
+        f"being censored; rank correlation with the time {with_event:.2f} among patients with the "
+        f"event and {without:.2f} among censored ones"
+    )
+    apart = abs(without) < SLOPE  # the date of entry moves with the time of the censored alone
+    told = tells >= TELLS_THE_EVENT and lead < -2.0
+    if slope > 0.25 and apart and (told or (slope > 0.5 and leaving < -0.5 and lead < -4.0)):
+        return Leak("outcome", f"it tells who has the event rather than when: {numbers}")
+    grown = slope > SLOPE and leaving > SLOPE and lead > ASSOCIATED
+    together = with_event < -0.15 and with_event < 0.4 * without
+    timed = with_event < -FOLLOWS_THE_TIME and without < -(FOLLOWS_THE_TIME / 2)
+    few = int(censored.sum()) < 10 and with_event < -(FOLLOWS_THE_TIME + 0.1)
+    if (grown and together) or timed or few:
+        return Leak("follow_up", f"it moves with the length of follow-up: {numbers}")
+    immortal = _immortal(z, t) if len(np.unique(x)) == 2 and not leaving < 0 else None
+    return None if immortal is None else Leak("follow_up", immortal)
+
+
+def _immortal(z: FloatArray, t: FloatArray) -> str | None:
+    """Nearly nobody on the safe side left early: it had to be reached alive."""
+    safe = z < z.mean()
+    early = t <= np.quantile(t, EARLY)
+    count, all_early = int((early & safe).sum()), int(early.sum())
+    share = safe.mean() / (1 - safe.mean())
+    odds = count / max(all_early - count, 1) / share
+    most = float(beta.ppf(0.975, count + 1, max(all_early - count, 1)))
+    if odds > IMMORTAL[0] or most / (1 - most) / share > IMMORTAL[1]:
+        return None
+    return (
+        f"of the {all_early} patients who left first, {count} are on its safer side, which holds "
+        f"{safe.mean():.0%} of all: to get there they had to be followed for some time"
+    )
+
+
+def _missingness(known: BoolArray, had: BoolArray) -> Leak | None:
+    """Values that exist for the patients with the event, or for those without, nearly alone."""
+    if min(had.sum(), (~had).sum()) < FEWEST_EVENTS or known.sum() < FEWEST_EVENTS:
+        return None
+    with_event, without = known[had].mean(), known[~had].mean()
+    if abs(with_event - without) < FOLLOWS_THE_EVENT:
+        return None
+    text = (
+        f"known in {with_event:.0%} of the patients with the event and in {without:.0%} of those "
+        "without: it was recorded by what happened"
+    )
+    return Leak("missingness", text)
+
+
+def _slope(t: FloatArray, flags: BoolArray, z: FloatArray) -> tuple[float, float]:
+    """Log hazard ratio per SD and its distance from none in standard errors (0, 0: no estimate).
+
+    Where the fit runs to infinity, the score test gives the distance.
+    """
+    if flags.sum() < 3:
+        return 0.0, 0.0
+    found = batched_cox(t, flags, z[:, None], workers=1)
+    score = float(np.sqrt(found.score[0]) * found.score_sign[0])
+    if found.converged[0]:
+        return float(found.coef[0]), float(found.coef[0] / found.se[0])
+    return (0.0, 0.0) if not np.isfinite(score) else (float(np.sign(score)) * 5.0, score)
+
+
+def _area(x: FloatArray, flag: BoolArray) -> float:
+    """Area under the curve of a flag: the chance that a case has the higher value."""
+    cases, others = int(flag.sum()), int((~flag).sum())
+    if min(cases, others) == 0:
+        return 0.5
+    return float((rankdata(x)[flag].sum() - cases * (cases + 1) / 2) / (cases * others))
+
+
+def _rank_correlation(x: FloatArray, t: FloatArray, among: BoolArray) -> float:
+    a, b = rankdata(x[among]), rankdata(t[among])
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1])

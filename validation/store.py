@@ -1,0 +1,513 @@
+"""The store behind the ledgers: what was registered, tried, screened and opened, on which patients.
+
+One table of rows, each hashed together with the one before it, in an SQLite file of one user or in
+a PostgreSQL database that an institution shares. Rows are added, never changed; equal content is
+one row. Beside an SQLite file lies `NAME.head`, which remembers the last row, so that a store that
+was deleted or emptied is known to have been there.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from validation.errors import FaultError, InputError
+from validation.hypothesis import Strict
+from validation.patients import Patients, Population, index_of
+from validation.types import canonical_json, sha256_text, write_text
+
+if TYPE_CHECKING:
+    from validation.patients import Match
+
+Kind = Literal["population", "registration", "entry", "unlock", "screen", "merged"]
+FORMAT = 1
+PATIENCE_S = 120.0
+"""How long a writer waits for the others."""
+RENEWED = "restore it from a backup or with `sage ledger merge`"
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS sage_ledger (
+  seq BIGINT PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL, contract TEXT NOT NULL,
+  population TEXT NOT NULL, body TEXT NOT NULL, data {bytes}, data_sha256 TEXT NOT NULL,
+  origin TEXT NOT NULL, content TEXT NOT NULL UNIQUE, chain TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS sage_ledger_contract ON sage_ledger (contract);
+CREATE INDEX IF NOT EXISTS sage_ledger_population ON sage_ledger (population);
+CREATE TABLE IF NOT EXISTS sage_ledger_tokens (token BIGINT NOT NULL, population TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS sage_ledger_token ON sage_ledger_tokens (token);
+CREATE TABLE IF NOT EXISTS sage_ledger_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)
+"""
+
+
+class Mark(Strict):
+    """A row of a store, as ledgers elsewhere remember it."""
+
+    store: str
+    seq: int
+    chain: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. `seq`, `at` and `chain` are given by the store when it is written."""
+
+    kind: Kind
+    contract: str
+    population: str
+    body: str
+    data: bytes | None = None
+    origin: str = ""
+    seq: int = 0
+    at: str = ""
+    chain: str = ""
+    data_sha256: str = ""
+
+    @property
+    def content(self) -> str:
+        """Names what the row says: equal content is one row."""
+        return sha256_text(canonical_json([self.kind, self.contract, self.body, self.digest]))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the attached bytes, empty without any."""
+        if self.data is None:
+            return self.data_sha256
+        return hashlib.sha256(self.data).hexdigest()
+
+    def chained(self, before: str) -> str:
+        """The hash of this row together with all rows before it."""
+        values = [self.seq, self.at, self.kind, self.contract, self.population, self.body]
+        return sha256_text(before + canonical_json([*values, self.digest, self.origin]))
+
+
+class Exported(Strict):
+    """One line of an exported store."""
+
+    store: str
+    seq: int
+    at: str
+    kind: Kind
+    contract: str
+    population: str
+    body: str
+    data: str | None = None
+    origin: str = ""
+    chain: str
+
+
+def first_chain(store: str) -> str:
+    """What the first row of a store is chained to."""
+    return sha256_text(f"sage ledger {FORMAT} {store}")
+
+
+def open_store(url: str) -> Store:
+    """The store at a path, or at a `postgresql://` URL; made when it is first written to.
+
+    Raises
+    ------
+    InputError
+        If it is no store, or cannot be opened.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(url)
+    if "://" in url and not url.startswith("sqlite:///"):
+        scheme = url.split("://", 1)[0]
+        raise InputError(
+            f'ledger: "{scheme}://" is no store; give a path, or postgresql://USER@HOST/DATABASE'
+        )
+    return SqliteStore(Path(url.removeprefix("sqlite:///")).expanduser())
+
+
+class Store:
+    """Rows in a database. The two kinds differ in how they connect, lock and name parameters."""
+
+    mark = "?"
+    bytes_type = "BLOB"
+    where: str
+
+    def __init__(self) -> None:
+        self._problem: str | None = None
+        with self._open(write=True) as db:
+            for statement in TABLES.format(bytes=self.bytes_type).split(";"):
+                db.execute(statement)
+            found = self._all(db, "SELECT value FROM sage_ledger_meta WHERE name = 'id'")
+            if not found:
+                fresh = hashlib.sha256(f"{datetime.now(UTC)} {self._salt()}".encode()).hexdigest()
+                db.execute(
+                    self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), (fresh[:16],)
+                )
+                found = [(fresh[:16],)]
+        self.id: str = found[0][0]
+
+    # -- what the two kinds do in their own way -----
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[Any]:
+        """A connection whose changes are kept when the block ends without an error."""
+        yield None
+        raise NotImplementedError
+
+    def _salt(self) -> str:
+        import secrets
+
+        return secrets.token_hex(8)
+
+    def _sql(self, text: str) -> str:
+        return text.replace("?", self.mark)
+
+    def _all(self, db: Any, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(db.execute(self._sql(text), tuple(values)).fetchall())
+
+    def remembered(self) -> Mark | None:
+        """The last row that is remembered outside of the store, if anything is."""
+        return None
+
+    def _remember(self, row: Row) -> None:
+        return None
+
+    # -- writing -----
+
+    def append(self, rows: Iterable[Row]) -> list[Row]:
+        """Add rows in one transaction, and return them as they stand; equal content is kept once.
+
+        When this returns, the rows are on disk.
+        """
+        kept: list[Row] = []
+        last: Row | None = None
+        with self._open(write=True) as db:
+            end = self._all(db, "SELECT seq, chain FROM sage_ledger ORDER BY seq DESC LIMIT 1")
+            seq, chain = end[0] if end else (0, first_chain(self.id))
+            latest = self._all(db, "SELECT MAX(at) FROM sage_ledger")[0][0] or ""
+            for row in rows:
+                there = self._all(db, f"{SELECT} WHERE content = ?", (row.content,))
+                if there:
+                    kept.append(_row(there[0]))
+                    continue
+                # A clock that was set back must not place a row before what is already here.
+                at = row.at or max(now(), latest)
+                latest = max(at, latest)
+                seq += 1
+                row = replace(row, seq=seq, at=at)
+                chain = row.chained(chain)
+                last = replace(row, chain=chain, data_sha256=row.digest)
+                self._insert(db, last)
+                kept.append(last)
+        if last is not None:
+            self._remember(last)
+        return kept
+
+    def _insert(self, db: Any, row: Row) -> None:
+        values = (row.seq, row.at, row.kind, row.contract, row.population, row.body, row.data,
+                  row.digest, row.origin, row.content, row.chain)  # fmt: skip
+        slots = ", ".join("?" * len(values))
+        db.execute(self._sql(f"INSERT INTO sage_ledger VALUES ({slots})"), values)  # noqa: S608
+        if row.kind == "population" and row.data is not None:
+            tokens = index_of(Population.unpack(row.data))
+            self._many(db, "INSERT INTO sage_ledger_tokens VALUES (?, ?)",
+                       [(one, row.population) for one in tokens])  # fmt: skip
+
+    def _many(self, db: Any, text: str, rows: list[tuple[Any, ...]]) -> None:
+        db.executemany(self._sql(text), rows)
+
+    # -- reading -----
+
+    def rows(self, populations: Iterable[str], kinds: Sequence[Kind] = ()) -> list[Row]:
+        """Rows about any of these patients, oldest first, without attached bytes."""
+        return self._where("population", sorted(set(populations)), kinds)
+
+    def of_contract(self, contracts: Iterable[str]) -> list[Row]:
+        """Rows about any of these contracts, oldest first."""
+        return self._where("contract", sorted(set(contracts)), ())
+
+    def _where(self, column: str, wanted: list[str], kinds: Sequence[Kind]) -> list[Row]:
+        if not wanted:
+            return []
+        slots = ", ".join("?" * len(wanted))
+        text = f"{SELECT} WHERE {column} IN ({slots})"
+        if kinds:
+            text += f" AND kind IN ({', '.join('?' * len(kinds))})"
+        with self._open() as db:
+            found = self._all(db, text, (*wanted, *kinds))
+        return sorted(map(_row, found), key=lambda row: (row.at, row.seq))
+
+    def all_rows(self) -> list[Row]:
+        """Every row, in the order in which they were written."""
+        with self._open() as db:
+            return list(map(_row, self._all(db, f"{SELECT} ORDER BY seq")))
+
+    def data(self, row: Row) -> bytes:
+        """The bytes attached to a row.
+
+        Raises
+        ------
+        InputError
+            If they are not those that were written.
+        """
+        with self._open() as db:
+            found = self._all(db, "SELECT data FROM sage_ledger WHERE seq = ?", (row.seq,))
+        value = bytes(found[0][0]) if found and found[0][0] is not None else b""
+        if hashlib.sha256(value).hexdigest() != row.data_sha256:
+            raise InputError(f"{self.where}: the data of row {row.seq} were edited; {RENEWED}")
+        return value
+
+    def same_patients(self, patients: Patients) -> dict[str, tuple[Population, Match]]:
+        """Stored populations that share patients with a cohort, with who is shared."""
+        wanted = patients.sketch
+        with self._open() as db:
+            names = self._find(db, wanted)
+        found = {}
+        for row in self._where("population", names, ("population",)):
+            population = Population.unpack(self.data(row))
+            match = patients.match(population)
+            if match is not None:
+                found[row.population] = (population, match)
+        return found
+
+    def _find(self, db: Any, tokens: list[int]) -> list[str]:
+        raise NotImplementedError
+
+    def head(self) -> Mark | None:
+        """The last row."""
+        with self._open() as db:
+            end = self._all(db, "SELECT seq, chain FROM sage_ledger ORDER BY seq DESC LIMIT 1")
+        return Mark(store=self.id, seq=end[0][0], chain=end[0][1]) if end else None
+
+    def lacks(self, marks: Iterable[Mark]) -> Mark | None:
+        """The first remembered row that is not here, neither as its own nor merged from another
+        store.
+        """
+        with self._open() as db:
+            here = {
+                (self.id, seq, chain)
+                for seq, chain in self._all(db, "SELECT seq, chain FROM sage_ledger")
+            }
+            merged = self._all(db, f"{SELECT} WHERE kind = 'merged'")
+        for row in map(_row, merged):
+            store, chains = Mark.model_validate_json(row.body).store, self.data(row).hex()
+            ends = range(0, len(chains), 64)
+            here |= {(store, at // 64 + 1, chains[at : at + 64]) for at in ends}
+        return next((one for one in marks if (one.store, one.seq, one.chain) not in here), None)
+
+    def problem(self) -> str:
+        """What is wrong with the chain, in one line; empty where it is whole. Looked at once."""
+        if self._problem is None:
+            self._problem = next(iter(self.problems(attached=False)), "")
+        return self._problem
+
+    def problems(self, *, attached: bool = True) -> list[str]:
+        """Every break of the chain and, with `attached`, of what hangs on it."""
+        found: list[str] = []
+        chain, tokens = first_chain(self.id), 0
+        for at, row in enumerate(self.all_rows(), start=1):
+            if row.seq != at:
+                return [*found, f"{self.where}: row {at} was removed; {RENEWED}"]
+            chain = row.chained(chain)
+            if row.chain != chain:
+                return [*found, f"{self.where}: row {row.seq} ({row.kind}) was edited; {RENEWED}"]
+            if row.kind == "population":
+                tokens += len(index_of(Population.unpack(self.data(row)))) if attached else 0
+            elif attached and row.data_sha256:
+                try:
+                    self.data(row)
+                except InputError as error:
+                    found.append(str(error))
+        if attached:
+            with self._open() as db:
+                counted = self._all(db, "SELECT COUNT(*) FROM sage_ledger_tokens")[0][0]
+            if counted != tokens:
+                found.append(f"{self.where}: the index of patients is incomplete; {RENEWED}")
+        return found
+
+    # -- to and from files -----
+
+    def exported(self) -> Iterator[str]:
+        """The store as lines of JSON, one per row."""
+        for row in self.all_rows():
+            data = base64.b64encode(self.data(row)).decode() if row.data_sha256 else None
+            line = Exported(
+                store=self.id, seq=row.seq, at=row.at, kind=row.kind, contract=row.contract,
+                population=row.population, body=row.body, data=data, origin=row.origin,
+                chain=row.chain,
+            )  # fmt: skip
+            yield canonical_json(line.model_dump(mode="json"))
+
+    def merge(self, lines: Iterable[str], name: str) -> int:
+        """Take over the rows of another store, oldest first; return how many were new.
+
+        Raises
+        ------
+        InputError
+            If a line is none, or was edited: nothing is taken over then.
+        """
+        rows: list[Row] = []
+        chains: list[str] = []
+        head: Mark | None = None
+        for number, line in enumerate(lines, start=1):
+            try:
+                said = Exported.model_validate_json(line)
+                data = None if said.data is None else base64.b64decode(said.data, validate=True)
+            except (ValidationError, ValueError):
+                raise InputError(f"{name}: line {number} is no row of a ledger") from None
+            before = chains[-1] if chains else first_chain(said.store)
+            row = Row(
+                said.kind, said.contract, said.population, said.body, data, said.origin,
+                said.seq, said.at,
+            )  # fmt: skip
+            if row.chained(before) != said.chain or said.seq != number:
+                raise InputError(
+                    f"{name}: line {number} was edited, or a line before it was removed; export "
+                    "the ledger again"
+                )
+            chains.append(said.chain)
+            head = Mark(store=said.store, seq=said.seq, chain=said.chain)
+            rows.append(replace(row, origin=said.origin or said.store, seq=0))
+        if head is None or self.lacks([head]) is None:
+            return 0
+        before_it = self.head()
+        source = Row(
+            "merged", "", "", canonical_json(head.model_dump()), bytes.fromhex("".join(chains))
+        )
+        self.append([*rows, source])
+        after = self.head()
+        return (after.seq if after else 0) - (before_it.seq if before_it else 0) - 1
+
+
+SELECT = (
+    "SELECT seq, at, kind, contract, population, body, data_sha256, origin, chain FROM sage_ledger"
+)
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    seq, at, kind, contract, population, body, data_sha256, origin, chain = values
+    return Row(kind, contract, population, body, None, origin, seq, at, chain, data_sha256)
+
+
+def now() -> str:
+    """The time in UTC, to the microsecond, in a form that sorts."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class SqliteStore(Store):
+    """One file. Writers wait for one another; a killed one leaves nothing half-written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.where = str(path)
+        if path.is_dir():
+            raise InputError(f"ledger {path} is a folder: name a file, {path / 'ledger.sqlite'}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"ledger {path}: its folder cannot be made ({error.strerror}); set SAGE_LEDGER to "
+                "a file that can be written"
+            ) from None
+        super().__init__()
+
+    @property
+    def witness(self) -> Path:
+        """The file that remembers the last row."""
+        return self.path.with_name(f"{self.path.name}.head")
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        try:
+            db = sqlite3.connect(self.path, timeout=PATIENCE_S, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._refusal(error) from None
+        try:
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            yield db
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._refusal(error) from None
+        finally:
+            db.close()  # What was not committed is undone.
+
+    def _refusal(self, error: sqlite3.Error) -> InputError:
+        if "locked" in str(error):
+            return InputError(f"ledger {self.path} is in use by another process; try again")
+        return InputError(
+            f"ledger {self.path} cannot be used ({error}); restore it from a backup, or set "
+            "SAGE_LEDGER to a file that can be written"
+        )
+
+    def remembered(self) -> Mark | None:
+        """What the file beside the store says."""
+        try:
+            return Mark.model_validate_json(self.witness.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (ValidationError, ValueError, OSError):
+            return Mark(store="unreadable", seq=0, chain="")
+
+    def _remember(self, row: Row) -> None:
+        known = self.remembered()
+        if known is None or self.lacks([known]) is None:
+            said = Mark(store=self.id, seq=row.seq, chain=row.chain)
+            with contextlib.suppress(OSError):
+                write_text(self.witness, said.model_dump_json() + "\n")
+
+    def _find(self, db: sqlite3.Connection, tokens: list[int]) -> list[str]:
+        wanted = (json.dumps(tokens),)
+        text = (
+            "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token IN "
+            "(SELECT value FROM json_each(?))"
+        )
+        return [one[0] for one in self._all(db, text, wanted)]
+
+
+class PostgresStore(Store):
+    """A database that several people share; needs the `postgres` extra."""
+
+    mark = "%s"
+    bytes_type = "BYTEA"
+    LOCK = 0x5A6E1ED6
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise InputError(
+                "a ledger in PostgreSQL needs the postgres extra: "
+                "pip install 'sage-pathology[postgres]'"
+            ) from None
+        self._psycopg = psycopg
+        self._url = url
+        parts = urlsplit(url)
+        self.where = f"postgresql://{parts.hostname or ''}{parts.path}"
+        super().__init__()
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[Any]:
+        try:
+            with self._psycopg.connect(self._url, connect_timeout=10) as db:
+                if write:
+                    db.execute("SELECT pg_advisory_xact_lock(%s)", (self.LOCK,))
+                yield db
+        except self._psycopg.OperationalError as error:
+            reason = str(error).splitlines()[0]
+            raise FaultError(f"the ledger {self.where} cannot be reached: {reason}") from None
+        except self._psycopg.Error as error:
+            reason = str(error).splitlines()[0]
+            raise FaultError(f"the ledger {self.where} refuses: {reason}") from None
+
+    def _many(self, db: Any, text: str, rows: list[tuple[Any, ...]]) -> None:
+        with db.cursor() as cursor:
+            cursor.executemany(self._sql(text), rows)
+
+    def _find(self, db: Any, tokens: list[int]) -> list[str]:
+        text = "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token = ANY(?)"
+        return [one[0] for one in self._all(db, text, (tokens,))]
