@@ -87,6 +87,11 @@ class Record:
             chain = self._read()
             self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
 
+    def accept(self, ending: str) -> None:
+        """Record files with this ending as they are: a person was asked to mend them."""
+        now = self.snapshot()
+        self.seal({name: state for name, state in now.items() if not name.endswith(ending)})
+
     def seal_manifest(self) -> None:
         """Record the manifest's unchanging part."""
         with self._lock:

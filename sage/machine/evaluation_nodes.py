@@ -170,15 +170,14 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
     """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
-    mended = state.get("coding_status") == "retry"
-    with services.node("coding", name, mended=mended):
+    with services.node("coding", name):
         instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
         status = carry_out(
             services,
             name,
             state["contract_hash"],
             tuple(instructions["tasks"]),
-            mended=mended,
+            mended=state.get("coding_status") == "retry",
         )
         return {"coding_status": status}
 

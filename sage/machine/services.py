@@ -122,14 +122,9 @@ class Services:
         return reply
 
     @contextmanager
-    def node(self, name: str, hypothesis: str = "", *, mended: bool = False) -> Iterator[None]:
-        """Log a node's start, end and duration, tell the listener, and record what it wrote.
-
-        A program that a person `mended` between two runs of the node counts as written by it.
-        """
+    def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
+        """Log a node's start, end and duration, tell the listener, and record what it wrote."""
         before = self.folder.record.begin(f"{name} {hypothesis}".strip())
-        if mended:
-            before = {file: state for file, state in before.items() if not file.endswith(".py")}
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
             fields["hypothesis"] = hypothesis

@@ -155,6 +155,17 @@ def test_what_changed_before_a_node_is_not_taken_for_its_work(run: Path) -> None
         collect(RunFolder(run))
 
 
+def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) -> None:
+    record, program = RunFolder(run).record, run / "hypotheses/h1/results/attempt-1/analysis.py"
+    program.write_text(f"{program.read_text()}# mended\n")
+    record.accept(".py")
+    assert collect(RunFolder(run)).hypotheses
+    _digit(run / "outputs/brief.json")
+    record.accept(".py")
+    with pytest.raises(InputError, match=r"brief\.json was changed"):
+        collect(RunFolder(run))
+
+
 def test_a_node_that_was_killed_takes_up_what_it_left(run: Path) -> None:
     record = RunFolder(run).record
     record.begin("judge")
