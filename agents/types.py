@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from agents.base import View
+from agents.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Exposure, Hypothesis
@@ -105,10 +106,14 @@ class DictionaryView(View):
         )
 
 
-def dictionary_view(dictionary: DataDictionary, terms: list[str]) -> DictionaryView:
+def dictionary_view(
+    dictionary: DataDictionary, terms: list[str], min_count: int = MIN_COUNT
+) -> DictionaryView:
     """Cut `dictionary` down to its endpoints, its variables and the genes that `terms` name.
 
-    A cohort may hold twenty thousand genes; a prompt gets those that the task mentions.
+    A cohort may hold twenty thousand genes; a prompt gets those that the task mentions. Variables
+    and outcomes that fewer than `min_count` patients have are left out, smaller event counts too;
+    the dictionary itself pools levels of fewer patients.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
     genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)
@@ -117,12 +122,18 @@ def dictionary_view(dictionary: DataDictionary, terms: list[str]) -> DictionaryV
         title=dictionary.title,
         simulated=dictionary.simulated,
         n_patients=dictionary.n_patients,
-        variables=dictionary.variables,
+        variables=tuple(one for one in dictionary.variables if one.n >= min_count),
         genes=genes,
         genes_available=len(dictionary.expression),
         expression_unit=dictionary.expression_unit,
         expression_n=dictionary.expression_n,
-        endpoints=dictionary.endpoints,
+        endpoints=tuple(
+            one.model_copy(update={"events": None})
+            if one.events is not None and 0 < one.events < min_count
+            else one
+            for one in dictionary.endpoints
+            if one.n >= min_count
+        ),
         slides=dictionary.slides,
         notes=dictionary.notes,
     )

@@ -45,6 +45,7 @@ KEPT_SETTINGS = (
     "novelty_threshold",
     "revisions",
     "coding_rounds",
+    "min_count",
     "sandbox",
     "structured",
     "repairs",

@@ -111,6 +111,7 @@ class Settings(BaseSettings):
     novelty_threshold: float = Field(default=5.0, ge=1, le=10)
     revisions: int = Field(default=2, ge=0)
     coding_rounds: int = Field(default=3, ge=1)
+    min_count: int = Field(default=5, ge=1, le=50)
     literature: Literal["local", "online"] = "local"
     contact_email: str | None = None
     sandbox: Literal["auto", "docker", "bubblewrap", "subprocess"] = "auto"

@@ -50,7 +50,9 @@ def make_reasoner(services: Services) -> Reasoner:
     )
     root = services.folder.root
     meter = Meter(root / "spending.jsonl", services.manifest.budget_usd)
-    return ChatReasoner(chat, ReplyCache(root / "replies"), meter)
+    return ChatReasoner(
+        chat, ReplyCache(root / "replies"), meter, lambda: services.patient_identifiers
+    )
 
 
 def make_embedder(settings: Settings) -> Embedder:

@@ -183,7 +183,7 @@ class _Run:
 
     def _mounts(self, uid: int | None) -> list[Mount]:
         """Everything the sandbox sees of the host, all of it read-only."""
-        folders = runtime.package_folders(self.packages)
+        folders = runtime.package_folders(self.packages if self.job.offers_sage else ())
         sites = runtime.site_folders()
         search = ["/opt/sage/lib", *(f"/opt/sage/site{i}" for i in range(len(sites)))]
         environment = self.stage.folder / "env"
@@ -238,6 +238,10 @@ class _Run:
         out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/inputs"]
         for mount in mounts:
             out += ["--ro-bind", str(mount.staged or mount.source), mount.target]
+        if not self.job.offers_sage:
+            for i, site in enumerate(runtime.site_folders()):
+                for name in runtime.installed_here(site):
+                    out += ["--tmpfs", f"/opt/sage/site{i}/{name}"]
         for target, size in zip(WRITABLE, (limits.output_mb, TMP_MB, TMP_MB), strict=True):
             out += ["--size", str(size * 1024 * 1024), "--tmpfs", target]
         out += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]

@@ -167,6 +167,13 @@ class DockerSandbox:
             source = stage_input(path.resolve(), stage.folder / "inputs" / name, owner_id)
             found.append(Mount(f"/inputs/{name}", str(source), type="bind", read_only=True))
         built = json.loads(client.images.get(self.image).labels.get(PACKAGES_LABEL) or "{}")
+        if not job.offers_sage:
+            empty = str(stage.empty("nothing"))
+            return [
+                *found,
+                *(Mount(f"/opt/sage/lib/{name}", empty, type="bind", read_only=True)
+                  for name in built),
+            ]  # fmt: skip
         for name, folder in runtime.package_folders(self.packages).items():
             if built.get(name) != runtime.fingerprint(folder):
                 # The image holds another version of this package: the one here is what counts.

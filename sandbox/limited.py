@@ -57,7 +57,8 @@ class LimitedSubprocess:
             (inputs / name).symlink_to(path.resolve())
         sites = [str(path) for path in runtime.site_folders()]
         packages = stage.empty("lib")
-        for name, folder in runtime.package_folders(self.packages).items():
+        offered = self.packages if job.offers_sage else ()
+        for name, folder in runtime.package_folders(offered).items():
             (packages / name).symlink_to(folder)
         runtime.write_environment(stage.empty("env"), [str(packages), *sites])
         environment = {

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sandbox.errors import InputError
 
+OURS = ("sage", "agents", "kg", "mcp_servers", "sandbox", "validation")
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
     "LANG": "C.UTF-8",
@@ -83,6 +84,11 @@ def site_folders() -> list[Path]:
     paths = sysconfig.get_paths()
     unique = dict.fromkeys(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
     return [path for path in unique if path.is_dir()]
+
+
+def installed_here(site: Path) -> list[str]:
+    """Our own packages that lie in a site-packages folder, where SAGE is installed as a wheel."""
+    return [name for name in OURS if (site / name).is_dir()]
 
 
 def write_environment(folder: Path, search: Iterable[str]) -> None:

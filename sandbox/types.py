@@ -26,7 +26,8 @@ class Job(BaseModel):
     """Code to run. `files` are written into the work folder; `inputs` are mounted read-only.
 
     `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a limited
-    subprocess accepts nothing else.
+    subprocess accepts nothing else. Without `offers_sage` the code finds none of our packages to
+    import, so that a second implementation cannot call the first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +38,7 @@ class Job(BaseModel):
     output: Path
     limits: Limits = Limits()
     compiled_by_sage: bool = False
+    offers_sage: bool = True
     label: str = ""
 
 

@@ -28,6 +28,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from validation.specification import SpecificationCurve
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
-LONGEST_CODE = 200
 # Repeated in a second cohort, beside the primary test.
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
@@ -77,7 +77,6 @@ class Analysis:
         self.part = provenance["part"]
         self._table = table
         self._features = features
-        self._derived: list[str] = []
         self._book = Book()
         self._tables: dict[str, Any] = {}
         self._tests: list[TestOutcome] = []
@@ -129,23 +128,6 @@ class Analysis:
         """A copy of the analysis-ready table: one row per pseudonymous patient."""
         return self._table.copy()
 
-    def derive(self, name: str, series: pd.Series) -> None:
-        """Add a variable computed from the table, for description only.
-
-        Registered tests read registered variables; a derived one never replaces any of them.
-
-        Raises
-        ------
-        InputError
-            If the name is taken, or the rows do not match the table's.
-        """
-        if name in self._table.columns:
-            raise InputError(f'"{name}" is already in the table; derived variables need new names')
-        if not series.index.equals(self._table.index):
-            raise InputError(f'derived variable "{name}" does not have the table\'s rows')
-        self._table = self._table.assign(**{name: series})
-        self._derived.append(name)
-
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
         """Run registered tests (default: all of them), then the controls of the claim.
 
@@ -158,7 +140,7 @@ class Analysis:
         if self.part == "replication":
             wanted = {self.contract.primary, *AGAIN}
             plans = [plan for plan in plans if plan.id in wanted]
-        study, refusal = self._study()
+        study, refusal = self.study()
         for plan in plans:
             self._attempt(plan, study, refusal)
         if study is not None:
@@ -168,7 +150,7 @@ class Analysis:
                 self._run_controls(study)
         return list(self._tests)
 
-    def _study(self) -> tuple[Study | None, Exception]:
+    def study(self) -> tuple[Study | None, Exception]:
         """The study, or why there is none: a refusal, or a crash that each test will record."""
         cuts = tuple(Cut.model_validate(one) for one in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
@@ -232,7 +214,8 @@ class Analysis:
                 update={"status": "refused", "code": code, "reason": str(error)}
             )
         except Exception as error:  # noqa: BLE001 - any crash of a test is an attempt on record
-            reason = f"{type(error).__name__}: {error}"[:LONGEST_CODE]
+            # A library's message may quote values; the reason goes into reports and prompts.
+            reason = f"the computation crashed ({type(error).__name__})"
             outcome = blank.model_copy(
                 update={"status": "crashed", "code": "crash", "reason": reason}
             )
@@ -287,6 +270,13 @@ class Analysis:
                 primary.method,
                 partial(controls.negative_endpoint, study, self._book, self._tables),
                 plan.negative_endpoint is not None,
+            ),
+            missingness=self._control(
+                Missingness,
+                "missingness",
+                "logrank",
+                partial(controls.missingness, study),
+                plan.missingness and not self.contract.hypothesis.time_dependent,
             ),
             specification=self._control(
                 Specifications,
@@ -370,7 +360,7 @@ class Analysis:
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
             controls=self._controls,
             flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
-            notes=(*(f"derived for description: {name}" for name in self._derived), *notes),
+            notes=tuple(notes),
             versions=versions(),
         )
 
@@ -379,7 +369,7 @@ class Analysis:
         from validation.plots import draw
 
         out.mkdir(parents=True, exist_ok=True)
-        study, _ = self._study() if figures else (None, None)
+        study, _ = self.study() if figures else (None, None)
         drawn, failed = draw(self, study, out) if study is not None else ({}, [])
         found = self.result(drawn, failed)
         lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 VERSION = 1
-Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive"]
+Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
     "kaplan_meier",
@@ -53,6 +53,7 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "site",
     "time_dependent",
     "table_one",
     "univariable",
@@ -164,6 +165,7 @@ class ControlPlan(Strict):
 
     permutations: int = Field(default=2000, ge=0, le=100_000)
     random_features: int = Field(default=1000, ge=0, le=5000)
+    missingness: bool = True
     known_positive: KnownPositive | None = None
     negative_endpoint: str | None = None
 
@@ -226,6 +228,8 @@ class Contract(Strict):
     primary: str
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
+    cluster: str | None = None
+    site: str | None = None
     rules: Rules = Rules()
     power: Power
     missing: MissingRule = MissingRule()

@@ -14,6 +14,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -55,6 +56,37 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
     return found
 
 
+def missingness(study: Study) -> Missingness:
+    """Whether the outcome differs between patients with and without the exposure, within strata.
+
+    Complete cases mislead where a value is missing because of what happened to the patient.
+    """
+    import numpy as np
+
+    from validation.statistics.base import chi2_p
+    from validation.statistics.survival import logrank
+
+    contract = study.contract
+    value, event = study.outcome(contract.primary_test.endpoint)
+    values = [numbers_of(study.rows, use) for use in contract.exposures]
+    absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
+    layers = all_layers(study)
+    keep: Any = ~np.isnan(value)
+    if event is not None:
+        keep &= ~np.isnan(event)
+    if layers is not None:
+        keep &= layers >= 0
+        layers = layers[keep]
+    lost = absent[keep].astype(float)
+    count, p = int(lost.sum()), None
+    if min(count, len(lost) - count) >= contract.rules.min_group:
+        if event is not None:
+            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers).p
+        else:
+            p = chi2_p(float(_score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
+    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost))
+
+
 def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     """Put the numbers of the controls that ran under their keys."""
     permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
@@ -73,6 +105,10 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
         book.put(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
         book.put(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
         book.put(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
+    missing = controls.missingness
+    if missing is not None and missing.ran and missing.p is not None:
+        book.put(Key.MISSING, missing.missing, "patients")
+        book.put(Key.MISSING_P, missing.p, "p-value")
     if curve is not None and curve.ran:
         failed = curve.failed or 0
         total = (curve.n or 0) + failed
@@ -82,6 +118,10 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
         book.put(Key.SPECIFICATION_MEDIAN, curve.median, scale)
         book.put(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
         book.put(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
+        if curve.left_out:
+            book.put(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
+            book.put(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
+            book.put(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
         failures = f"{failed} of {total}"
         book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
         book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
@@ -138,6 +178,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
+    clusters = study.clusters(keep)
     entry = study.entry(keep)
     if entry is not None and flags is not None:
         observed, null = dealt_at_risk(
@@ -146,10 +187,12 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
         p, drawn = empirical_p(observed, null), len(null)
         rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
     elif flags is not None and layers is None:
-        found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
+        found = permute(
+            value, flags, x, others, times=plan.permutations, seed=seed, clusters=clusters
+        )
         p, rate, drawn = found.p, found.false_positive_rate, found.drawn
     else:
-        orders = permutations(len(x), plan.permutations, seed, layers)
+        orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None and layers is not None:
             value, base = _within(value, flags == 1, layers)
             others = base if others is None else np.column_stack([base, others])
@@ -187,7 +230,13 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
         kind: Literal["matched genes", "permuted feature"] = "matched genes"
     else:
-        orders = permutations(len(own), contract.controls.random_features, contract.seed + 1)
+        every = np.ones(len(own), dtype=bool)
+        orders = permutations(
+            len(own),
+            contract.controls.random_features,
+            contract.seed + 1,
+            clusters=study.clusters(every),
+        )
         raw = own[orders].T
         kind = "permuted feature"
     raw = raw[:, ~np.isnan(raw).any(axis=0)]
@@ -368,7 +417,14 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     if x.size == 0 or np.all(x == x[0]):
         raise InputError(f"{plan.variable} does not vary in this population")
     flags = (event[keep] == 1).astype(float)
-    fit = cox(time[keep], flags, ((x - x.mean()) / x.std(ddof=1))[:, None], [plan.variable])
+    cluster = study.contract.cluster
+    fit = cox(
+        time[keep],
+        flags,
+        ((x - x.mean()) / x.std(ddof=1))[:, None],
+        [plan.variable],
+        cluster=None if cluster is None else rows.loc[keep, cluster].astype(str),
+    )
     return KnownPositiveResult(
         status=ControlStatus.RAN,
         hr=float(fit.hr[0]),

@@ -19,6 +19,8 @@ class Key(StrEnum):
     KNOWN_POSITIVE_UPPER = "control.known_positive.upper"
     KNOWN_POSITIVE_P = "control.known_positive.p"
     KNOWN_POSITIVE_EVENTS = "control.known_positive.events"
+    MISSING = "control.missingness.missing"
+    MISSING_P = "control.missingness.p"
     NEGATIVE_P = "control.negative.p"
     NEGATIVE_N = "control.negative.n"
     SPECIFICATIONS = "specification.n"
@@ -28,6 +30,9 @@ class Key(StrEnum):
     SPECIFICATION_LOWEST = "specification.lowest"
     SPECIFICATION_HIGHEST = "specification.highest"
     SPECIFICATIONS_FAILED = "specification.failed"
+    SITES_LEFT_OUT = "specification.left_out"
+    LEFT_OUT_LOWEST = "specification.left_out.lowest"
+    LEFT_OUT_HIGHEST = "specification.left_out.highest"
     SPECIFICATION_OWN = "specification.own"
 
 

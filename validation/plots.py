@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from validation.results import TestOutcome
     from validation.study import Study
 
-LONGEST_NOTE = 200
-
 
 def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
     """Draw every figure that the finished tests allow.
@@ -54,8 +52,7 @@ def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure]
         try:
             drawn = job()
         except Exception as error:  # noqa: BLE001 - a picture must not cost the results
-            said = f"{type(error).__name__}: {error}"[:LONGEST_NOTE]
-            failed.append(f"figure {name} could not be drawn ({said})")
+            failed.append(f"figure {name} could not be drawn ({type(error).__name__})")
             continue
         if drawn is not None:
             figures[name] = drawn

@@ -30,6 +30,9 @@ from validation.prediction import PredictionModel
 from validation.types import Number, write_text
 
 Status = Literal["ok", "refused", "crashed"]
+Part = Literal["all", "discovery", "confirmation", "replication"]
+Quantity = Literal["n", "events", "effect", "lower", "upper", "p"]
+State = Literal["reproduced", "differs", "missing", "no second implementation"]
 
 
 class Effect(Strict):
@@ -176,6 +179,33 @@ class AnalysisResult(Strict):
         return next((one for one in self.tests if one.id == name), None)
 
 
+class Compared(Strict):
+    """One registered number, as SAGE and as the second implementation computed it."""
+
+    test: str
+    field: Quantity
+    state: State
+    sage: float | None = None
+    second: float | None = None
+    off: float | None = None
+    tolerance: str = ""
+
+
+class Reproduction(Strict):
+    """How one part's registered numbers compare. `by` wrote the second implementation."""
+
+    contract_sha256: str
+    part: Part
+    by: Literal["SAGE", "a model", "a person"]
+    program_sha256: str = ""
+    ran: bool = True
+    compared: tuple[Compared, ...] = ()
+
+    def of(self, *states: State) -> tuple[Compared, ...]:
+        """The numbers in one of these states."""
+        return tuple(one for one in self.compared if one.state in states)
+
+
 class Results(Strict):
     """A finished validation: the numbers, what they mean, and under which contract."""
 
@@ -196,6 +226,7 @@ class Results(Strict):
     replicate: str | None = None
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
+    reproduction: tuple[Reproduction, ...] = ()
 
     def number(self, key: str) -> Number:
         """A number by key.

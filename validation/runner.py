@@ -20,6 +20,7 @@ from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
+from validation.reproduction import Weighed, read_reproductions, reproduce_here, weigh
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.timing import timing_limits, timing_qualifiers
 from validation.types import Number
@@ -40,6 +41,7 @@ def run(
     replicate: Cohort | None = None,
     progress: Progress | None = None,
     figures: bool = True,
+    reproduce: bool = True,
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json` and figures.
 
@@ -54,6 +56,8 @@ def run(
     replicate : a second cohort on which the primary test is repeated
     progress : called with the name of each step
     figures : False draws none (half the time; no number or verdict depends on them)
+    reproduce : False runs no second implementation and leaves its rule out of the verdict, for
+        studies of the other rules over many worlds
 
     Raises
     ------
@@ -73,6 +77,7 @@ def run(
     if replicate is not None:
         require_other_patients(frozen, replicate, cohort)
         require_variables(frozen, replicate)
+        ledger.register_replication(frozen, replicate)
     set_aside(out, frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -87,6 +92,9 @@ def run(
         folder = out / "analysis" / part
         found = execute(inputs, folder, trace=trace, progress=say, figures=figures)
         record_tests(frozen, found, ledger)
+        if reproduce:
+            say(f"second implementation {part}")
+            reproduce_here(inputs, found, out)
         return found
 
     discovery: AnalysisResult | None = None
@@ -113,6 +121,7 @@ def run(
         replicate=second,
         discovery=discovery if not locked else None,
         locked=locked,
+        reproduce=reproduce,
     )
 
 
@@ -142,6 +151,7 @@ def clear(out: Path) -> None:
     for part in get_args(Part):
         for folder in ("inputs", "analysis"):
             shutil.rmtree(out / folder / part, ignore_errors=True)
+    shutil.rmtree(out / "reproduction", ignore_errors=True)
     for suffix in ("svg", "png"):
         for figure in (out / "figures").glob(f"*.{suffix}"):
             figure.unlink()
@@ -215,12 +225,14 @@ def collect(
     replicate: AnalysisResult | Path | None = None,
     discovery: AnalysisResult | None = None,
     locked: bool = False,
+    reproduce: bool = True,
 ) -> Results:
     """Take a finished analysis into the ledger, judge it, and write `results.json`.
 
     Parameters
     ----------
     analysis, replicate : the results, or the folders in which the sandbox left them
+    reproduce : False leaves the rule about the second implementation out of the verdict
 
     Raises
     ------
@@ -239,6 +251,10 @@ def collect(
             record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
     adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
+    reproductions = tuple(
+        one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
+    )
+    weighed = weigh(frozen.contract, main, reproductions) if reproduce else Weighed()
     state = ledger.state
     verdict = judge(
         Evidence(
@@ -249,31 +265,40 @@ def collect(
             replicate=second,
             locked=locked,
             seen=seen,
-            objections=ledger_objections(
-                state,
-                registered=ledger.is_registered(frozen),
-                screened=ledger.screened(frozen),
+            objections=(
+                *ledger_objections(
+                    state,
+                    registered=ledger.is_registered(frozen),
+                    screened=ledger.screened(frozen),
+                ),
+                *weighed.objections,
             ),
             qualifiers=(
                 *timing_qualifiers(frozen.contract),
                 *ledger_qualifiers(state, alpha),
+                *weighed.qualifiers,
             ),
         )
     )
+    said = tuple(one for one in weighed.reasons if one not in verdict.reasons)
     beside = (*verdict.limits, *timing_limits(frozen.contract))
-    verdict = verdict.model_copy(update={"limits": beside})
+    verdict = verdict.model_copy(update={"limits": beside, "reasons": (*verdict.reasons, *said)})
     if folder is None:
         folder = out / "analysis" / main.part
     found = _results(frozen, main, second, discovery, verdict, adjusted, ledger)
+    found = found.model_copy(update={"reproduction": reproductions})
     _copy_figures(folder, out, found)
     found.write(out / "results.json")
     return found
 
 
-def finalize(results: list[tuple[FrozenContract, Path]], ledger: Ledger) -> list[Results]:
+def finalize(
+    results: list[tuple[FrozenContract, Path]], ledger: Ledger, *, reproduce: bool = True
+) -> list[Results]:
     """Judge all hypotheses of a run again, now that the ledger holds every claim.
 
     A verdict given when the ledger was short may not survive the claims that came later.
+    `reproduce` is `collect`'s.
     """
     final = []
     for frozen, out in results:
@@ -293,6 +318,7 @@ def finalize(results: list[tuple[FrozenContract, Path]], ledger: Ledger) -> list
                 replicate=second if (second / "analysis.json").is_file() else None,
                 discovery=read_analysis(out / "analysis" / "discovery") if part else None,
                 locked=split and part is None,
+                reproduce=reproduce,
             )
         )
     return final

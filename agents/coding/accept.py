@@ -1,27 +1,30 @@
-"""Whether a round is accepted, and what is said about it when it is not."""
+"""What comes out of a program: registered numbers that are compared, and why it may go back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from agents.coding import scrub
-from agents.coding.types import ContractBrief
-from agents.coding.validation import API
 from sandbox import policy
-from sandbox.types import Reason, SandboxResult
+from sandbox.types import Reason, SandboxResult, Usage
+from validation.results import Compared, Reproduction
 
-if TYPE_CHECKING:
-    from validation.cohort.cohort import Cohort
-    from validation.contract import FrozenContract
+ALLOWED_IMPORTS = policy.ALLOWED_IMPORTS - {"validation"}
+"""A second implementation calls public libraries, never SAGE's own analysis."""
 
-COMPARED = ("tests", "numbers", "cuts", "controls", "flow", "tables")
+ENDINGS = {
+    Reason.OK: "",
+    Reason.ERROR: "it ended with an error",
+    Reason.TIMEOUT: "it ran longer than it may",
+    Reason.MEMORY: "it needed more memory than it may",
+    Reason.PROCESSES: "it started more processes or threads than it may",
+    Reason.OUTPUT_LIMIT: "it wrote or printed more than it may",
+    Reason.KILLED: "it was ended by a signal",
+    Reason.POLICY: "it was refused before it ran",
+}
 
 
 def refused(code: str, sandbox: str) -> SandboxResult | None:
     """A result that says why a program may not run; None when it may."""
-    found = policy.check(code)
+    found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
         return None
     lines = [f"line {one.line}: {one.message}" for one in found[:12]]
@@ -29,45 +32,37 @@ def refused(code: str, sandbox: str) -> SandboxResult | None:
     return SandboxResult(sandbox=sandbox, exit_code=None, reason=Reason.POLICY, message=message)
 
 
-def objections(
-    frozen: FrozenContract, part: str, out: Path, reference: Callable[[], Path] | None
-) -> list[str]:
-    """Why the results in `out` cannot be accepted; empty when they can.
-
-    Parameters
-    ----------
-    reference : gives the folder of the compiled program's results on the same inputs, with which
-        the results must agree; None for the compiled program itself
+def bare(result: SandboxResult) -> SandboxResult:
+    """How a run ended, without anything that the program could choose: no output, no file name, no
+    exit code, no signal's number, whole seconds.
     """
-    from validation.errors import InputError as Unreadable
-    from validation.runner import read_analysis
-
-    try:
-        found = read_analysis(out)
-    except Unreadable:
-        return [
-            "the program ended without readable results: call analysis.run(), then "
-            "analysis.finish(out), and write nothing else under the name analysis.json"
-        ]
-    if found.contract_sha256 != frozen.sha256 or found.part != part:
-        return ["the results are not those of this contract and these inputs"]
-    if reference is None:
-        return []
-    expected = read_analysis(reference())
-    differ = [one for one in COMPARED if getattr(found, one) != getattr(expected, one)]
-    if differ:
-        return [
-            f"the {', '.join(differ)} differ from the registered computation: call "
-            "analysis.run() without arguments and change nothing that it returns"
-        ]
-    return []
+    return SandboxResult(
+        sandbox=result.sandbox,
+        exit_code=None if result.exit_code is None else int(result.exit_code != 0),
+        reason=result.reason,
+        message=ENDINGS.get(result.reason, ""),
+        usage=Usage(wall_seconds=float(round(result.usage.wall_seconds))),
+    )
 
 
-def feedback(
-    result: SandboxResult, cohort: Cohort, code: str, compiled: str, contract: ContractBrief
-) -> list[str]:
+def feedback(result: SandboxResult, code: str) -> list[str]:
     """A failed run in lines that may go to a model (see `agents.coding.scrub`)."""
-    known = scrub.vocabulary(compiled, API, contract.model_dump_json())
-    withheld = scrub.identifiers([*cohort.pseudonyms, *cohort.pseudonyms.values()])
-    said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code, known, withheld)
-    return [f"the run ended with {result.reason.value}: {result.message}", *said]
+    said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code)
+    return [f"the run ended with {result.reason.value}: {ENDINGS.get(result.reason, '')}", *said]
+
+
+def objections(found: Reproduction) -> list[str]:
+    """Why a reproduction is not complete, by test and number; SAGE's own values are not told."""
+    said = []
+    if missing := found.of("missing"):
+        said.append(f"asked for and not given: {_named(missing)}")
+    if differing := found.of("differs"):
+        said.append(f"outside the tolerance of SAGE's own: {_named(differing)}")
+    return said
+
+
+def _named(numbers: tuple[Compared, ...]) -> str:
+    by_test: dict[str, list[str]] = {}
+    for one in numbers:
+        by_test.setdefault(one.test, []).append(one.field)
+    return "; ".join(f"{test} ({', '.join(fields)})" for test, fields in by_test.items())

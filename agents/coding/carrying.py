@@ -1,14 +1,21 @@
-"""One contract under way: its rounds, its later parts, its escalation."""
+"""One contract under way: SAGE's own computation, the second implementation's rounds, the verdict.
+
+Each part of the contract is computed by SAGE first. What is published, and what later parts are
+handed, comes from that computation alone. Then a second implementation, written by a model or
+compiled by SAGE, computes the registered numbers again and is compared.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agents.base import Reasoner
-from agents.coding.accept import feedback, objections, refused
+from agents.coding.accept import ALLOWED_IMPORTS, bare, feedback, objections, refused
+from agents.coding.appendix import read_appendix
 from agents.coding.brief import brief
 from agents.coding.data import DATA_AGENT, DataInput
 from agents.coding.store import PROGRAM, Store, sha256
@@ -19,12 +26,23 @@ from agents.coding.types import (
     ContractBrief,
     DataProvenance,
     ExecutionPlan,
-    Part,
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
+from agents.disclosure import MIN_COUNT
 from agents.errors import InputError
-from sandbox import policy
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
+from validation.errors import InputError as Unreadable
+from validation.reproduction import (
+    NUMBERS,
+    TABLE,
+    Task,
+    compare,
+    prepare_second,
+    read_numbers,
+    second_program,
+    write_reproduction,
+)
+from validation.results import AnalysisResult, Part, Reproduction
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -52,29 +70,29 @@ class Carrying:
     rounds: int
     limits: Limits
     tell: Event
+    min_count: int = MIN_COUNT
     mended: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     provenance: list[DataProvenance] = field(default_factory=list)
 
     def to_the_end(self) -> CodingOutcome:
-        """Plan, run every part, judge; or escalate."""
-        from validation.compile import code
-
+        """Plan, compute and reproduce every part, judge; or escalate."""
         done = self.store.outcome()
         if done is not None:
             self.require_same(done.contract_sha256)
             return done
         self.brief: ContractBrief = brief(self.frozen)
-        self.compiled = code(self.frozen)
+        self.compiled = second_program()
         self.plan = self._plan()
         self._resolve_data()
         self.attempts = self.store.attempts()
-        split = self.frozen.contract.split.policy != "none"
-        first: Part = "discovery" if split else "all"
-        accepted = self._first_part(first)
-        if accepted is None:
+        self._register()
+        first: Part = "all" if self.frozen.contract.split.policy == "none" else "discovery"
+        inputs, found = self._compute(first, self.cohort)
+        code = self._reproduce(first, inputs, found)
+        if code is None:
             return self._escalate(first)
-        return self._later_parts(accepted, first)
+        return self._later_parts(found, first, code)
 
     def require_same(self, contract: str) -> None:
         """The folder must belong to this contract."""
@@ -112,8 +130,8 @@ class Carrying:
                 "first, then freeze a new contract"
             )
 
-    def _first_part(self, part: Part) -> Attempt | None:
-        """Rounds of program and feedback until one is accepted; None when none was."""
+    def _register(self) -> None:
+        """Note the contract, and refuse a second cohort that could not replicate it."""
         from validation.compile import require_variables
         from validation.overlap import require_other_patients
 
@@ -122,34 +140,81 @@ class Carrying:
         if self.replicate is not None:
             require_other_patients(self.frozen, self.replicate, self.cohort)
             require_variables(self.frozen, self.replicate)
-        inputs, cohort = self._prepare(part, self.cohort), self.cohort
-        for one in self.attempts:
-            if one.part == part and one.accepted:
-                return one
-        if self.mended:
-            one = self._round(part, inputs, cohort, self.mended, "a person")
-            return one if one.accepted else None
-        while len(self.attempts) < self.rounds:
-            number = len(self.attempts) + 1
-            code = self.store.unfinished(number)
-            by = self.reasoner.name
-            if code is None:
-                code = self._ask(number)
-            one = self._round(part, inputs, cohort, code, by)
-            if one.accepted:
-                return one
-            if one.compiled_by_sage and self.reasoner.name == "rules":
-                return None  # the same program would fail in the same way again
-        return None
+            self.ledger.register_replication(self.frozen, self.replicate)
 
-    def _ask(self, number: int) -> str:
+    def _compute(
+        self, part: Part, cohort: Cohort, handed: dict[str, Any] | None = None
+    ) -> tuple[Path, AnalysisResult]:
+        """SAGE's own computation of a part: its inputs and its results, in the ledger.
+
+        It is the compiled program of the contract, run in the sandbox. A part that was computed
+        before an interruption is taken as it is.
+        """
+        from validation.compile import code
+        from validation.runner import read_analysis, record_crash, record_tests
+
+        inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
+        if not (folder / "analysis.json").is_file():
+            self.tell("compute", {"part": part})
+            left = self.store.folder / "inputs" / "left" / part
+            shutil.rmtree(left, ignore_errors=True)
+            ended = self._execute(inputs, left, code(self.frozen), compiled=True, offers_sage=True)
+            if ended.reason is Reason.UNAVAILABLE:
+                raise InputError(f"the {self.sandbox.name} sandbox did not run: {ended.message}")
+            if not ended.ok:
+                record_crash(self.frozen, self.ledger, f"{part}: {ended.reason.value}", part)
+                raise InputError(
+                    f"the compiled analysis ended with {ended.reason.value}: {ended.message}"
+                )
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            left.rename(folder)
+        found = read_analysis(folder)
+        if found.contract_sha256 != self.frozen.sha256 or found.part != part:
+            raise InputError(
+                f"{folder} holds results of another contract or part; remove {self.store.folder} "
+                "to start over"
+            )
+        record_tests(self.frozen, found, self.ledger)
+        return inputs, found
+
+    def _reproduce(self, part: Part, inputs: Path, reference: AnalysisResult) -> str | None:
+        """Rounds of a second implementation until its numbers agree; the program that counts.
+
+        None when no round left numbers that could be read: then a person is asked. Where the
+        rounds are used up and numbers are missing or differ, the last ones stand as a finding.
+        """
+        task = prepare_second(inputs, inputs / "second")
+        if task is None:
+            return ""  # the analysis itself was refused: there is nothing to reproduce
+        mended = self.mended
+        while not any(one.part == part and one.accepted for one in self.attempts):
+            number = len(self.attempts) + 1
+            written = self.store.unfinished(number)
+            if mended:
+                self._round(part, task, inputs, reference, mended, "a person")
+                break
+            tried = any(one.part == part and one.compiled_by_sage for one in self.attempts)
+            if number > self.rounds or (tried and self.reasoner.name == "rules"):
+                break  # the same program would end in the same way again
+            code = written if written is not None else self._ask(number, task)
+            self._round(part, task, inputs, reference, code, self.reasoner.name)
+        ended = [one for one in self.attempts if one.part == part and one.reproduction]
+        if not ended:
+            return None
+        counts = next((one for one in ended if one.accepted), ended[-1])
+        assert counts.reproduction is not None
+        write_reproduction(counts.reproduction, self.store.folder)
+        return self.store.program(counts.number).read_text(encoding="utf-8")
+
+    def _ask(self, number: int, task: Task) -> str:
         last = self.attempts[-1] if self.attempts else None
         previous = self.store.program(last.number).read_text(encoding="utf-8") if last else ""
         given = ProgramInput(
             contract=self.brief,
             plan=self.plan,
-            allowed_imports=tuple(sorted(policy.ALLOWED_IMPORTS)),
-            compiled=self.compiled,
+            task=task,
+            allowed_imports=tuple(sorted(ALLOWED_IMPORTS)),
             round=number,
             rounds=self.rounds,
             previous=previous,
@@ -157,39 +222,31 @@ class Carrying:
         )
         return self.reasoner.ask(VALIDATION_AGENT, given).output.code
 
-    def _later_parts(self, accepted: Attempt, first: Part) -> CodingOutcome:
-        """The same program, unchanged, on patients it has not seen."""
-        from validation.runner import collect, read_analysis, record_tests, unlocks
+    def _later_parts(self, first_found: AnalysisResult, first: Part, code: str) -> CodingOutcome:
+        """The same programs, unchanged, on patients that they have not seen."""
+        from validation.runner import collect, unlocks
 
-        code = self.store.program(accepted.number).read_text(encoding="utf-8")
-        by, folder = accepted.by, self.store.folder
-        main = self.store.accept(accepted.number, first)
-        discovery, locked = None, False
-        found = read_analysis(main)
-        record_tests(self.frozen, found, self.ledger)
+        main, discovery, locked = first, None, False
         if first == "discovery":
-            if unlocks(self.frozen, found):
+            if unlocks(self.frozen, first_found):
                 from validation.compile import confirmation_key
 
                 self.ledger.unlock(confirmation_key(self.frozen), self.frozen)
-                handed = {"cuts": found.cuts, "model": found.model}
-                ended = self._again("confirmation", self.cohort, code, by, handed)
-                if not ended.accepted:
-                    return self._escalate("confirmation")
-                main, discovery = self.store.accept(ended.number, "confirmation"), found
-                record_tests(self.frozen, read_analysis(main), self.ledger)
+                handed = {"cuts": first_found.cuts, "model": first_found.model}
+                inputs, found = self._compute("confirmation", self.cohort, handed)
+                self._again("confirmation", inputs, found, code)
+                main, discovery = "confirmation", first_found
             else:
                 locked = True
         second = None
         if self.replicate is not None:
-            developed = read_analysis(main) if discovery is None else discovery
-            handed = {"model": developed.model}
-            ended = self._again("replication", self.replicate, code, by, handed)
-            if not ended.accepted:
-                return self._escalate("replication")
-            second = self.store.accept(ended.number, "replication")
+            inputs, found = self._compute(
+                "replication", self.replicate, {"model": first_found.model}
+            )
+            self._again("replication", inputs, found, code)
+            second = self.store.analysis("replication")
         results = collect(
-            self.frozen, main, folder,
+            self.frozen, self.store.analysis(main), self.store.folder,
             ledger=self.ledger, replicate=second, discovery=discovery, locked=locked,
         )  # fmt: skip
         outcome = self._outcome(
@@ -201,16 +258,17 @@ class Carrying:
         self.tell("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
         return outcome
 
-    def _again(
-        self, part: Part, cohort: Cohort, code: str, by: str, handed: dict[str, Any]
-    ) -> Attempt:
-        inputs = self._prepare(part, cohort, handed)
-        for one in self.attempts:
-            if one.part == part and one.accepted:
-                return one
-        if self.mended:
-            code, by = self.mended, "a person"
-        return self._round(part, inputs, cohort, code, by)
+    def _again(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
+        """The second implementation that counted, once more; whatever it leaves is the finding."""
+        task = prepare_second(inputs, inputs / "second")
+        if task is None or not code:
+            return
+        mine = next((one for one in self.attempts if one.part == part), None)
+        if mine is None:
+            by = next(one.by for one in self.attempts if one.code_sha256 == sha256(code))
+            mine = self._round(part, task, inputs, reference, code, by)
+        found = mine.reproduction or compare(task, reference, None, _author(mine), mine.code_sha256)
+        write_reproduction(found, self.store.folder)
 
     def _prepare(self, part: Part, cohort: Cohort, handed: dict[str, Any] | None = None) -> Path:
         """Analysis-ready tables of a part; only their description is kept here.
@@ -242,45 +300,62 @@ class Carrying:
         )
         return folder
 
-    def _round(self, part: Part, inputs: Path, cohort: Cohort, code: str, by: str) -> Attempt:
-        """Check, run, read and compare one program."""
+    def _round(
+        self, part: Part, task: Task, inputs: Path, reference: AnalysisResult, code: str, by: str
+    ) -> Attempt:
+        """Check and run one second implementation, read what it left, and compare."""
         number = len(self.attempts) + 1
         out = self.store.begin(number, code)
         compiled = code == self.compiled
+        digest = sha256(code)
         self.tell("attempt", {"number": number, "part": part, "by": by})
-        result = refused(code, self.sandbox.name) or self._execute(inputs, out, code, compiled)
+        result = refused(code, self.sandbox.name) or self._execute(
+            inputs / "second", out, code, compiled=compiled, offers_sage=False
+        )
         self.store.keep_log(number, result)
-        problems: list[str] = []
-        if result.ok:
-            problems = objections(
-                self.frozen,
-                part,
-                out,
-                None if compiled else lambda: self._reference(inputs, out.with_name("reference")),
-            )
-        elif result.reason is Reason.POLICY:
-            problems = result.message.splitlines()
-        elif result.reason is Reason.UNAVAILABLE:
-            raise InputError(f"the {self.sandbox.name} sandbox did not run: {result.message}")
-        else:
-            problems = feedback(result, cohort, code, self.compiled, self.brief)
         attempt = Attempt(
             number=number,
             part=part,
             by=by,
             code_path=f"attempt-{number}/{PROGRAM}",
-            code_sha256=sha256(code),
+            code_sha256=digest,
             compiled_by_sage=compiled,
-            result=result.model_copy(update={"stdout_tail": "", "stderr_tail": ""}),
-            feedback=tuple(problems),
-            accepted=result.ok and not problems,
+            result=bare(result),
+        )
+        problems: list[str] = []
+        found: Reproduction | None = None
+        if result.ok:
+            try:
+                answered = read_numbers(out / NUMBERS, task)
+                found = compare(task, reference, answered, _author(attempt), digest)
+                problems = objections(found)
+                table = inputs / "second" / TABLE
+                added = read_appendix(out, code, table, self.min_count)
+                self.store.keep_appendix(part, digest, added)
+            except Unreadable as error:
+                problems = [str(error)]
+        elif result.reason is Reason.POLICY:
+            problems = result.message.splitlines()
+        elif result.reason is Reason.UNAVAILABLE:
+            raise InputError(f"the {self.sandbox.name} sandbox did not run: {result.message}")
+        else:
+            problems = feedback(result, code)
+        shutil.rmtree(out, ignore_errors=True)
+        attempt = attempt.model_copy(
+            update={
+                "feedback": tuple(problems),
+                "reproduction": found,
+                "accepted": result.ok and not problems,
+            }
         )
         self.store.end(attempt)
         self.attempts.append(attempt)
         self.tell("attempt_ended", {"number": number, "reason": result.reason.value})
         return attempt
 
-    def _execute(self, inputs: Path, out: Path, code: str, compiled: bool) -> SandboxResult:
+    def _execute(
+        self, inputs: Path, out: Path, code: str, *, compiled: bool, offers_sage: bool
+    ) -> SandboxResult:
         return self.sandbox.run(
             Job(
                 files={PROGRAM: code},
@@ -289,29 +364,17 @@ class Carrying:
                 output=out,
                 limits=self.limits,
                 compiled_by_sage=compiled,
+                offers_sage=offers_sage,
                 label=self.frozen.sha256[:12],
             )
         )
 
-    def _reference(self, inputs: Path, out: Path) -> Path:
-        """The compiled program's own results on the same inputs."""
-        if not out.exists():
-            ended = self._execute(inputs, out, self.compiled, True)
-            if not ended.ok:
-                raise InputError(
-                    f"the compiled analysis ended with {ended.reason.value}: {ended.message}"
-                )
-        return out
-
     def _escalate(self, part: Part) -> CodingOutcome:
-        from validation.runner import record_crash
-
         last = self.attempts[-1]
-        record_crash(self.frozen, self.ledger, f"{part}: {last.result.reason.value}", part)
         outcome = self._outcome(
             "escalated",
-            message=f"{len(self.attempts)} programs failed on part {part}. Mend "
-            f"{self.store.program(last.number)} and resume; the last one: "
+            message=f"{len(self.attempts)} second implementations left no numbers for part {part}. "
+            f"Mend {self.store.program(last.number)} and resume; the last one: "
             + "; ".join(last.feedback[:3]),
         )
         self.tell("escalated", {"rounds": outcome.rounds, "part": part})
@@ -330,3 +393,9 @@ class Carrying:
         )
         self.store.keep_outcome(outcome)
         return outcome
+
+
+def _author(attempt: Attempt) -> Literal["SAGE", "a model", "a person"]:
+    if attempt.compiled_by_sage:
+        return "SAGE"
+    return "a person" if attempt.by == "a person" else "a model"

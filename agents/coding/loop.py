@@ -1,9 +1,9 @@
-"""The controller: plan, data, program, sandbox, typed results; at most N rounds, then a person.
+"""The controller: plan, data, SAGE's computation, a second implementation, typed results.
 
 It is given everything it uses (reasoner, sandbox, cohort, folder), so that it can be run with a
-scripted reasoner and a sandbox of any kind. Registered numbers come from the registered
-computation: a program that SAGE did not compile is accepted only if its typed results are those of
-the compiled one.
+scripted reasoner and a sandbox of any kind. Everything published is SAGE's own computation of the
+contract; the program that an agent gives computes the registered numbers again, and how the two
+compare is a result of its own (`validation.reproduction`).
 
 Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
@@ -18,6 +18,7 @@ from agents.base import Reasoner
 from agents.coding.carrying import LIMITS, Carrying, Event
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
+from agents.disclosure import MIN_COUNT
 from sandbox.types import Limits, Sandbox
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def carry_out(
     replicate: Cohort | None = None,
     rounds: int = 3,
     limits: Limits = LIMITS,
+    min_count: int = MIN_COUNT,
     on_event: Event | None = None,
 ) -> CodingOutcome:
     """Carry a frozen contract out, and write `results.json` and figures to `workdir`.
@@ -51,7 +53,8 @@ def carry_out(
     tasks : the coding instructions' tasks, for the plan
     tools : tool name to version, of features that were extracted for this contract
     replicate : a second cohort on which the primary test is repeated
-    rounds : how many programs may be tried before a person is asked
+    rounds : how many second implementations may be tried
+    min_count : fewest patients that a count in a program's appendix may have
     on_event : called with an event's name and details ("plan", "attempt", "escalated", "done")
 
     Raises
@@ -61,7 +64,7 @@ def carry_out(
     """
     run = Carrying(
         frozen, cohort, reasoner, sandbox, Store(workdir), ledger,
-        tuple(tasks), dict(tools or {}), replicate, rounds, limits, on_event or _silent,
+        tuple(tasks), dict(tools or {}), replicate, rounds, limits, on_event or _silent, min_count,
     )  # fmt: skip
     return run.to_the_end()
 
@@ -77,6 +80,7 @@ def resume(
     replicate: Cohort | None = None,
     rounds: int = 3,
     limits: Limits = LIMITS,
+    min_count: int = MIN_COUNT,
     on_event: Event | None = None,
 ) -> CodingOutcome:
     """Go on after an escalation: run the last round's `analysis.py` as a person left it.
@@ -93,7 +97,7 @@ def resume(
     code = store.mended()
     run = Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
-        (), {}, replicate, rounds, limits, on_event or _silent,
+        (), {}, replicate, rounds, limits, on_event or _silent, min_count,
     )  # fmt: skip
     if code:
         outcome = store.outcome()

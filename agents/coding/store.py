@@ -3,12 +3,17 @@
 plan.json                 the task agent's plan
 data.json                 the data agent's account of every variable
 inputs/PART/              analysis-ready tables, mounted read-only
+inputs/PART/second/       the second implementation's task and table, without identifiers
+inputs/printed/           the end of what programs printed
+inputs/left/              what a program left, until it has been read
 attempt-N/analysis.py     the program of round N; a person may mend the last one
-attempt-N/attempt.json    how it ended; absent while it has not
-attempt-N/std*.txt        the end of what it printed; may hold rows, never leaves the folder
-attempt-N/out/            what it left
-analysis/PART/            the accepted round's output
+attempt-N/attempt.json    how it ended and how its numbers compare; absent while it has not
+analysis/PART/            SAGE's own computation, from which everything is published
+reproduction/PART.json    SAGE's numbers beside the second implementation's
+appendix/                 what the second implementation added, typed and redrawn
 results.json, figures/    the judged results
+
+Rows of patients lie below `inputs/` alone; it enters no crate, report or prompt.
 outcome.json              the end: done or escalated
 """
 
@@ -22,6 +27,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agents.coding.appendix import Appendix, Read
 from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from agents.errors import InputError
@@ -110,29 +116,40 @@ class Store:
         path = self.program(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_text(path, code)
-        out = path.parent / "out"
+        out = self.folder / "inputs" / "left" / f"attempt-{number}"
         shutil.rmtree(out, ignore_errors=True)
         return out
 
     def keep_log(self, number: int, result: SandboxResult) -> None:
         """Write what a round printed. It may hold patients' rows, so it stands in no record."""
+        folder = self.folder / "inputs" / "printed"
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
-            _write_text(self.folder / f"attempt-{number}" / f"{name}.txt", text)
+            _write_text(folder / f"attempt-{number}.{name}.txt", text)
+
+    def keep_appendix(self, part: str, program: str, found: Read) -> None:
+        """Write what a round added beyond the contract; an earlier round's of that part goes."""
+        folder = self.folder / "appendix"
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob(f"{part}*"):
+            stale.unlink()
+        names = tuple(f"{part}-{at}.png" for at in range(1, len(found.images) + 1))
+        for name, image in zip(names, found.images, strict=True):
+            (folder / name).write_bytes(image)
+        if found.tables or found.images or found.refused:
+            kept = Appendix(
+                part=part, program_sha256=program, tables=found.tables, images=names,
+                refused=found.refused,
+            )  # fmt: skip
+            self._write(f"appendix/{part}.json", kept)
 
     def end(self, attempt: Attempt) -> None:
         """Write how a round ended."""
         self._write(f"attempt-{attempt.number}/attempt.json", attempt)
 
-    def accept(self, number: int, part: str) -> Path:
-        """Copy round `number`'s output to `analysis/PART` and return that."""
-        target = self.folder / "analysis" / part
-        partial = target.with_name(f".{part}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(self.folder / f"attempt-{number}" / "out", partial)
-        shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial.rename(target)
-        return target
+    def analysis(self, part: str) -> Path:
+        """Where SAGE's own computation of a part lies."""
+        return self.folder / "analysis" / part
 
     def _read(self, name: str, model: type[M]) -> M | None:
         path = self.folder / name

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from agents.base import View
 from sandbox.types import SandboxResult
-
-Part = Literal["all", "discovery", "confirmation", "replication"]
+from validation.results import Part, Reproduction
 
 
 class Column(View):
@@ -83,9 +82,11 @@ class DataProvenance(View):
 
 
 class Attempt(View):
-    """One round: the code, how it ended in the sandbox, and what was fed back.
+    """One round of the second implementation: the code, how it ended, and what was fed back.
 
-    `result` is without what the program printed, which may hold patients' rows.
+    `result` holds nothing that the program could choose: neither output nor names nor exit code.
+    `reproduction` is there when the program left numbers that could be read; `accepted` when none
+    of those that were asked for is missing or differs.
     """
 
     number: int
@@ -96,11 +97,15 @@ class Attempt(View):
     compiled_by_sage: bool
     result: SandboxResult
     feedback: tuple[str, ...] = ()
+    reproduction: Reproduction | None = None
     accepted: bool = False
 
 
 class CodingOutcome(View):
-    """How a contract was carried out. Paths are relative to the work folder."""
+    """How a contract was carried out. Paths are relative to the work folder.
+
+    `results` and `figures` are SAGE's own computation; `attempts` are the second implementation's.
+    """
 
     status: Literal["done", "escalated"]
     contract_sha256: str
@@ -116,5 +121,5 @@ class CodingOutcome(View):
 
     @property
     def rounds(self) -> int:
-        """How many times code was run for this contract."""
+        """How many times a second implementation was run for this contract."""
         return len(self.attempts)

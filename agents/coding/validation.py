@@ -1,4 +1,8 @@
-"""The validation agent: the analysis program of a contract, compiled or written (SAGE, 3.3.1)."""
+"""The validation agent: a second implementation of a contract's registered numbers (SAGE, 3.3.1).
+
+SAGE computes every registered number itself. The program that this agent gives computes the same
+numbers again, from the prepared tables with public libraries; whether the two agree is reported.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,20 @@ from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.coding.types import ContractBrief, ExecutionPlan
-
-API = """\
-from validation.analysis import Analysis
-
-analysis = Analysis.open(inputs)    # verifies the prepared inputs; inputs is a pathlib.Path
-analysis.table                      # a copy of the table: one row per pseudonymous patient
-analysis.frozen.sha256              # the contract's hash
-analysis.derive("name", series)     # adds a descriptive variable; replaces no registered one
-analysis.run()                      # runs every registered test and control
-analysis.finish(out)                # draws the figures, writes the results; out is a Path
-"""
+from validation.reproduction import Task, second_program
 
 
 class ProgramInput(View):
-    """The contract, the plan, the programming interface, and what went wrong before.
+    """The contract, the plan, the numbers that are asked for, and what went wrong before.
 
-    `compiled` is the program that SAGE compiled from the contract. `feedback` has been scrubbed:
-    it holds no output of the program beyond error names, places and masked messages.
+    `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it holds nothing
+    that the program printed, and none of SAGE's own numbers.
     """
 
     contract: ContractBrief
     plan: ExecutionPlan
+    task: Task
     allowed_imports: tuple[str, ...]
-    compiled: str
-    api: str = API
     round: int = Field(default=1, ge=1)
     rounds: int = Field(default=3, ge=1)
     previous: str = ""
@@ -38,15 +31,15 @@ class ProgramInput(View):
 
 
 class Program(View):
-    """The text of `analysis.py`, and in a sentence what it does beyond the registered tests."""
+    """The text of `analysis.py`, and in a sentence how it computes the registered numbers."""
 
     code: str = Field(min_length=1, max_length=100_000)
     note: str = Field(default="", max_length=500)
 
 
 def compile_program(given: ProgramInput, resources: Resources) -> Program:
-    """The program that SAGE compiled from the contract, unchanged."""
-    return Program(code=given.compiled, note="Compiled from the contract.")
+    """The second implementation that SAGE compiled, on lifelines and statsmodels."""
+    return Program(code=second_program(), note="On lifelines, statsmodels and scipy.")
 
 
 VALIDATION_AGENT = Agent(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from agents.base import Agent, I, O, Reply, Role, Spent
+from agents.disclosure import Withheld, require_disclosable
 from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
@@ -56,8 +57,15 @@ class ChatReasoner:
 
     name = "chat"
 
-    def __init__(self, settings: ChatSettings, cache: ReplyCache, meter: Meter) -> None:
+    def __init__(
+        self,
+        settings: ChatSettings,
+        cache: ReplyCache,
+        meter: Meter,
+        withheld: Withheld = frozenset,
+    ) -> None:
         self.settings = settings
+        self.withheld = withheld
         self.cache = cache
         self.meter = meter
         self._clients: dict[str, Any] = {}
@@ -74,6 +82,9 @@ class ChatReasoner:
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
         """Ask until a reply passes the schema and the agent's check, at most `repairs` times more.
 
+        When only its wording was refused to the end, SAGE's own sentences take the place of the
+        refused ones.
+
         Raises
         ------
         BudgetError
@@ -81,11 +92,13 @@ class ChatReasoner:
         InputError
             If the endpoint refuses the key or does not know the model.
         FaultError
-            If the endpoint cannot be reached, or every reply was refused.
+            If the endpoint cannot be reached, or every reply was refused; if the prompt would
+            disclose a patient (`agents.disclosure`).
         """
         begun = time.perf_counter()
         model = self.settings.models[agent.role]
         system, user = render(agent.prompt, given)
+        require_disclosable(agent.name, given, user, self.withheld())
         schema = schema_of(agent.returns)
         if self.settings.structured != "json_schema":
             import json
@@ -97,6 +110,7 @@ class ChatReasoner:
             {"role": "user", "content": _with_pictures(user, seen) if seen else user},
         ]
         spent, keys, refused = Spent(), [], ""
+        last: RawReply | None = None
         for attempt in range(self.settings.repairs + 1):
             key = request_key(model.name, messages, schema, model.temperature)
             keys.append(key)
@@ -120,6 +134,7 @@ class ChatReasoner:
             if output is not None:
                 spent = replace(spent, seconds=time.perf_counter() - begun)
                 return Reply(output=output, reasoner=self.name, model=raw.model, spent=spent)
+            last = raw
             messages = [
                 *messages,
                 {"role": "assistant", "content": raw.content},
@@ -129,6 +144,10 @@ class ChatReasoner:
                     "Reply again with the whole corrected JSON object and nothing else.",
                 },
             ]
+        reworded = _reworded(agent, given, last) if last is not None else None
+        if last is not None and reworded is not None:
+            spent = replace(spent, seconds=time.perf_counter() - begun)
+            return Reply(output=reworded, reasoner=self.name, model=last.model, spent=spent)
         for key in keys:
             self.cache.forget(key)
         raise FaultError(
@@ -265,4 +284,18 @@ def _read(agent: Agent[I, O], given: I, raw: RawReply) -> tuple[O | None, str]:
     except ValueError as error:
         return None, str(error)
     problems = agent.check(given, output) if agent.check else []
+    problems += agent.wording.problems(given, output) if agent.wording else []
     return (None, "; ".join(problems[:5])) if problems else (output, "")
+
+
+def _reworded(agent: Agent[I, O], given: I, raw: RawReply) -> O | None:
+    """The reply with SAGE's own sentences for refused ones; None if more than wording is wrong."""
+    if agent.wording is None or raw.finish == "length":
+        return None
+    try:
+        output = agent.returns.model_validate(extract_json(raw.content))
+    except ValueError:
+        return None
+    output = agent.wording.replace(given, output)
+    problems = agent.check(given, output) if agent.check else []
+    return None if problems else output

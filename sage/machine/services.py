@@ -80,6 +80,19 @@ class Services:
         return load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
 
     @cached_property
+    def patient_identifiers(self) -> frozenset[str]:
+        """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
+        from agents.disclosure import identifiers
+        from sage.wiring import load_cohort
+
+        cohorts = [self.cohort]
+        if self.manifest.replicate:
+            cohorts.append(load_cohort(self.manifest.replicate, self.settings))
+        return identifiers(
+            name for one in cohorts for pair in one.pseudonyms.items() for name in pair
+        )
+
+    @cached_property
     def dictionary(self) -> DataDictionary:
         """The cohort's data dictionary."""
         return self.cohort.dictionary()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from agents.base import Agent, I, O, Reply
+from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
 from sage.errors import FaultError
 from sage.files import write_json
@@ -93,6 +94,7 @@ def carry_out(
         "ledger": book(services),
         "replicate": load_cohort(second, services.settings) if second else None,
         "rounds": services.settings.coding_rounds,
+        "min_count": services.settings.min_count,
         "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),
     }
     if mended:
@@ -165,18 +167,43 @@ def _telling(keys: set[str]) -> list[str]:
     )
 
 
-def results_view(home: Path) -> ResultsView:
-    """The results as the interpreter sees them: aggregated numbers by key, verdict, reasons."""
+COUNTED = ("patients", "events")
+
+
+def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, facts.
+
+    Counts under `min_count` are suppressed, and shares whose text states such a count.
+    """
+    from agents.prose.facts import facts_of
     from validation.results import Results
 
     results: Results = Results.read(home / "results" / "results.json")
+    counts = {
+        key: int(one.value)
+        for key, one in results.numbers.items()
+        if one.unit in COUNTED and isinstance(one.value, int)
+    }
+    hidden = suppressed_counts(counts, min_count)
+    hidden |= {
+        key
+        for key in results.numbers
+        if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
+    }
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
+        facts=facts_of(results, FrozenContract.read(home / "contract.json").contract),
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
-            KeyedNumber(key=key, text=results.numbers[key].text, label=results.numbers[key].unit)
+            KeyedNumber(
+                key=key,
+                text=f"suppressed (a count under {min_count})"
+                if key in hidden
+                else results.numbers[key].text,
+                label=results.numbers[key].unit,
+            )
             for key in _telling(set(results.numbers))
         ),
         figures=tuple(f"{one.title}: {one.caption}" for one in results.figures.values()),

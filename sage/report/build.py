@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.files import write_json, write_text
 from sage.report.collect import Page, collect
@@ -123,6 +124,7 @@ def _render(page: Page, template: str) -> str:
         cite=cite,
         references=pen.references,
         style_hash=_style_hash(),
+        appendix_title=TITLE,
     )
     check(rendered)
     return rendered

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from agents.demands import Demands
 from agents.interpreter import Interpretation
 from agents.summary import Summary
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
@@ -19,6 +20,7 @@ from sage.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
+from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
     Ledger,
@@ -93,10 +95,12 @@ class HypothesisPage:
     result_texts: tuple[str, ...] = ()
     verdict_texts: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    demands: Demands | None = None
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
     coding: dict[str, Any] | None = None
+    reproduction: ReproductionPage | None = None
 
 
 @dataclass
@@ -253,6 +257,7 @@ def _hypothesis(
         written = interpretation.limits if interpretation else ()
         limits = tuple(dict.fromkeys([*results.limits, *written]))
     contract = read_contract(home)
+    coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
         title=summary.title if summary else draft.hypothesis.endpoint,
@@ -265,7 +270,7 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
-        chains=_chains(name, draft, paths, brief, facts),
+        chains=_chains(name, _mechanism(draft, decision), paths, brief, facts),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,
@@ -280,10 +285,14 @@ def _hypothesis(
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
+        demands=_model(folder.output(f"demands-{name}"), Demands),
         figures=results.figures if results else [],
         tables=results.tables if results else [],
         names=_names(expanded, contract),
-        coding=_coding(folder, name, facts),
+        coding=coding,
+        reproduction=read_reproduction(
+            home, name, coding, folder.output(f"coding_instructions-{name}"), facts
+        ),
     )
 
 
@@ -334,9 +343,16 @@ def _review_words(decision: Decision | None) -> str:
     )
 
 
+def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
+    """The processes that the claim still rests on after the review."""
+    from sage.machine.hypothesis_nodes import accept
+
+    return accept(draft, decision).mechanism if decision else draft.mechanism
+
+
 def _chains(
     name: str,
-    draft: Draft,
+    mechanism: tuple[str, ...],
     paths: list[ScoredPath],
     brief: OntologyBrief | None,
     facts: Facts,
@@ -344,15 +360,11 @@ def _chains(
     """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
-    used = sorted({one.chain for one in brief.relationships if one.process in draft.mechanism})
+    used = sorted({one.chain for one in brief.relationships if one.process in mechanism})
     found = []
     for chain in used:
         rows = sorted(
-            (
-                one
-                for one in brief.relationships
-                if one.chain == chain and one.process in draft.mechanism
-            ),
+            (one for one in brief.relationships if one.chain == chain and one.process in mechanism),
             key=lambda one: one.step,
         )
         key = f"{name}.path{chain}"

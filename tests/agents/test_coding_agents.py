@@ -8,10 +8,11 @@ from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer, check_data
 from agents.coding.task import TASK_AGENT, TaskInput, check_plan
 from agents.coding.types import Column, ContractBrief, PlannedTest
-from agents.coding.validation import API, VALIDATION_AGENT, ProgramInput
+from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.reasoners.prompting import render
 from agents.reasoners.rules import RulesReasoner
 from kg.ontology import Ontology
+from validation.reproduction import SecondTest, Task
 
 RULES = RulesReasoner(Resources(ontology=Ontology((), ())))
 BRIEF = ContractBrief(
@@ -106,11 +107,14 @@ def test_a_data_plan_that_invents_something_is_sent_back(plan: DataPlan, says: s
 def test_the_prompts_render_with_all_that_the_agents_read() -> None:
     plan = RULES.ask(TASK_AGENT, TaskInput(contract=BRIEF)).output
     given = ProgramInput(
-        contract=BRIEF, plan=plan, allowed_imports=("numpy",), compiled="print(1)",
+        contract=BRIEF, plan=plan, allowed_imports=("numpy",),
+        task=Task(contract_sha256="c" * 64, part="all", tests=(SecondTest(
+            id="primary", method="cox", time="OS.time", event="OS.event", terms=("exposure",),
+            report=("n", "p")),)),
         round=2, previous="print(0)", feedback=("KeyError: 'x'",),
     )  # fmt: skip
     _, user = render(VALIDATION_AGENT.prompt, given)
-    assert API.splitlines()[0] in user and "KeyError: 'x'" in user and "Round 2 of 3" in user
+    assert '"id":"primary"' in user and "KeyError: 'x'" in user and "Round 2 of 3" in user
     _, user = render(TASK_AGENT.prompt, TaskInput(contract=BRIEF, tasks=("Do it.",)))
     assert "- primary: cox on OS" in user and "Do it." in user
     _, user = render(DATA_AGENT.prompt, WANTED)

@@ -36,7 +36,8 @@ from validation.ledger import Ledger
 from validation.simulate.world import write_world
 
 ROOT = Path(__file__).parents[2]
-FIX = "analysis.run()\n    analysis.finish(out)"
+FORGOTTEN = "    print(len(numbers))\n"
+FIX = '    (out / "numbers.json").write_text(json.dumps({"numbers": numbers}))\n'
 REPLIES = Path(__file__).parent / "replies"
 
 
@@ -125,6 +126,11 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench:
     run(bench.frozen, bench.cohort, bench.folder / "host", ledger=Ledger(bench.folder / "l.jsonl"))
     here, host = bench.results(), bench.results("host")
     here.pop("versions"), host.pop("versions")
+    assert {one["state"] for one in here["reproduction"][0]["compared"]} <= {
+        "reproduced", "no second implementation"
+    }  # fmt: skip
+    for one in (*here.pop("reproduction"), *host.pop("reproduction")):
+        assert one["by"] == "SAGE"
     assert here == host
 
 
@@ -146,9 +152,13 @@ def test_a_program_that_fails_first_is_mended_in_the_second_round(name: str, ben
     assert [one.result.reason for one in outcome.attempts] == [Reason.ERROR, Reason.OK]
     assert [one.compiled_by_sage for one in outcome.attempts] == [False, False]
     fed = "\n".join(reasoner.asked[1].feedback)
-    assert "KeyError: 'FABP5'" in fed
+    assert "KeyError" in fed and 'joint_risk(table["FABP5"]' in fed
     assert 'table["FABP5"]' in reasoner.asked[1].previous
-    assert "derived for description: joint_risk" in bench.results()["notes"]
+    (found,) = bench.results()["reproduction"]
+    assert found["by"] == "a model" and found["ran"]
+    states = {(one["test"], one["field"]): one["state"] for one in found["compared"]}
+    assert states["primary", "effect"] == states["primary", "p"] == "reproduced"
+    assert not {"differs", "missing"} & set(states.values())
 
 
 @pytest.mark.bubblewrap
@@ -158,12 +168,12 @@ def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandb
     reasoner = Recorded("never")
     bench.carry_out(reasoner, box)
 
-    table = pd.read_parquet(bench.folder / "h1/inputs/all/table.parquet")
+    table = pd.read_parquet(bench.folder / "h1/inputs/all/second/table.parquet")
     said = "\n".join(one.model_dump_json() for one in reasoner.asked)
-    printed = (bench.folder / "h1/attempt-1/stderr.txt").read_text()
+    printed = (bench.folder / "h1/inputs/printed/attempt-1.stderr.txt").read_text()
     assert str(round(table["clinical:age"].iloc[0], 1))[:4] in printed
     said += (bench.folder / "h1/outcome.json").read_text()
-    assert not [one for one in table.index if str(one) in said]
+    assert not [one for one in bench.cohort.pseudonyms if str(one) in said]
     for value in table.iloc[0].dropna():
         if isinstance(value, float) and value != int(value):
             assert f"{value:.3f}" not in said
@@ -179,19 +189,19 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
     reasons = [one.result.reason for one in outcome.attempts]
     assert reasons == [Reason.ERROR, Reason.POLICY, Reason.OK]
     assert "import of `os` is not allowed" in " ".join(outcome.attempts[1].feedback)
-    assert "without readable results" in " ".join(outcome.attempts[2].feedback)
+    assert "left no numbers.json" in " ".join(outcome.attempts[2].feedback)
     assert not (bench.folder / "h1/results.json").exists()
     for number in (1, 2, 3):
         assert (bench.folder / f"h1/attempt-{number}/analysis.py").is_file()
     statuses = {one.status for one in Ledger(bench.folder / "h1.jsonl").entries}
-    assert statuses == {"crashed"}
+    assert statuses == {"ok"}  # SAGE's own computation stands, whatever the program did
 
 
 @pytest.mark.bubblewrap
 def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sandbox) -> None:
     bench.carry_out(Recorded("never"), box)
     program = bench.folder / "h1/attempt-3/analysis.py"
-    program.write_text(program.read_text().replace("print(len(analysis.table))", FIX))
+    program.write_text(program.read_text().replace(FORGOTTEN, FIX))
 
     outcome = bench.resume(Recorded("nobody is asked"), box)
 
@@ -204,7 +214,7 @@ def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sa
 def test_a_resume_that_was_killed_goes_on_with_the_fix(bench: Bench, box: Sandbox) -> None:
     bench.carry_out(Recorded("never"), box)
     store = Store(bench.folder / "h1")
-    store.begin(4, store.program(3).read_text().replace("print(len(analysis.table))", FIX))
+    store.begin(4, store.program(3).read_text().replace(FORGOTTEN, FIX))
     store.reopen()
 
     outcome = bench.resume(Recorded("nobody is asked"), box)
@@ -231,7 +241,7 @@ def test_resume_without_a_fix_says_which_file_to_mend(bench: Bench, box: Sandbox
 
 
 @pytest.mark.bubblewrap
-def test_results_that_differ_from_the_registered_computation_are_refused(
+def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     bench: Bench, box: Sandbox
 ) -> None:
     outcome = carry_out(
@@ -243,8 +253,17 @@ def test_results_that_differ_from_the_registered_computation_are_refused(
         ledger=Ledger(bench.folder / "l.jsonl"),
         rounds=1,
     )
-    assert outcome.status == "escalated"
-    assert "the numbers differ from the registered computation" in outcome.attempts[0].feedback[0]
+    assert outcome.status == "done"
+    assert outcome.attempts[0].feedback == ("outside the tolerance of SAGE's own: primary (p)",)
+    results = bench.results()
+    (found,) = results["reproduction"]
+    forged = next(
+        one for one in found["compared"] if (one["test"], one["field"]) == ("primary", "p")
+    )
+    assert forged["state"] == "differs" and forged["second"] == 0.0001
+    assert results["numbers"]["primary.p"]["value"] == forged["sage"] != 0.0001
+    assert results["verdict"]["verdict"] != "supported"
+    assert "not independently reproduced" in results["verdict"]["qualifiers"]
 
 
 def test_a_program_that_a_model_wrote_never_runs_in_a_plain_subprocess(bench: Bench) -> None:
@@ -297,8 +316,12 @@ class Spy:
 
     def run(self, job: Job) -> SandboxResult:
         folder = job.inputs["analysis"]
-        self.parts.append(json.loads((folder / "provenance.json").read_text())["part"])
+        task = folder / ("task.json" if folder.name == "second" else "provenance.json")
+        self.parts.append(json.loads(task.read_text())["part"])
         assert set(job.inputs) == {"analysis"}
+        if folder.name == "second":
+            assert {one.name for one in folder.iterdir()} == {"task.json", "table.parquet"}
+            assert not job.offers_sage
         return self.inner.run(job)
 
 
@@ -340,5 +363,5 @@ def test_events_tell_how_far_it_is(bench: Bench) -> None:
         ledger=Ledger(bench.folder / "l.jsonl"),
         on_event=lambda name, _: heard.append(name),
     )
-    assert heard == ["plan", "attempt", "attempt_ended", "done"]
+    assert heard == ["plan", "compute", "attempt", "attempt_ended", "done"]
     assert carrying.COMMAND[-2:] == ("/inputs/analysis", "/output")

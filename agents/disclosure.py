@@ -1,0 +1,95 @@
+"""The gate before every prompt: what is bounded, typed and aggregated passes; rows do not.
+
+Types keep rows out (an agent's input has no field for them); this module checks it once more where
+the text leaves, and suppresses small counts where numbers are chosen for a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from agents.errors import FaultError
+
+MIN_COUNT = 5
+"""Fewest patients that a count may stand for in anything that a model sees."""
+LONGEST_TEXT = 120_000
+LONGEST_SERIES = 50
+"""Numbers in a row beyond which a field repeats per patient, whatever it is called."""
+SHORTEST_IDENTIFIER = 5
+_WORD = re.compile(r"[A-Za-z0-9_.:-]+")
+
+Withheld = Callable[[], Collection[str]]
+
+
+def identifiers(values: Iterable[object]) -> frozenset[str]:
+    """Patients' names that a prompt may not hold: those long enough not to be a common number."""
+    texts = {str(one) for one in values}
+    return frozenset(
+        text
+        for text in texts
+        if len(text) >= SHORTEST_IDENTIFIER and not (text.isdigit() and len(text) < 7)
+    )
+
+
+def require_disclosable(
+    agent: str, given: BaseModel, prompt: str, withheld: Collection[str]
+) -> None:
+    """Let a prompt pass, or stop the run.
+
+    Parameters
+    ----------
+    agent : whose prompt it is, for the message
+    given : the typed input that it was rendered from
+    withheld : identifiers of patients (see `identifiers`)
+
+    Raises
+    ------
+    FaultError
+        If a field is longer than any honest one, repeats numbers as a table of patients would, or
+        the text names a patient. The message repeats nothing of it.
+    """
+    _bounded(agent, given.model_dump(), "input")
+    if len(prompt) > 4 * LONGEST_TEXT:
+        raise FaultError(f"{agent}: a prompt of {len(prompt)} characters was not sent")
+    words = {word.strip(".:-") for word in _WORD.findall(prompt)}
+    odd = [one for one in withheld if _WORD.fullmatch(one) is None]
+    if not words.isdisjoint(withheld) or any(one in prompt for one in odd):
+        raise FaultError(
+            f"{agent}: a prompt that names a patient of the cohort was not sent; look for the "
+            "identifier in cohort.toml, in the hypothesis, or in the instructions"
+        )
+
+
+def _bounded(agent: str, value: Any, name: str) -> None:
+    if isinstance(value, str):
+        # Pictures are SAGE's own figures as base64; their size is the figure's.
+        if len(value) > LONGEST_TEXT and not name.endswith("pictures"):
+            raise FaultError(f"{agent}: {name} holds {len(value)} characters; it was not sent")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            _bounded(agent, inner, f"{name}.{key}"[:200])
+    elif isinstance(value, list | tuple | set | frozenset):
+        numbers = sum(isinstance(one, int | float) for one in value)
+        if numbers > LONGEST_SERIES:
+            raise FaultError(f"{agent}: {name} repeats {numbers} numbers; it was not sent")
+        for inner in value:
+            _bounded(agent, inner, name)
+
+
+def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
+    """Keys of counts that may not be shown: small ones, and the partner that would give one away.
+
+    `X.exposed.n` and `X.reference.n` add up to a shown total, so where one is small both go.
+    """
+    small = {key for key, count in counts.items() if 0 < count < minimum}
+    pairs = {"exposed": "reference", "reference": "exposed"}
+    for key in list(small):
+        parts = key.split(".")
+        for at, part in enumerate(parts):
+            if part in pairs:
+                small.add(".".join([*parts[:at], pairs[part], *parts[at + 1 :]]))
+    return small & set(counts)

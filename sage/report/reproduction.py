@@ -1,0 +1,168 @@
+"""The second implementation and what it added, as the report shows them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sage.files import read_json
+from sage.report.facts import Facts
+from sage.report.results import Cell, Table
+
+if TYPE_CHECKING:
+    from validation.results import Compared, Reproduction
+
+LONGEST_CODE = 100_000
+AUTHORS = {
+    "SAGE": "compiled by SAGE, on lifelines, statsmodels and scipy",
+    "a model": "written by the model",
+    "a person": "mended by a person",
+}
+
+
+@dataclass
+class Round:
+    """One round of a second implementation: who wrote it, how it ended, what was fed back."""
+
+    title: str
+    ended: str
+    feedback: tuple[str, ...]
+    program: str
+    code: str
+
+
+@dataclass
+class Exploratory:
+    """A quarantined appendix: small tables of printed cells, images as base64 of PNG."""
+
+    title: str
+    tables: list[Table]
+    images: list[str]
+    refused: tuple[str, ...]
+
+
+@dataclass
+class ReproductionPage:
+    """What was compared, how far it was off, and the rounds that led there."""
+
+    sentences: tuple[str, ...]
+    tables: list[Table]
+    instructions: tuple[str, ...]
+    rounds: list[Round]
+    appendices: list[Exploratory]
+
+
+def read_reproduction(
+    home: Path, name: str, coding: dict[str, Any] | None, instructions: Path, facts: Facts
+) -> ReproductionPage | None:
+    """The reproduction of one hypothesis; None where nothing was analyzed.
+
+    Parameters
+    ----------
+    home : the hypothesis' folder
+    coding : the coding agent's outcome, with its attempts
+    instructions : the coding instructions that the tasks were set by
+    """
+    from validation.results import Results
+
+    path = home / "results" / "results.json"
+    if coding is None or not path.exists():
+        return None
+    found = Results.read(path).reproduction
+    tasks = read_json(instructions)["output"]["tasks"] if instructions.exists() else ()
+    return ReproductionPage(
+        sentences=tuple(_sentence(one) for one in found)
+        or ("No second implementation ran: the analysis itself was refused, or gave no result.",),
+        tables=[_table(one, name, facts) for one in found],
+        instructions=tuple(tasks),
+        rounds=[_round(one, home / "results") for one in coding["results"]],
+        appendices=_appendices(home / "results" / "appendix"),
+    )
+
+
+def _where(part: str) -> str:
+    return "" if part == "all" else f" ({part} patients)"
+
+
+def _sentence(found: Reproduction) -> str:
+    where = _where(found.part)
+    if not found.ran:
+        return f"The second implementation gave no numbers{where}: nothing is reproduced."
+    counts = [
+        (len(found.of("reproduced")), "agree within the tolerance"),
+        (len(found.of("differs")), "differ"),
+        (len(found.of("missing")), "are missing and count as not reproduced"),
+        (len(found.of("no second implementation")), "have no second implementation available"),
+    ]
+    said = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"Of {len(found.compared)} registered numbers{where} {said}."
+
+
+def _table(found: Reproduction, name: str, facts: Facts) -> Table:
+    """Every compared number; differing and missing ones first."""
+    order = ("differs", "missing", "reproduced", "no second implementation")
+    rows = []
+    for one in sorted(found.compared, key=lambda one: order.index(one.state)):
+        key = f"{name}.reproduction.{found.part}.{one.test}.{one.field}"
+        cells = [Cell(one.test), Cell(one.field)]
+        for which, value in (("sage", one.sage), ("second", one.second), ("off", one.off)):
+            if value is None:
+                cells.append(Cell("–"))
+                continue
+            facts.put(f"{key}.{which}", value, _shown(one, value, which))
+            cells.append(Cell("", f"{key}.{which}"))
+        rows.append([*cells, Cell(one.tolerance or "–"), Cell(one.state)])
+    columns = ["test", "number", "SAGE", "second implementation", "off by", "tolerance", "finding"]
+    title = f"Registered numbers computed twice{_where(found.part)}"
+    return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".", folded=True)
+
+
+def _shown(one: Compared, value: float, which: str) -> str:
+    if one.field in ("n", "events"):
+        return f"{int(value)}"
+    return f"{value:.1e}" if which == "off" else f"{value:.4g}"
+
+
+def _round(attempt: dict[str, Any], results: Path) -> Round:
+    from agents.coding.types import Attempt
+
+    one = Attempt.model_validate(attempt)
+    author = "SAGE" if one.compiled_by_sage else "a person" if one.by == "a person" else "a model"
+    ended = one.result.message or "it ran to its end"
+    if one.result.ok:
+        agreed = "its numbers agree" if one.accepted else "its numbers do not all agree"
+        ended = agreed if one.reproduction is not None else "it left no numbers that can be read"
+    program = results / one.code_path
+    code = program.read_text(encoding="utf-8")[:LONGEST_CODE] if program.is_file() else ""
+    return Round(
+        title=f"Round {one.number}{_where(one.part)}, {AUTHORS[author]}",
+        ended=ended,
+        feedback=one.feedback,
+        program=f"{results.parent.name}/{results.name}/{one.code_path}",
+        code="".join(sign for sign in code if sign == "\n" or sign.isprintable()),
+    )
+
+
+def _appendices(folder: Path) -> list[Exploratory]:
+    from agents.coding.appendix import Appendix
+
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        one = Appendix.model_validate(read_json(path))
+        tables = [
+            Table(
+                table.name.replace("_", " "),
+                ["", *(column.replace("_", " ") for column in table.columns)],
+                [[Cell(row[0].replace("_", " ")), *map(Cell, row[1:])] for row in table.rows],
+            )
+            for table in one.tables
+        ]
+        images = [
+            base64.b64encode((folder / image).read_bytes()).decode()
+            for image in one.images
+            if "/" not in image and (folder / image).is_file()
+        ]
+        found.append(Exploratory(_where(one.part).strip(" ()"), tables, images, one.refused))
+    return found

@@ -1,0 +1,242 @@
+"""Nothing that a program writes changes what is published; what it adds stands apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agents.coding.appendix import TITLE
+from tests.adversary.whole_path import (
+    Attacked,
+    attack,
+    finished_run,
+    program,
+    published,
+    quarantined,
+)
+
+pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(900)]
+SVG = '<svg xmlns=\\"http://www.w3.org/2000/svg\\"><text>{0}</text></svg>'
+
+# Markers are put together when the program runs, so that its own text (which the report shows)
+# does not hold them.
+MARKER = 'mark = "-".join(["FORGED", "{0}"])'
+ADDED = {
+    "figure": f'(out / "kaplan_meier.svg").write_text("{SVG}".format(mark))',
+    "external": f'(out / "external_validation.svg").write_text("{SVG}".format(mark))',
+    "forest": f'(out / "forest.svg").write_text("{SVG}".format(mark + " HR 0.55, p = 0.0004"))',
+    "caption": '(out / "captions.json").write_text(json.dumps({"forest": mark}))',
+    "rows": '(out / "rows.csv").write_text(mark + table.head(40).to_csv())',
+    "analysis": '(out / "analysis.json").write_text(json.dumps({"tests": [], "notes": [mark], '
+    '"figures": {"forged": {"file": "forest.svg", "title": mark, "caption": mark}}}))',
+    "model": '(out / "model.json").write_text(json.dumps({"terms": [mark], "slope": 2.32}))',
+    "cuts": '(out / "cuts.json").write_text(json.dumps([{"variable": mark, "upper": 0}]))',
+    "notes": '(out / "notes.txt").write_text(mark)',
+    "versions": '(out / "versions.json").write_text(json.dumps({"python": mark}))',
+    "tables": '(out / "tables.json").write_text(json.dumps({"primary": [{"term": mark}]}))',
+    "simulated": '(out / "provenance.json").write_text(json.dumps({"simulated": mark}))',
+    "results": '(out / "results.json").write_text(json.dumps({"verdict": mark}))',
+    "reproduction": '(out / "reproduction").mkdir(); '
+    '(out / "reproduction" / "all.json").write_text(json.dumps({"agrees": mark}))',
+    "attempt": '(out / "attempt.json").write_text(json.dumps({"accepted": True, "by": mark}))',
+    "report": '(out / "report.html").write_text("<h1>" + mark + "</h1>")',
+    "contract": '(out / "contract.json").write_text(json.dumps({"sha256": mark}))',
+    "ledger": '(out / "ledger.jsonl").write_text(json.dumps({"test": mark}))',
+    "name": '(out / (mark + ".csv")).write_text("x")',
+    "printed": "print(mark); print(mark, file=sys.stderr)",
+}
+"""What a program may leave beside its numbers, by the marker that it carries."""
+
+
+def added(names: dict[str, str]) -> str:
+    return "\n".join(f"{MARKER.format(name.upper())}\n{line}" for name, line in names.items())
+
+
+@pytest.fixture(scope="module")
+def forged(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
+    """A program with honest numbers that leaves everything of `ADDED` beside them."""
+    return attack(tmp_path_factory.mktemp("forged"), program(added(ADDED)))
+
+
+def test_the_program_ran_and_its_honest_numbers_count(forged: Attacked) -> None:
+    assert forged.status == "done"
+    assert [one["accepted"] for one in forged.attempts] == [True]
+    assert "second implementation agrees" in " ".join(
+        one.text for one in forged.results.verdict.reasons
+    )
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_a_program_leaves_beside_its_numbers_reaches_nobody(
+    forged: Attacked, name: str
+) -> None:
+    marker = f"FORGED-{name.upper()}"
+    assert not [where for where, text in forged.read_by_people().items() if marker in text]
+    assert not [prompt for prompt in forged.prompts if marker in prompt]
+
+
+def test_every_published_number_figure_table_note_and_cut_is_the_reference_computation(
+    forged: Attacked,
+) -> None:
+    assert published(forged.run) == published(finished_run())
+    for path in (finished_run() / "hypotheses/h1/results/figures").iterdir():
+        assert (forged.home / "figures" / path.name).read_bytes() == path.read_bytes()
+
+
+LYING = {
+    "a better p-value": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], p=0.00004))',
+    "another effect": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], effect=0.55))',
+    "a patient less": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], '
+    'n=NUMBERS["primary"]["n"] - 1))',
+    "the other way": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], '
+    'effect=1/NUMBERS["primary"]["effect"]))',
+    "half of the tests": "dict(list(NUMBERS.items())[:2])",
+    "nothing": "{}",
+    "all but one limit": 'dict(NUMBERS, adjusted={k: v for k, v in NUMBERS["adjusted"].items() '
+    'if k != "upper"})',
+}
+
+
+@pytest.mark.parametrize("lie", LYING)
+def test_numbers_that_are_wrong_or_missing_block_support_and_are_shown(
+    lie: str, tmp_path: Path
+) -> None:
+    claim = '(out / "reproduction.json").write_text(json.dumps({"state": "reproduced"}))'
+    found = attack(tmp_path, program(claim, numbers=LYING[lie]))
+
+    assert found.status == "done"
+    assert published(found.run) == published(finished_run())
+    verdict = found.results.verdict
+    assert verdict.verdict != "supported"
+    assert "not independently reproduced" in verdict.qualifiers
+    assert {"differs", "missing"} & set(found.states.values())
+    assert "second implementation differs" in found.html or "not reproduced" in found.html
+
+
+def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None:
+    from validation.contract import FrozenContract
+    from validation.reproduction import weigh
+    from validation.results import AnalysisResult, Reproduction, Results
+
+    run = finished_run() / "hypotheses/h1"
+    contract = FrozenContract.read(run / "contract.json")
+    analysis = AnalysisResult.model_validate_json(
+        (run / "results/analysis/all/analysis.json").read_text()
+    )
+    (honest,) = Results.read(run / "results/results.json").reproduction
+    lying = [
+        one.model_copy(update={"state": "differs"}) if one.test == "primary" else one
+        for one in honest.compared
+    ]
+    cases: dict[str, tuple[Reproduction, ...]] = {
+        "differs": (honest.model_copy(update={"compared": tuple(lying)}),),
+        "did not run": (honest.model_copy(update={"ran": False, "compared": ()}),),
+        "was removed": (),
+    }
+    assert weigh(contract.contract, analysis, (honest,)).objections == ()
+    for name, found in cases.items():
+        weighed = weigh(contract.contract, analysis, found)
+        assert [one.because for one in weighed.objections] == ["reproduction"], name
+        assert weighed.qualifiers == ("not independently reproduced",)
+
+
+# Where the reference could lie, if the program could see it. An ending other than 0 tells.
+SEARCH = """
+seen = [one for top in ("inputs", "work", "output", "tmp", "home", "root")
+        for one in Path("/").glob(top + "/**/*")]
+names = {one.name for one in seen}
+bad = names & {"analysis.json", "results.json", "contract.json", "provenance.json", "all.json"}
+if bad or {one.name for one in inputs.iterdir()} != {"task.json", "table.parquet"}:
+    raise SystemExit(3)
+if "patient" in table.columns or table.index.name == "patient":
+    raise SystemExit(4)
+"""
+
+
+def test_the_reference_its_model_and_the_identifiers_are_nowhere_to_be_read(
+    tmp_path: Path,
+) -> None:
+    found = attack(tmp_path, program(SEARCH))
+    assert [one["accepted"] for one in found.attempts] == [True], found.attempts[0]["feedback"]
+
+
+REFUSED_BEFORE = {
+    "sage's analysis": "from validation.analysis import Analysis",
+    "sage's statistics": "from validation.statistics.cox import cox",
+    "the application": "import sage",
+    "by attribute": "pd.io.common.importlib.import_module('validation')",
+    "by a walk": "pd.__class__.__base__.__subclasses__()",
+    "by eval": "eval('__imp' + 'ort__(\"validation\")')",
+}
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
+    """A round for each program that the policy refuses, and an honest one at the end."""
+    programs = [program(line) for line in REFUSED_BEFORE.values()]
+    return attack(tmp_path_factory.mktemp("refused"), *programs, program())
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED_BEFORE)), ids=list(REFUSED_BEFORE))
+def test_a_second_implementation_that_calls_the_first_is_refused(
+    refused: Attacked, at: int
+) -> None:
+    assert refused.attempts[at]["result"]["reason"] == "policy"
+    assert "not allowed" in " ".join(refused.attempts[at]["feedback"])
+    assert refused.attempts[-1]["accepted"]
+
+
+def test_behind_the_policy_the_packages_are_not_there_either(tmp_path: Path) -> None:
+    from sandbox.types import Job
+    from tests.sandbox.boxes import working
+
+    code = "import importlib\nfor one in ('validation.analysis', 'sage.core', 'agents.coding'):\n"
+    code += "    try:\n        importlib.import_module(one)\n"
+    code += "    except ModuleNotFoundError:\n        continue\n    raise SystemExit(7)\n"
+    for name in ("bubblewrap", "docker"):
+        try:
+            box = working(name)
+        except pytest.skip.Exception:
+            continue
+        job = Job(
+            files={"analysis.py": code}, command=("python", "-P", "-s", "analysis.py"),
+            output=tmp_path / name, offers_sage=False,
+        )  # fmt: skip
+        ended = box.run(job)
+        assert ended.ok, (name, ended.message, ended.stderr_tail)
+
+
+TEXT = {
+    "a script in the code": '"</pre><script>alert(1)</script>"',
+    "the report's own marks": "'\ue003 0.0004 \ue000'",
+    "control characters": "'\x1b[2J\u202e'",
+}
+
+
+@pytest.mark.parametrize("text", TEXT)
+def test_the_text_of_a_program_cannot_break_or_escape_its_place_in_the_report(
+    text: str, tmp_path: Path
+) -> None:
+    found = attack(tmp_path, program(f"x = {TEXT[text]}"))
+    assert found.status == "done"
+    assert "<script>alert" not in found.html
+    assert not set("\ue000\ue001\ue002\ue003\x1b\u202e") & set(found.html)
+
+
+def test_what_a_program_adds_stands_under_its_own_title_and_nowhere_else(tmp_path: Path) -> None:
+    tables = """
+rows = [{"name": "exposed", "values": [3, 0.1234567, 0.5]}]
+columns = [{"name": "patients", "kind": "count"}, {"name": "share", "kind": "estimate"},
+           {"name": "chance", "kind": "p"}]
+given = {"tables": [{"name": "strange_table", "columns": columns, "rows": rows}]}
+(out / "exploratory.json").write_text(json.dumps(given))
+"""
+    found = attack(tmp_path, program(tables))
+    apart = quarantined(found.html)
+    assert "strange table" in apart and "&lt;5" in apart and ">0.123<" in apart
+    assert found.html.count("strange table") == 1
+    assert not [one for one in found.prompts if "strange" in one]
+    summary = json.dumps(published(found.run))
+    assert "strange" not in summary and TITLE in found.html

@@ -1,0 +1,260 @@
+"""The whole path of a program: sandbox, comparison, verdict, prompts, report, crate, replay.
+
+One run on a cohort of canaries is made per session, with rules. An attack takes a copy of it, puts
+its own program in the place of the second implementation, and goes from there through the same
+code as a run does, to everything that a person or a model reads.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from agents.base import Agent, I, O, Reply, Spent
+from agents.coding.validation import VALIDATION_AGENT
+from agents.disclosure import require_disclosable
+from agents.interpreter import INTERPRETER, InterpreterInput
+from agents.reasoners.prompting import render
+from agents.reasoners.rules import RulesReasoner
+from agents.types import ExpandedHypothesis
+from sage.machine import validating
+from sage.machine.services import Services
+from sage.report.build import brief_result, write_report
+from sage.report.crate import write_crate
+from sage.runfolder import RunFolder
+from sage.settings import Settings
+from tests.end_to_end.harness import PROMPT, sage
+from validation.contract import FrozenContract
+from validation.results import Results
+
+PATIENTS = 160
+ROWS = ("inputs", "checkpoints.sqlite")
+"""What of a run folder may hold rows: prepared inputs, and the program's own checkpoints."""
+
+
+def identifier(number: int) -> str:
+    """A canary identifier."""
+    return f"CANARY-{number:04d}-XQ"
+
+
+def age(number: int) -> float:
+    """A canary value, with more decimals than any coordinate of a figure has."""
+    return round(41.037113427 + 0.270913643 * number, 9)
+
+
+CANARIES = tuple(identifier(at) for at in range(PATIENTS)) + tuple(
+    f"{age(at):.9f}".rstrip("0") for at in range(PATIENTS)
+)
+
+
+def write_canaries(folder: Path) -> None:
+    """A simulated cohort whose identifiers and ages are canaries."""
+    from validation.simulate.world import write_world
+
+    write_world(folder, seed=5, patients=PATIENTS)
+    names: dict[str, str] = {}
+    for table in ("clinical", "imaging", "expression"):
+        path = folder / f"{table}.csv"
+        rows = list(csv.reader(path.open(encoding="utf-8")))
+        at = rows[0].index("patient")
+        for row in rows[1:]:
+            number = len(names)
+            row[at] = names.setdefault(row[at], identifier(number))
+            if table == "clinical":
+                row[rows[0].index("age")] = f"{age(number):.9f}"
+        with path.open("w", newline="", encoding="utf-8") as handle:
+            csv.writer(handle).writerows(rows)
+
+
+@lru_cache(maxsize=1)
+def finished_run() -> Path:
+    """One run with rules on the cohort of canaries, to its end."""
+    import tempfile
+
+    place = Path(tempfile.mkdtemp(prefix="sage-adversary-"))
+    write_canaries(place / "cohort")
+    ended = sage(
+        "run", PROMPT, "--auto-approve", "--cohort", str(place / "cohort"), "--out",
+        str(place / "run"), cwd=place, timeout=900,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err[-3000:]
+    return place / "run"
+
+
+@dataclass
+class Scripted:
+    """A reasoner whose programs are given; every other agent answers by its rule.
+
+    What a model would have been sent is kept as `prompts`, past the same gate.
+    """
+
+    programs: list[str]
+    services: Services
+    name: str = "chat"
+    prompts: list[str] = field(default_factory=list)
+
+    def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        system, user = render(agent.prompt, given)
+        require_disclosable(agent.name, given, user, self.services.patient_identifiers)
+        self.prompts.append(f"{system}\n{user}")
+        if agent.name != VALIDATION_AGENT.name:
+            return RulesReasoner(self.services.resources).ask(agent, given)
+        code = self.programs.pop(0)
+        output = agent.returns.model_validate({"code": code, "note": "as asked"})
+        return Reply(output=output, reasoner=self.name, model="scripted", spent=Spent(calls=1))
+
+
+@dataclass
+class Attacked:
+    """What an attack led to."""
+
+    run: Path
+    status: str
+    prompts: list[str]
+
+    @property
+    def home(self) -> Path:
+        """The hypothesis' folder of results."""
+        return self.run / "hypotheses" / "h1" / "results"
+
+    @property
+    def results(self) -> Results:
+        """The published results."""
+        return Results.read(self.home / "results.json")
+
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        """The rounds of the second implementation, as the run keeps them."""
+        text = (self.run / "outputs" / "coding-h1.json").read_text()
+        found: list[dict[str, Any]] = json.loads(text)["output"]["results"]
+        return found
+
+    @property
+    def html(self) -> str:
+        """The report."""
+        return (self.run / "report.html").read_text(encoding="utf-8")
+
+    @property
+    def states(self) -> dict[tuple[str, str], str]:
+        """How each registered number compares."""
+        (found,) = self.results.reproduction
+        return {(one.test, one.field): one.state for one in found.compared}
+
+    def read_by_people(self) -> dict[str, str]:
+        """Everything outside the inputs, by name, with the files' names."""
+        found: dict[str, str] = {}
+        for path in sorted(self.run.rglob("*")):
+            parts = path.relative_to(self.run).parts
+            if not path.is_file() or any(part in ROWS for part in parts):
+                continue
+            name = "/".join(parts)
+            found[name] = f"{name}\n{path.read_bytes().decode('utf-8', 'replace')}"
+        found["brief"] = json.dumps(brief_result(RunFolder(self.run)))
+        return found
+
+
+def published(run: Path) -> dict[str, Any]:
+    """What is published of a hypothesis, without verdict and reproduction."""
+    text = (run / "hypotheses/h1/results/results.json").read_text()
+    found: dict[str, Any] = json.loads(text)
+    for name in ("verdict", "reproduction"):
+        found.pop(name)
+    return found
+
+
+def attack(
+    place: Path, *programs: str, sandbox: str = "bubblewrap", reasoner: Any = None
+) -> Attacked:
+    """Run programs in the place of the second implementation, and build all that follows.
+
+    SAGE's own computation is the finished run's (it is the same on the same inputs).
+    """
+    run = place / "run"
+    shutil.copytree(finished_run(), run, symlinks=True)
+    home = run / "hypotheses" / "h1" / "results"
+    for path in home.iterdir():
+        if path.name not in ("inputs", "analysis"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in ("replies", "replayed"):
+        shutil.rmtree(run / name, ignore_errors=True)
+    (run / "ledger.jsonl").unlink()
+    folder = RunFolder(run)
+    for old in run.glob("outputs/*_agent-h1*.json"):
+        old.unlink()
+    settings = Settings(
+        sandbox=sandbox, cache_dir=place / "cache", coding_rounds=max(1, len(programs))
+    )
+    services = Services(folder, folder.manifest(), settings)
+    scripted = reasoner(services) if reasoner else Scripted(list(programs), services)
+    services.__dict__["reasoner"] = scripted
+    frozen = FrozenContract.read(run / "hypotheses/h1/contract.json")
+    status = validating.carry_out(services, "h1", frozen.sha256, (), mended=False)
+    prompts = getattr(scripted, "prompts", [])
+    if status == "done":
+        validating.finalize_verdicts(services, {"h1": frozen.sha256})
+        expanded = max(run.glob("outputs/expanded-h1*.json"), key=lambda path: path.name)
+        given = InterpreterInput(
+            expanded=ExpandedHypothesis.model_validate(json.loads(expanded.read_text())),
+            contract=validating.contract_view(frozen),
+            results=validating.results_view(run / "hypotheses" / "h1"),
+        )
+        scripted.ask(INTERPRETER, given)
+        services.ask(INTERPRETER, given, "interpreter-h1")
+        write_report(folder)
+        write_report(folder, run / "replayed")
+    write_crate(run, folder.manifest())
+    return Attacked(run, status, prompts)
+
+
+def honest_numbers(run: Path) -> dict[str, Any]:
+    """The numbers that a faultless second implementation writes."""
+    found = json.loads((run / "hypotheses/h1/results/results.json").read_text())["reproduction"][0]
+    numbers: dict[str, Any] = {}
+    for one in found["compared"]:
+        if one["state"] == "reproduced":
+            value = one["second"]
+            counted = one["field"] in ("n", "events")
+            numbers.setdefault(one["test"], {})[one["field"]] = int(value) if counted else value
+    return numbers
+
+
+def program(*lines: str, numbers: str = "NUMBERS", before: str = "") -> str:
+    """A program that writes honest numbers (given as a literal), and runs the attack's `lines`.
+
+    `numbers` is the expression that is written; `before` stands before anything else.
+    """
+    body = "\n".join(f"    {line}" for line in "\n".join(lines).splitlines()) or "    pass"
+    return f"""\
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+NUMBERS = json.loads({json.dumps(honest_numbers(finished_run()))!r})
+
+
+def main(inputs, out):
+    {before or "pass"}
+    (out / "numbers.json").write_text(json.dumps({{"numbers": {numbers}}}))
+    table = pd.read_parquet(inputs / "table.parquet")
+{body}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def quarantined(html: str) -> str:
+    """The part of a report that is marked as exploratory."""
+    from agents.coding.appendix import TITLE
+
+    _, found, rest = html.partition(TITLE)
+    return rest.partition("<h3>Next steps")[0] if found else ""
