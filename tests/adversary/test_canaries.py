@@ -82,7 +82,7 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     assert leaked(found) == {}
     fed = [" ".join(one["feedback"]) for one in found.attempts[: len(ways)]]
     for words, said in zip(ways, fed, strict=True):
-        known = ("withheld", "numbers.json", "Error", "outside the tolerance")
+        known = ("ended with an error", "numbers.json", "outside the tolerance")
         assert any(word in said for word in known), (words, said)
     # The exit code tells nothing: 77 years and 1 read alike.
     assert {one["result"]["exit_code"] for one in found.attempts} == {0, 1}
@@ -200,6 +200,7 @@ def test_the_interpreter_reads_no_small_count(tmp_path_factory: pytest.TempPathF
 
     place = tmp_path_factory.mktemp("view")
     shutil.copytree(finished_run() / "hypotheses/h1/results", place / "results")
+    shutil.copy(finished_run() / "hypotheses/h1/contract.json", place)
     path = place / "results/results.json"
     found = json.loads(path.read_text())
     counted = {"value": 3, "unit": "events", "text": "3"}
