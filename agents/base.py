@@ -67,12 +67,25 @@ def prompt_file(module_file: str, name: str) -> PromptFile:
 
 
 @dataclass(frozen=True)
+class Wording(Generic[I, O]):
+    """What holds a model's sentences against the facts of an agent's input.
+
+    `problems` says which sentences are refused and why. `replace` returns the output with SAGE's
+    own sentences in the place of refused ones; a reasoner calls it when the repairs are used up.
+    """
+
+    problems: Callable[[I, O], list[str]]
+    replace: Callable[[I, O], O]
+
+
+@dataclass(frozen=True)
 class Agent(Generic[I, O]):
     """One agent: what it reads, what it returns, its prompt, its rule.
 
     `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
     citation that was not retrieved); a chat reasoner sends them back to the model. `images`, if
-    given, returns PNGs as base64 text, which a reasoner adds where its model can see.
+    given, returns PNGs as base64 text, which a reasoner adds where its model can see. `wording`
+    holds what a model wrote against the facts; a rule's own sentences are not held against it.
     """
 
     name: str
@@ -83,6 +96,7 @@ class Agent(Generic[I, O]):
     rule: Callable[[I, Resources], O]
     check: Callable[[I, O], list[str]] | None = None
     images: Callable[[I], tuple[str, ...]] | None = None
+    wording: Wording[I, O] | None = None
 
 
 @dataclass(frozen=True)

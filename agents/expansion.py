@@ -5,10 +5,17 @@ Reads the reviewed hypothesis only (SAGE, Table 9). In a revision the critics' r
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, prompt_file
-from agents.types import ExpandedHypothesis
+from agents.base import Agent, Resources, Role, Wording, prompt_file
+from agents.prose.check import Judge, early_judge, replaced_text, without_quotations
+from agents.types import ExpandedHypothesis, ReviewedHypothesis
 from agents.views import Expansion, ExpansionInput
-from agents.wording import describe_design, describe_exposure, unsupported_numbers
+from agents.wording import (
+    describe_design,
+    describe_exposure,
+    hypothesis_texts,
+    reworded,
+    unsupported_numbers,
+)
 from validation.hypothesis import Comparison, Hypothesis
 
 
@@ -28,11 +35,6 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
             hypothesis = changed = sharpened
             added = hypothesis.exposures[-1]
             improvements.append(f"Sharpened by {describe_exposure(added)}.")
-    supporting = [one for one in reviewed.citations if not one.retracted]
-    background = " ".join(dict.fromkeys(f"“{one.quote.strip()}”" for one in supporting[:4]))
-    if reviewed.contradicting:
-        against = reviewed.contradicting[0]
-        background += f" Against it: “{against.quote.strip()}”"
     added_names = [
         _concept(resources, one.label)
         for one in hypothesis.exposures
@@ -46,15 +48,32 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
         parts = tuple(one for one in parts if one != hypothesis.endpoint)
     return Expansion(
         hypothesis=changed,
-        background=background or "No supporting passage in the graph.",
-        mechanism="; ".join(reviewed.mechanism) + "." if reviewed.mechanism else "Not stated.",
-        clinical_interpretation=(
-            f"If it holds, {describe_design(hypothesis)} separates patients by"
-            f" {hypothesis.endpoint} with markers that a pathologist can check. It is a prognostic"
-            " association in one cohort, not evidence of benefit from any treatment."
-        ),
+        background=_background(reviewed),
+        mechanism=_mechanism(reviewed),
+        clinical_interpretation=_clinical(hypothesis),
         improvements=tuple(improvements),
         parts=parts if len(parts) > 1 else (*parts, hypothesis.population.description),
+    )
+
+
+def _background(reviewed: ReviewedHypothesis) -> str:
+    """The sources' own sentences, those against the claim included."""
+    supporting = [one for one in reviewed.citations if not one.retracted]
+    text = " ".join(dict.fromkeys(f"“{one.quote.strip()}”" for one in supporting[:4]))
+    if reviewed.contradicting:
+        text += f" Against it: “{reviewed.contradicting[0].quote.strip()}”"
+    return text or "No supporting passage in the graph."
+
+
+def _mechanism(reviewed: ReviewedHypothesis) -> str:
+    return "; ".join(reviewed.mechanism) + "." if reviewed.mechanism else "Not stated."
+
+
+def _clinical(hypothesis: Hypothesis) -> str:
+    return (
+        f"If it holds, {describe_design(hypothesis)} separates patients by"
+        f" {hypothesis.endpoint} with markers that a pathologist can check. It would be a"
+        " prognostic association in one cohort, not evidence of benefit from any treatment."
     )
 
 
@@ -116,20 +135,71 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
         problems.append(f"use only the endpoints {sorted(endpoints)}")
     if not given.reasons and after != before:
         problems.append("the reviewer approved this hypothesis: leave `hypothesis` null")
-    offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
-    names = (before.statement, *(one.label for one in offered), *given.reviewed.mechanism)
-    for field in ("background", "mechanism", "clinical_interpretation"):
-        problems += unsupported_numbers(field, _without_quotes(getattr(answer, field)), *names)
-    problems += unsupported_numbers("statement", after.statement, *names)
+    quotes, names = _quotes(given), _names(given, after)
+    for field in PROSE:
+        text = without_quotations(getattr(answer, field), quotes)
+        problems += unsupported_numbers(field, text, *names)
     return problems
 
 
-def _without_quotes(text: str) -> str:
-    """Drop verbatim quotations: their numbers belong to the source that is cited."""
-    while "“" in text and "”" in text[text.index("“") :]:
-        start = text.index("“")
-        text = text[:start] + text[text.index("”", start) + 1 :]
-    return text
+def _names(given: ExpansionInput, after: Hypothesis) -> tuple[str, ...]:
+    """Names that may hold digits of their own."""
+    before = given.reviewed.hypothesis
+    offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
+    return (before.statement, *(one.label for one in offered), *given.reviewed.mechanism)
+
+
+PROSE = ("background", "mechanism", "clinical_interpretation")
+
+
+def _quotes(given: ExpansionInput) -> list[str]:
+    return [one.quote for one in (*given.reviewed.citations, *given.reviewed.contradicting)]
+
+
+def _judge(given: ExpansionInput) -> Judge:
+    sources = (*given.reviewed.citations, *given.reviewed.contradicting)
+    named = [f"{one.key} doi:{one.doi} PMID {one.pmid} {one.title} {one.quote}" for one in sources]
+    return early_judge(given=named, quotes=[*_quotes(given), *given.reviewed.mechanism])
+
+
+def _texts(answer: Expansion) -> list[str]:
+    texts = [answer.background, answer.mechanism, answer.clinical_interpretation]
+    texts += [*answer.improvements, *answer.parts]
+    return texts + (hypothesis_texts(answer.hypothesis) if answer.hypothesis else [])
+
+
+def unborne(given: ExpansionInput, answer: Expansion) -> list[str]:
+    """Sentences that claim a result before anything was measured, or cite what was not given."""
+    judge = _judge(given)
+    return [str(problem) for text in _texts(answer) for problem in judge(text)]
+
+
+def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
+    """The expansion with the sources' and SAGE's own sentences in the place of refused ones."""
+    judge, reviewed = _judge(given), given.reviewed
+    hypothesis = answer.hypothesis or reviewed.hypothesis
+    quotes, names = _quotes(given), _names(given, hypothesis)
+
+    def settled(field: str, generated: str) -> str:
+        text = getattr(answer, field)
+        bare = without_quotations(text, quotes)
+        if unsupported_numbers(field, bare, *names) and not judge(text):
+            return generated
+        return replaced_text(text, generated, judge)
+
+    parts = tuple(one for one in answer.parts if not judge(one))
+    if len(parts) < 2:
+        parts = (*(one.label for one in hypothesis.exposures), hypothesis.endpoint)[:8]
+    return answer.model_copy(
+        update={
+            "background": settled("background", _background(reviewed)),
+            "mechanism": settled("mechanism", _mechanism(reviewed)),
+            "clinical_interpretation": settled("clinical_interpretation", _clinical(hypothesis)),
+            "improvements": tuple(one for one in answer.improvements if not judge(one)),
+            "parts": parts,
+            "hypothesis": answer.hypothesis and reworded(answer.hypothesis, judge),
+        }
+    )
 
 
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:
@@ -153,4 +223,5 @@ EXPANSION = Agent(
     prompt=prompt_file(__file__, "expansion.md"),
     rule=expand,
     check=check_expansion,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -10,9 +10,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.prose.check import Problem, check_result, replaced, replaced_text, words_of
+from agents.prose.facts import ResultFacts
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
+from validation.hypothesis import Hypothesis
 from validation.keys import Key
 
 
@@ -32,10 +35,11 @@ class ContractView(View):
 
 
 class ResultsView(View):
-    """Aggregated results: numbers by key, the verdict and its reasons; never a patient."""
+    """Aggregated results: numbers by key, the verdict, its reasons and facts; never a patient."""
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
-    badge: str = ""
+    badge: str
+    facts: ResultFacts
     reasons: tuple[str, ...]
     limits: tuple[str, ...]
     numbers: tuple[KeyedNumber, ...]
@@ -69,13 +73,25 @@ VERDICT_WORDS = {
     "inconclusive": "could not be decided on",
 }
 SCORE = {"supported": 8, "inconclusive": 5, "not_supported": 3}
+HIGHEST_SCORE = {"supported": 10, "inconclusive": 7, "not_supported": 5}
+"""How feasible a translation may be called at most, by verdict."""
+
+
+def verdict_sentence(verdict: str, *, simulated: bool) -> str:
+    """The verdict as a sentence, as SAGE itself says it."""
+    subject = "simulated data" if simulated else "this cohort"
+    return f"The hypothesis {VERDICT_WORDS[verdict]} {subject}."
 
 
 def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
     """State the verdict, then each registered result with its numbers by key."""
+    return generated(given)
+
+
+def generated(given: InterpreterInput) -> Interpretation:
+    """SAGE's own interpretation: every sentence made from a typed fact."""
     results = given.results
-    subject = "simulated data" if results.simulated else "this cohort"
-    headline = f"The hypothesis {VERDICT_WORDS[results.verdict]} {subject}."
+    headline = verdict_sentence(results.verdict, simulated=results.simulated)
     keys = {one.key for one in results.numbers}
     secondary = [
         (f"{key} (secondary): ", f"{key}.secondary")
@@ -101,7 +117,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
     ]  # fmt: skip
     assumptions = [
         _line("Proportional hazards: global test p {}.", keys, "schoenfeld.global_p"),
-        "Censoring is independent of the exposure; the data cannot show it.",
+        "Censoring is taken to be independent of the exposure; the data cannot show it.",
     ]
     limits = list(results.limits) or ["One cohort; no external validation was run."]
     said = tuple(one for one in findings if one)
@@ -154,29 +170,93 @@ def _prediction(keys: set[str]) -> str:
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:
-    """No free number, no unknown key, no contradiction of the verdict, no claim of causation."""
-    problems = []
-    known = {one.key for one in given.results.numbers}
+    """No free number, no unknown key, no better score than the verdict allows."""
     texts = [answer.headline, *answer.findings, *answer.assumptions, *answer.limits]
-    texts.append(answer.feasibility_reason)
-    quoted = given.expanded.hypothesis.statement
-    for text in texts:
-        for found in KEYED.findall(text):
-            if found not in known:
-                problems.append(f"[[{found}]] is no key of the results")
-        strange = [one for one in free_numbers(text) if one not in quoted]
-        # Limits and reasons that the validation package wrote may quote its own figures.
-        if strange and text not in given.results.limits:
-            problems.append(f'"{strange[0]}" is a bare number; write its key as [[key]]')
-    if given.results.verdict != "supported" and _claims_support(answer.headline):
-        problems.append(f"the verdict is {given.results.verdict}; the headline says otherwise")
+    problems = [
+        str(problem)
+        for text in (*texts, answer.feasibility_reason)
+        for problem in _number_problems(given, text)
+    ]
+    highest = HIGHEST_SCORE[given.results.verdict]
+    if answer.feasibility_score > highest:
+        problems.append(
+            f"feasibility_score is at most {highest} where the verdict is {given.results.verdict}"
+        )
     return problems
 
 
-def _claims_support(headline: str) -> bool:
-    lowered = headline.lower()
-    positive = any(word in lowered for word in ("is supported", "confirm", "validates", "proves"))
-    return positive and "not" not in lowered
+def _number_problems(given: InterpreterInput, text: str) -> list[Problem]:
+    known = {one.key for one in given.results.numbers}
+    problems = [
+        Problem(text, "it names a key that the results do not hold", found)
+        for found in KEYED.findall(text)
+        if found not in known
+    ]
+    quoted = given.expanded.hypothesis.statement
+    strange = [one for one in free_numbers(text) if one not in quoted]
+    # Limits and reasons that the validation package wrote may quote its own figures.
+    if strange and text not in given.results.limits:
+        problems.append(Problem(text, "it states a number without its key", strange[0]))
+    return problems
+
+
+def names_of(hypothesis: Hypothesis, statements: tuple[str, ...] = ()) -> frozenset[str]:
+    """Words of the claim and its contract that a sentence about the result may use."""
+    return words_of(
+        [
+            hypothesis.statement,
+            hypothesis.population.description,
+            *(one.label for one in hypothesis.exposures),
+            *(one.variable for one in hypothesis.exposures),
+            hypothesis.endpoint,
+            *hypothesis.secondary_endpoints,
+            *hypothesis.covariates,
+            *hypothesis.strata,
+            *statements,
+        ]
+    )
+
+
+def refused(given: InterpreterInput, text: str) -> list[Problem]:
+    """Why a sentence of the interpretation is refused; empty for one that the facts bear out."""
+    hypothesis = given.expanded.hypothesis
+    return _number_problems(given, text) + check_result(
+        text,
+        given.results.facts,
+        names=names_of(hypothesis, given.contract.statements),
+        quoted=(hypothesis.statement, *given.results.limits, *given.results.reasons),
+    )
+
+
+def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
+    """The sentences that the facts do not bear out."""
+    texts = [answer.headline, *answer.findings, *answer.assumptions, *answer.limits]
+    return [
+        str(problem)
+        for text in (*texts, answer.feasibility_reason)
+        for problem in refused(given, text)
+    ]
+
+
+def in_own_words(given: InterpreterInput, answer: Interpretation) -> Interpretation:
+    """The interpretation with SAGE's own sentences in the place of refused ones."""
+    plain = generated(given)
+
+    def judge(text: str) -> list[Problem]:
+        return refused(given, text)
+
+    score, reason = answer.feasibility_score, answer.feasibility_reason
+    if judge(reason) or score > HIGHEST_SCORE[given.results.verdict]:
+        score = plain.feasibility_score
+        reason = replaced_text(reason, plain.feasibility_reason, judge)
+    return Interpretation(
+        headline=replaced_text(answer.headline, plain.headline, judge),
+        findings=replaced(answer.findings, plain.findings, judge),
+        assumptions=replaced(answer.assumptions, plain.assumptions, judge),
+        limits=replaced(answer.limits, plain.limits, judge),
+        feasibility_score=score,
+        feasibility_reason=reason,
+    )
 
 
 def pictures_of(given: InterpreterInput) -> tuple[str, ...]:
@@ -193,4 +273,5 @@ INTERPRETER = Agent(
     rule=interpret,
     check=check_interpretation,
     images=pictures_of,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.prose.check import early_judge, own
 from agents.types import Citation, Definition, OntologyBrief, Relationship
 from kg.types import Evidence, PathNode, ScoredPath
 
@@ -71,6 +72,14 @@ def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
     return (first, second) if path.edges[index].forward else (second, first)
 
 
+def _steps(given: OntologistInput) -> set[tuple[int, int]]:
+    return {
+        (chain, step)
+        for chain, path in enumerate(given.paths, 1)
+        for step in range(1, len(path.edges) + 1)
+    }
+
+
 def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
     """Every term defined, every edge restated, nothing else."""
     problems = []
@@ -78,11 +87,7 @@ def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
     missing = sorted(names - {one.term for one in answer.definitions})
     if missing:
         problems.append(f"definitions are missing for: {', '.join(missing)}")
-    steps = {
-        (chain, step)
-        for chain, path in enumerate(given.paths, 1)
-        for step in range(1, len(path.edges) + 1)
-    }
+    steps = _steps(given)
     said = {(one.chain, one.step) for one in answer.processes}
     if said - steps:
         problems.append(f"there are no such edges (chain, step): {sorted(said - steps)}")
@@ -151,6 +156,53 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
     )
 
 
+def _passages(given: OntologistInput) -> list[str]:
+    return [
+        f"{one.title} {one.doi} {one.pmid} {one.text}"
+        for path in given.paths
+        for edge in path.edges
+        for one in (*edge.evidence, *edge.contradicting)
+    ]
+
+
+def unborne(given: OntologistInput, answer: Grounding) -> list[str]:
+    """Sentences that claim a result before anything was measured, or cite what was not given."""
+    judge = early_judge(given=_passages(given), quotes=_passages(given))
+    texts = [one.definition for one in answer.definitions]
+    texts += [one.process for one in answer.processes]
+    return [str(problem) for text in texts for problem in judge(text)]
+
+
+def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
+    """The grounding with the graph's own words in the place of refused ones."""
+    judge = early_judge(given=_passages(given), quotes=_passages(given))
+    definitions = {node.name: node.definition for path in given.paths for node in path.nodes}
+    steps = _steps(given)
+
+    def defined(one: TermDefinition) -> TermDefinition:
+        problems = judge(one.definition)
+        if not problems:
+            return one
+        plain = definitions.get(one.term) or "no definition in the ontology"
+        return one.model_copy(update={"definition": own(plain, problems)})
+
+    def stated(one: ProcessStatement) -> ProcessStatement:
+        problems = judge(one.process)
+        if not problems or (one.chain, one.step) not in steps:
+            return one
+        path = given.paths[one.chain - 1]
+        head, tail = _ends(path, one.step - 1)
+        relation = path.edges[one.step - 1].relation.replace("_", " ")
+        return one.model_copy(
+            update={"process": own(f"{head.name} {relation} {tail.name}", problems)}
+        )
+
+    return Grounding(
+        definitions=tuple(defined(one) for one in answer.definitions),
+        processes=tuple(stated(one) for one in answer.processes),
+    )
+
+
 ONTOLOGIST = Agent(
     name="ontologist",
     role=Role.MINI,
@@ -159,4 +211,5 @@ ONTOLOGIST = Agent(
     prompt=prompt_file(__file__, "ontologist.md"),
     rule=ground_paths,
     check=check_grounding,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Role, prompt_file
+from agents.base import Agent, Role, Wording, prompt_file
+from agents.prose.check import Judge, early_judge
 from agents.scientist_rule import propose
+from agents.statement import settled, state
 from agents.types import Citation, DictionaryView, Draft, OntologyBrief
 from agents.views import Proposal, ScientistInput
-from agents.wording import unsupported_numbers
+from agents.wording import hypothesis_texts, reworded, unsupported_numbers
 from validation.hypothesis import Hypothesis
 
 __all__ = ["SCIENTIST", "Proposal", "ScientistInput", "check_proposal", "compose_draft"]
@@ -51,20 +53,26 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
         if (one.chain, one.step) not in known:
             problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
     names = given.dictionary.names()
-    problems += unsupported_numbers("statement", proposal.hypothesis.statement, *names)
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
-    if proposal.hypothesis.statement in given.already:
+    if state(proposal.hypothesis, given.dictionary) in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")
     return problems
 
 
-def compose_draft(brief: OntologyBrief, proposal: Proposal, hypothesis_id: str) -> Draft:
-    """Attach the evidence of the relationships used, on both sides, to the proposal."""
+def compose_draft(
+    brief: OntologyBrief, proposal: Proposal, hypothesis_id: str, dictionary: DictionaryView
+) -> Draft:
+    """Attach the evidence of the relationships used, on both sides, to the proposal.
+
+    The statement is written from the proposal's fields; what the model wrote there is dropped.
+    """
     support = {(one.chain, one.step) for one in proposal.support}
     used = [one for one in brief.relationships if (one.chain, one.step) in support]
     mechanism = tuple(dict.fromkeys(one.process for one in used))
     return Draft(
-        hypothesis=proposal.hypothesis.model_copy(update={"id": hypothesis_id}),
+        hypothesis=settled(proposal.hypothesis, dictionary).model_copy(
+            update={"id": hypothesis_id}
+        ),
         mechanism=mechanism,
         citations=_unique([c for one in used for c in one.evidence]),
         contradicting=_unique([c for one in used for c in one.contradicting]),
@@ -77,6 +85,33 @@ def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
     return tuple({(one.key, one.quote): one for one in citations}.values())
 
 
+def _judge(given: ScientistInput) -> Judge:
+    relationships = given.brief.relationships
+    sources = [c for one in relationships for c in (*one.evidence, *one.contradicting)]
+    return early_judge(
+        given=[f"{one.key} {one.title} {one.quote}" for one in sources],
+        quotes=[one.process for one in relationships] + [one.quote for one in sources],
+    )
+
+
+def unborne(given: ScientistInput, proposal: Proposal) -> list[str]:
+    """Sentences that claim a result before anything was measured, or cite what was not given."""
+    judge = _judge(given)
+    texts = (*hypothesis_texts(proposal.hypothesis), *proposal.concepts)
+    return [str(problem) for text in texts for problem in judge(text)]
+
+
+def in_own_words(given: ScientistInput, proposal: Proposal) -> Proposal:
+    """The proposal with SAGE's own sentences in the place of refused ones."""
+    judge = _judge(given)
+    return proposal.model_copy(
+        update={
+            "hypothesis": reworded(proposal.hypothesis, judge),
+            "concepts": tuple(one for one in proposal.concepts if not judge(one)),
+        }
+    )
+
+
 SCIENTIST = Agent(
     name="scientist",
     role=Role.HIGH,
@@ -85,4 +120,5 @@ SCIENTIST = Agent(
     prompt=prompt_file(__file__, "scientist.md"),
     rule=propose,
     check=check_proposal,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

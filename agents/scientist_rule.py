@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 
 from agents.base import Resources
+from agents.statement import settled, within_sentence
 from agents.types import DictionaryView, Relationship
 from agents.views import Proposal, ScientistInput, StepRef
-from agents.wording import describe_design, describe_exposure
+from agents.wording import describe_design
 from kg.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.dictionary import Endpoint, Variable
@@ -120,7 +121,7 @@ def _measured(
         if match is None or match[0] in found:
             continue
         key, label, modality = match
-        label = _within_sentence(label)
+        label = within_sentence(label)
         risk = _risk(name, steps)
         found[key] = Measured(
             name=name,
@@ -162,12 +163,6 @@ def _variable(
         if variable.kind == "continuous" and wanted & _names(variable):
             return variable.key, variable.label, variable.modality
     return None
-
-
-def _within_sentence(label: str) -> str:
-    """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
-    first = label.split(" ", 1)[0]
-    return label[0].lower() + label[1:] if first[1:].islower() else label
 
 
 def _names(variable: Variable) -> set[str]:
@@ -280,17 +275,6 @@ def _claim(
         and name not in {one.name for one in chosen}
     ]
     comparison = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
-    outcome = (
-        f"shorter {endpoint.label.lower()}"
-        if endpoint.kind == "survival"
-        else f"more frequent {endpoint.label.lower()}"
-        if endpoint.kind in ("competing", "binary")
-        else f"higher {endpoint.label.lower()}"
-    )
-    words = " combined with ".join(describe_exposure(one) for one in exposures)
-    opposite = " and ".join(
-        f"{'low' if one.level == 'high' else 'high'} {one.label}" for one in exposures
-    )
     unsigned = [one.exposure.label for one in chosen if one.risk == 0]
     rationale = "; ".join(dict.fromkeys(one.process for one in steps)) + "."
     if unsigned:
@@ -300,10 +284,7 @@ def _claim(
         )
     hypothesis = Hypothesis(
         id="draft",
-        statement=(
-            f"In {dictionary.cohort}, {words} identifies patients with {outcome},"
-            f" compared with {opposite}."
-        ),
+        statement="",
         population=Population(description=f"all patients of {dictionary.cohort}"),
         exposures=exposures,
         comparison=comparison,
@@ -318,7 +299,7 @@ def _claim(
         rationale=rationale,
         untested=tuple(f"the role of {name} in the mechanism" for name in unmeasured),
     )
-    return hypothesis.model_copy(
+    return settled(hypothesis, dictionary).model_copy(
         update={
             "feasibility": (
                 f"{describe_design(hypothesis)[:1].upper()}{describe_design(hypothesis)[1:]}: every"

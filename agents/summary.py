@@ -6,8 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
-from agents.interpreter import Interpretation
+from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.interpreter import Interpretation, ResultsView, names_of, verdict_sentence
+from agents.prose.check import Problem, check_result, own, replaced
+from agents.prose.facts import ResultFacts
+from agents.prose.reading import sentences
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
 
@@ -29,10 +32,29 @@ class FeasibilityView(View):
     summary: str
 
 
+class VerdictView(View):
+    """The verdict with its reasons, limits and the typed facts behind it; no contract, no code."""
+
+    verdict: Literal["supported", "not_supported", "inconclusive"]
+    badge: str
+    reasons: tuple[str, ...]
+    limits: tuple[str, ...]
+    facts: ResultFacts
+    simulated: bool = False
+
+
+def verdict_view(results: ResultsView) -> VerdictView:
+    """The part of the results that the summary reads."""
+    return VerdictView(
+        **{name: getattr(results, name) for name in VerdictView.model_fields},
+    )
+
+
 class SummaryInput(View):
-    """The interpretation, the expanded hypothesis and the two verdicts; no contract, no code."""
+    """The interpretation, the expanded hypothesis, the verdict, novelty and feasibility."""
 
     interpretation: Interpretation
+    verdict: VerdictView
     expanded: ExpandedHypothesis
     novelty: NoveltyView
     feasibility: FeasibilityView
@@ -48,6 +70,11 @@ class Summary(View):
 
 def summarize(given: SummaryInput, resources: Resources) -> Summary:
     """Put the pieces in order; nothing is added."""
+    return generated(given)
+
+
+def generated(given: SummaryInput) -> Summary:
+    """SAGE's own summary."""
     hypothesis = given.expanded.hypothesis
     parts = " and ".join(one.label for one in hypothesis.exposures)
     next_steps = ["Repeat the registered analysis in an independent cohort (`--replicate`)."]
@@ -63,31 +90,85 @@ def summarize(given: SummaryInput, resources: Resources) -> Summary:
     )
 
 
+def _interpreted(given: SummaryInput) -> tuple[str, ...]:
+    said = given.interpretation
+    return (said.headline, *said.findings, *said.assumptions, *said.limits)
+
+
 def check_summary(given: SummaryInput, answer: Summary) -> list[str]:
     """Only keys that the interpretation used; no free numbers."""
-    source = " ".join(
-        [
-            given.interpretation.headline,
-            *given.interpretation.findings,
-            *given.interpretation.assumptions,
-            *given.interpretation.limits,
-        ]
-    )
+    return [
+        str(problem)
+        for text in (answer.title, *answer.paragraphs, *answer.next_steps)
+        for problem in _number_problems(given, text)
+    ]
+
+
+def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
+    source = " ".join(_interpreted(given))
     known = set(KEYED.findall(source)) | {"novelty.score", "feasibility.score"}
     allowed = f"{given.expanded.hypothesis.statement} {given.novelty.summary} " + (
         f"{given.feasibility.summary} {source} {' '.join(given.expanded.hypothesis.untested)}"
     )
-    problems = []
-    for text in (answer.title, *answer.paragraphs, *answer.next_steps):
-        for found in KEYED.findall(text):
-            if found not in known:
-                problems.append(f"[[{found}]] is not in the interpretation")
-        problems += [
-            f'"{one}" is a bare number; write its key as [[key]]'
-            for one in free_numbers(text)
-            if one not in allowed
-        ]
+    problems = [
+        Problem(text, "it names a key that the interpretation does not hold", found)
+        for found in KEYED.findall(text)
+        if found not in known
+    ]
+    problems += [
+        Problem(text, "it states a number without its key", one)
+        for one in free_numbers(text)
+        if one not in allowed
+    ]
     return problems
+
+
+def refused(given: SummaryInput, text: str) -> list[Problem]:
+    """Why a text of the summary is refused; empty for one that the facts bear out."""
+    hypothesis = given.expanded.hypothesis
+    return _number_problems(given, text) + check_result(
+        text,
+        given.verdict.facts,
+        names=names_of(hypothesis),
+        quoted=(
+            hypothesis.statement,
+            given.novelty.summary,
+            given.feasibility.summary,
+            *given.verdict.reasons,
+            *given.verdict.limits,
+            *_interpreted(given),
+            *generated(given).next_steps,
+        ),
+    )
+
+
+def unborne(given: SummaryInput, answer: Summary) -> list[str]:
+    """The sentences that the facts do not bear out, and a summary without the verdict."""
+    texts = (answer.title, *answer.paragraphs, *answer.next_steps)
+    return [str(problem) for text in texts for problem in refused(given, text)]
+
+
+def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
+    """The summary without its refused sentences; SAGE's own say the verdict in their place."""
+    plain = generated(given)
+
+    def judge(text: str) -> list[Problem]:
+        return refused(given, text)
+
+    paragraphs, problems = [], judge(answer.title)
+    for paragraph in answer.paragraphs:
+        found = {sentence: judge(sentence) for sentence in sentences(paragraph)}
+        problems += [one for each in found.values() for one in each]
+        if rest := " ".join(sentence for sentence, each in found.items() if not each):
+            paragraphs.append(rest)
+    if problems:
+        verdict = verdict_sentence(given.verdict.verdict, simulated=given.verdict.simulated)
+        paragraphs = [own(verdict, problems), *paragraphs][:5]
+    return Summary(
+        title=plain.title if judge(answer.title) else answer.title,
+        paragraphs=tuple(paragraphs),
+        next_steps=replaced(answer.next_steps, plain.next_steps, judge),
+    )
 
 
 SUMMARY = Agent(
@@ -98,4 +179,5 @@ SUMMARY = Agent(
     prompt=prompt_file(__file__, "summary.md"),
     rule=summarize,
     check=check_summary,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

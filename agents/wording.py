@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from agents.prose.check import Judge, replaced_text
 from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis
 
 KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
@@ -46,6 +47,28 @@ def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
     if not found:
         return []
     return [f'{field} states a number ("{found[0]}") that no evidence gives; say it in words']
+
+
+def hypothesis_texts(hypothesis: Hypothesis) -> list[str]:
+    """What a hypothesis holds in free words; its statement is made from its fields."""
+    return [one for one in (hypothesis.rationale, hypothesis.feasibility) if one] + list(
+        hypothesis.untested
+    )
+
+
+def reworded(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
+    """The hypothesis with refused sentences replaced or, where nothing can be said, left out."""
+    rationale = "It rests on the relationships that are listed with their sources."
+    design = describe_design(hypothesis)
+    return hypothesis.model_copy(
+        update={
+            "rationale": replaced_text(hypothesis.rationale, rationale, judge),
+            "feasibility": replaced_text(
+                hypothesis.feasibility, f"The comparison is of {design}.", judge
+            ),
+            "untested": tuple(one for one in hypothesis.untested if not judge(one)),
+        }
+    )
 
 
 def describe_exposure(exposure: Exposure) -> str:

@@ -7,12 +7,14 @@ import os
 import shlex
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from agents.scientist import variable_problems
+from agents.statement import read_statement, settled
 from agents.types import Draft, dictionary_view
 from agents.wording import describe_design, describe_direction
 from sage.errors import InputError
@@ -60,19 +62,77 @@ def show_draft(draft: Draft) -> None:
     out.print(table)
 
 
-def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Hypothesis:
+@dataclass(frozen=True)
+class Edit:
+    """A hypothesis as edited, and what that changed, field by field, as (field, before, after)."""
+
+    hypothesis: Hypothesis
+    differences: tuple[tuple[str, str, str], ...]
+
+    @property
+    def comment(self) -> str:
+        """What was changed, for the report."""
+        names = ", ".join(name for name, _, _ in self.differences)
+        return f"changed by the reviewer: {names or 'nothing'}"
+
+
+def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
     """The hypothesis with `changes` applied, checked against the template and the dictionary.
+
+    The statement follows the fields. Where only the statement was changed, it is read back into
+    them; where both were, they have to say the same.
 
     Raises
     ------
     InputError
-        If a field is unknown or wrong, or names something that the cohort does not have.
+        If a field is unknown or wrong, names something that the cohort does not have, or if the
+        statement says something else than the fields.
     """
-    merged = {**json.loads(draft.hypothesis.model_dump_json()), **changes}
-    if merged.get("id") != draft.hypothesis.id:
+    before = json.loads(draft.hypothesis.model_dump_json())
+    changed = {key: value for key, value in changes.items() if value != before.get(key)}
+    written = changed.pop("statement", None)
+    if changed.get("id", before["id"]) != before["id"]:
         raise InputError(f'keep the hypothesis id "{draft.hypothesis.id}"')
+    hypothesis = _checked(services, {**before, **changed})
+    if written is not None:
+        if not isinstance(written, str):
+            raise InputError("edited hypothesis, field statement: give a sentence")
+        hypothesis = _as_written(services, draft, hypothesis, written, bool(CLAIMED & set(changed)))
+    if hypothesis.statement != draft.hypothesis.statement:
+        hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
+    after = json.loads(hypothesis.model_dump_json())
+    return Edit(
+        hypothesis=hypothesis,
+        differences=tuple(
+            (key, _shown(before[key]), _shown(after[key]))
+            for key in before
+            if before[key] != after[key]
+        ),
+    )
+
+
+CLAIMED = {"exposures", "endpoint", "direction", "comparison", "population"}
+"""The fields that the statement is written from."""
+
+
+def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
+    """Another claim without the words that were written for the old one."""
+    design = describe_design(after)
+    words: dict[str, Any] = {
+        "rationale": "",
+        "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",
+    }
+    if [one.variable for one in before.exposures] != [one.variable for one in after.exposures]:
+        words["untested"] = ()
+    return after.model_copy(
+        update={name: value for name, value in words.items() if name not in edited}
+    )
+
+
+def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
+    """A valid hypothesis on the run's cohort, its statement written from its fields."""
     try:
-        hypothesis = Hypothesis.model_validate(merged)
+        hypothesis = Hypothesis.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "hypothesis"
@@ -82,11 +142,67 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     problems = variable_problems(hypothesis, dictionary_view(services.dictionary, named))
     if problems:
         raise InputError(f"edited hypothesis: {problems[0]}")
-    return hypothesis
+    return settled(hypothesis, services.dictionary)
 
 
-def given_decision(services: Services, draft: Draft, action: str, value: object) -> Decision:
-    """A decision from command-line options."""
+def _as_written(
+    services: Services, draft: Draft, hypothesis: Hypothesis, written: str, fields_changed: bool
+) -> Hypothesis:
+    """The hypothesis that the written statement says, if its fields can hold all of it."""
+    if _same_words(written, hypothesis.statement):
+        return hypothesis
+    reading = read_statement(written, hypothesis, services.dictionary)
+    if reading.missing:
+        raise InputError(
+            f'the edited statement "{written}" names no {reading.missing[0].removeprefix("a ")}; '
+            f'the fields say: "{hypothesis.statement}". Name it as the data dictionary does, or '
+            "change the fields and leave the statement out: it is written from them"
+        )
+    said = _checked(services, json.loads(hypothesis.model_dump_json()) | reading.changes)
+    if fields_changed and said.statement != hypothesis.statement:
+        raise InputError(
+            f'the edited statement and the edited fields contradict each other. Statement: "'
+            f'{written}" Fields: "{hypothesis.statement}" Change one and leave the other out'
+        )
+    if reading.left_over:
+        raise InputError(
+            f'the edited statement "{written}" says more than the fields can hold '
+            f'("{" ".join(reading.left_over[:6])}"); what they say is: "{said.statement}" '
+            "Change the fields (population.filters, cut, comparison) and leave the statement out"
+        )
+    return said
+
+
+def _same_words(one: str, other: str) -> bool:
+    return " ".join(one.lower().rstrip(".").split()) == " ".join(other.lower().rstrip(".").split())
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def show_edit(edit: Edit) -> None:
+    """Print what an edit changes, each field before and after."""
+    from sage.console import err
+
+    for name, before, after in edit.differences:
+        err.print(f"[bold]{name}[/]")
+        err.print(f"  - {before}", markup=False, highlight=False)
+        err.print(f"  + {after}", markup=False, highlight=False)
+    if not edit.differences:
+        err.print("nothing was changed")
+
+
+def given_decision(
+    services: Services, draft: Draft, action: str, value: object, *, ask: bool = False
+) -> Decision:
+    """A decision from command-line options; with `ask`, an edit is shown and asked about.
+
+    Raises
+    ------
+    InputError
+        If an edit cannot be read, is refused, or was not confirmed.
+    """
     name = draft.hypothesis.id
     match action:
         case "approve":
@@ -105,8 +221,24 @@ def given_decision(services: Services, draft: Draft, action: str, value: object)
                 raise InputError(f"--edit {path}: not JSON ({error})") from None
             if not isinstance(changes, dict):
                 raise InputError(f"--edit {path}: give a JSON object with the fields to change")
-            edited = edited_hypothesis(services, draft, changes)
-            return Decision(hypothesis_id=name, action="edit", edited=edited)
+            edit = edited_hypothesis(services, draft, changes)
+            show_edit(edit)
+            if ask and not _confirmed():
+                raise InputError("the edit was not taken; nothing was decided")
+            return edit_decision(name, edit)
+
+
+def edit_decision(name: str, edit: Edit) -> Decision:
+    """The decision to take an edit."""
+    return Decision(hypothesis_id=name, action="edit", edited=edit.hypothesis, comment=edit.comment)
+
+
+def _confirmed() -> bool:
+    from rich.prompt import Confirm
+
+    from sage.console import err
+
+    return Confirm.ask("Take the hypothesis so?", console=err)
 
 
 def in_editor(text: str) -> str:
@@ -156,8 +288,13 @@ def decide(services: Services, draft: Draft) -> Decision:
             err.print("nothing was changed")
             continue
         try:
-            edited = edited_hypothesis(services, draft, json.loads(text))
+            changes = json.loads(text)
+            if not isinstance(changes, dict):
+                raise InputError("keep the hypothesis a JSON object")
+            edit = edited_hypothesis(services, draft, changes)
         except (InputError, ValueError) as error:
             err.print(f"[red]{error}[/]")
             continue
-        return Decision(hypothesis_id=name, action="edit", edited=edited)
+        show_edit(edit)
+        if _confirmed():
+            return edit_decision(name, edit)

@@ -15,7 +15,7 @@ from validation.controls import SEPARATOR, is_replaceable
 from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
-from validation.population import Cut, cuts_of, in_confirmation
+from validation.population import Cut, cuts_of, held_back
 from validation.timing import as_known, require_known
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
 from validation.variables import use_of
@@ -125,7 +125,11 @@ def prepare(
         endpoints.append(negative)
     keys = contract.keys()
     if part == "replication":
-        extra = [key for key in (*contract.covariates, *contract.strata) if _has(cohort, key)]
+        extra = [
+            key
+            for key in (*contract.covariates, *contract.strata, contract.cluster)
+            if key is not None and _has(cohort, key)
+        ]
         late = {use.key for use in contract.variables if use.known_at == "column"}
         extra += [known_since(key) for key in extra if key in late]
         keys = list(dict.fromkeys([*_asked(contract), *extra]))
@@ -134,7 +138,7 @@ def prepare(
     total = len(table)
     table, steps = as_known(table, contract)
     if part in ("discovery", "confirmation"):
-        held = [in_confirmation(str(one), contract) for one in table.index]
+        held = held_back(table, contract)
         keep = [one == (part == "confirmation") for one in held]
         table = table[keep]
     reason = ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 VERSION = 1
-Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive"]
+Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
     "kaplan_meier",
@@ -53,6 +53,7 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "site",
     "time_dependent",
     "table_one",
     "univariable",
@@ -226,6 +227,8 @@ class Contract(Strict):
     primary: str
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
+    cluster: str | None = None
+    site: str | None = None
     rules: Rules = Rules()
     power: Power
     missing: MissingRule = MissingRule()

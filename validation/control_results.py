@@ -111,7 +111,8 @@ class Specifications(ControlResult):
     NEEDED: ClassVar[tuple[str, ...]] = ("expected_sign", "own", "n", "failed")
 
     expected_sign: float | None = None
-    """Share of the estimated specifications whose effect has the expected sign."""
+    """Share of the estimated specifications whose effect has the expected sign; the share of those
+    without one site at a time, if that is less."""
     own: bool | None = None
     """Whether the claim's own choices are among those estimated."""
     n: int | None = None
@@ -120,6 +121,10 @@ class Specifications(ControlResult):
     median: float | None = None
     lowest: float | None = None
     highest: float | None = None
+    left_out: int | None = None
+    """Estimates of the claim's own choices without one site; None where no site is declared."""
+    left_out_lowest: float | None = None
+    left_out_highest: float | None = None
 
 
 class TimingResult(ControlResult):

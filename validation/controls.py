@@ -82,6 +82,10 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
         book.put(Key.SPECIFICATION_MEDIAN, curve.median, scale)
         book.put(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
         book.put(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
+        if curve.left_out:
+            book.put(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
+            book.put(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
+            book.put(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
         failures = f"{failed} of {total}"
         book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
         book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
@@ -138,6 +142,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
+    clusters = study.clusters(keep)
     entry = study.entry(keep)
     if entry is not None and flags is not None:
         observed, null = dealt_at_risk(
@@ -146,10 +151,12 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
         p, drawn = empirical_p(observed, null), len(null)
         rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
     elif flags is not None and layers is None:
-        found = permute(value, flags, x, others, times=plan.permutations, seed=seed)
+        found = permute(
+            value, flags, x, others, times=plan.permutations, seed=seed, clusters=clusters
+        )
         p, rate, drawn = found.p, found.false_positive_rate, found.drawn
     else:
-        orders = permutations(len(x), plan.permutations, seed, layers)
+        orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None and layers is not None:
             value, base = _within(value, flags == 1, layers)
             others = base if others is None else np.column_stack([base, others])
@@ -187,7 +194,13 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
         kind: Literal["matched genes", "permuted feature"] = "matched genes"
     else:
-        orders = permutations(len(own), contract.controls.random_features, contract.seed + 1)
+        every = np.ones(len(own), dtype=bool)
+        orders = permutations(
+            len(own),
+            contract.controls.random_features,
+            contract.seed + 1,
+            clusters=study.clusters(every),
+        )
         raw = own[orders].T
         kind = "permuted feature"
     raw = raw[:, ~np.isnan(raw).any(axis=0)]
@@ -368,7 +381,14 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     if x.size == 0 or np.all(x == x[0]):
         raise InputError(f"{plan.variable} does not vary in this population")
     flags = (event[keep] == 1).astype(float)
-    fit = cox(time[keep], flags, ((x - x.mean()) / x.std(ddof=1))[:, None], [plan.variable])
+    cluster = study.contract.cluster
+    fit = cox(
+        time[keep],
+        flags,
+        ((x - x.mean()) / x.std(ddof=1))[:, None],
+        [plan.variable],
+        cluster=None if cluster is None else rows.loc[keep, cluster].astype(str),
+    )
     return KnownPositiveResult(
         status=ControlStatus.RAN,
         hr=float(fit.hr[0]),

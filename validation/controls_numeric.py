@@ -12,6 +12,7 @@ and Smyth 2010, Stat Appl Genet Mol Biol).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,10 +93,24 @@ def _standard(covariates: npt.ArrayLike | None, n: int) -> FloatArray | None:
     return np.asarray((c - c.mean(axis=0)) / c.std(axis=0), dtype=np.float64)
 
 
-def permutations(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
-    """(times, n) random orders of the patients, within strata if given."""
+def permutations(
+    n: int,
+    times: int,
+    seed: int,
+    strata: npt.ArrayLike | None = None,
+    clusters: npt.ArrayLike | None = None,
+) -> IntArray:
+    """(times, n) random orders of the patients, within strata if given.
+
+    Clusters stay whole: each takes the place of another of its size (and strata), row by row.
+    """
     rng = np.random.default_rng(seed)
     whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))
+    if clusters is not None:
+        for places in _exchangeable(n, clusters, strata):
+            order = rng.permuted(np.tile(np.arange(len(places)), (times, 1)), axis=1)
+            whole[:, places] = places[order]
+        return whole
     if strata is None:
         return rng.permuted(whole, axis=1)
     codes, _ = group_codes(strata, n, at_least=1)
@@ -103,6 +118,21 @@ def permutations(n: int, times: int, seed: int, strata: npt.ArrayLike | None = N
         rows = np.flatnonzero(codes == code)
         whole[:, rows] = rng.permuted(whole[:, rows], axis=1)
     return whole
+
+
+def _exchangeable(
+    n: int, clusters: npt.ArrayLike, strata: npt.ArrayLike | None
+) -> Iterator[IntArray]:
+    """(clusters, size) places of the rows of clusters of one size, in the same strata."""
+    codes, _ = group_codes(clusters, n, at_least=1)
+    layers = np.zeros(n, np.int64) if strata is None else group_codes(strata, n, at_least=1)[0]
+    order = np.lexsort((layers, codes))
+    members = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    alike: dict[tuple[int, ...], list[IntArray]] = {}
+    for rows in members:
+        alike.setdefault(tuple(layers[rows]), []).append(rows)
+    for group in alike.values():
+        yield np.array(group, dtype=np.int64)
 
 
 def permuted_outcome(
@@ -114,6 +144,7 @@ def permuted_outcome(
     times: int = 1000,
     seed: int = 0,
     strata: npt.ArrayLike | None = None,
+    clusters: npt.ArrayLike | None = None,
     direction: Direction = "two-sided",
     alpha: float = 0.05,
 ) -> ControlResult:
@@ -124,6 +155,7 @@ def permuted_outcome(
     exposure : (n,) the claim's exposure as analyzed (0/1 group, or continuous)
     covariates : (n, q) the model's other covariates; they stay with the outcome
     strata : permute within these groups only
+    clusters : (n,) rows that stay together
 
     Raises
     ------
@@ -132,7 +164,7 @@ def permuted_outcome(
     t, e = survival_arrays(time, event)
     x, _ = design(as_float(exposure, "exposure"), ["exposure"], len(t))
     c = _standard(covariates, len(t))
-    orders = permutations(len(t), times, seed, strata)
+    orders = permutations(len(t), times, seed, strata, clusters)
     observed, _ = _signed(t, e, x, c)
     null, usable = _signed(t, e, x[:, 0][orders].T, c)
     kept = null[usable]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from validation.control_results import ControlStatus, Specifications
@@ -36,7 +37,7 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     """
     import numpy as np
 
-    from validation.specification import specification_curve
+    from validation.specification import leave_one_out, specification_curve
 
     contract, plan = study.contract, study.contract.specification
     endpoint = contract.primary_test.endpoint
@@ -82,6 +83,18 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         strata,
         alpha=contract.rules.alpha,
     )
+    if contract.site is not None and own_cut in exposures:
+        layers = all_layers(study)
+        column = study.rows.loc[known, contract.site]
+        left_out = leave_one_out(
+            _model(study, known),
+            exposures[own_cut],
+            sets,
+            column.astype(object).where(column.notna(), None),
+            None if layers is None else layers[known],
+            choices={"cut-point": own_cut, "follow-up": "all"},
+        )
+        curve = replace(curve, left_out=left_out)
     expected = contract.direction is Direction.HIGHER_RISK
     kept = [one for one in curve.specifications if one.ok]
     if not kept:
@@ -94,10 +107,16 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     )
     # A searched cut-point or a spline is none of the curve's choices.
     searched = contract.exposures[0].cut not in plan.cuts
+    agreed = len(agree) / len(kept)
+    alone = [one for one in curve.left_out if one.ok]
+    if alone:
+        agreed = min(
+            agreed, sum((one.value > curve.null) == expected for one in alone) / len(alone)
+        )
     small = sum(one.p < contract.rules.alpha for one in agree)
     found = Specifications(
         status=ControlStatus.RAN,
-        expected_sign=len(agree) / len(kept),
+        expected_sign=agreed,
         own=own or searched,
         n=len(kept),
         failed=curve.failed,
@@ -105,6 +124,9 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         median=float(curve.median),
         lowest=float(kept[0].value),
         highest=float(kept[-1].value),
+        left_out=len(alone) if curve.left_out else None,
+        left_out_lowest=min((one.value for one in alone), default=None),
+        left_out_highest=max((one.value for one in alone), default=None),
     )
     return found, curve
 
@@ -131,7 +153,13 @@ def _model(study: Study, known: Mask) -> Model:
     if event is not None:
         limit = study.contract.rules.events_per_covariate
         flags = (event[known] == 1).astype(float)
-        return cox_model(value[known], flags, events_per_term=limit, entry=study.entry(known))
+        return cox_model(
+            value[known],
+            flags,
+            events_per_term=limit,
+            entry=study.entry(known),
+            cluster=study.clusters(known),
+        )
     if study.contract.endpoint(endpoint).kind == "binary":
         return logistic_model(value[known])
     return linear_model(value[known])

@@ -80,6 +80,8 @@ class DataDictionary(Strict):
     expression_known_at: KnownAt = "unknown"
     endpoints: tuple[Endpoint, ...]
     joins: tuple[JoinReport, ...] = ()
+    cluster: str | None = None
+    site: str | None = None
     slides: int = 0
     license: str = ""
     notes: tuple[str, ...] = ()

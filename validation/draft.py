@@ -23,7 +23,14 @@ from validation.dictionary import DataDictionary, Endpoint
 from validation.errors import InputError
 from validation.hypothesis import Comparison, Exposure, Hypothesis
 from validation.planned_power import planned_power
-from validation.registered import CONTINUOUS_CUTS, SEARCHING, curve_cuts, tests_of, uses_groups
+from validation.registered import (
+    CONTINUOUS_CUTS,
+    SEARCHING,
+    curve_cuts,
+    for_rows,
+    tests_of,
+    uses_groups,
+)
 from validation.timing import require_known
 from validation.variables import find_variable, refuse_unfit_strata, stratum, use_of
 
@@ -80,6 +87,9 @@ def draft(
     variables += [use_of(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
     if positive is not None:
         variables.append(use_of(dictionary, positive.variable, "known_positive"))
+    for role in ("cluster", "site"):
+        if (key := getattr(dictionary, role)) is not None:
+            variables.append(use_of(dictionary, key, role))
     secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
     _refuse_unfit_exposures(hypothesis, endpoint, secondary)
     if hypothesis.strata:
@@ -88,6 +98,7 @@ def draft(
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
+    tests, lost = for_rows(tests, dictionary)
     # As in the adjusted test: what holds the outcome itself does not adjust it.
     free = tuple(key for key in covariates if key not in endpoint.contained_in)
     sets = list(dict.fromkeys([(), free[:2], free]))
@@ -122,6 +133,8 @@ def draft(
         primary="primary",
         covariates=covariates,
         strata=hypothesis.strata,
+        cluster=dictionary.cluster,
+        site=dictionary.site,
         rules=rules,
         power=planned_power(hypothesis, dictionary, endpoint, rules),
         missing=missing or MissingRule(),
@@ -137,6 +150,7 @@ def draft(
         notes=(
             *_notes(dictionary, exposures, endpoint),
             *(reasoned.lines() if reasoned is not None else ()),
+            *lost,
         ),
     )
 

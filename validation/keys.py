@@ -28,6 +28,9 @@ class Key(StrEnum):
     SPECIFICATION_LOWEST = "specification.lowest"
     SPECIFICATION_HIGHEST = "specification.highest"
     SPECIFICATIONS_FAILED = "specification.failed"
+    SITES_LEFT_OUT = "specification.left_out"
+    LEFT_OUT_LOWEST = "specification.left_out.lowest"
+    LEFT_OUT_HIGHEST = "specification.left_out.highest"
     SPECIFICATION_OWN = "specification.own"
 
 

@@ -198,6 +198,7 @@ class Ledger:
         self.lines: list[Line] = []
         self._texts: dict[str, bool] = {}
         self._registrations: dict[str, Registration] = {}
+        self._second: dict[str, str] = {}
         self._chain, self._size = FIRST, 0
         self._pending: list[Incident] = []
         self._patients: dict[int, tuple[Cohort, Patients]] = {}
@@ -317,11 +318,10 @@ class Ledger:
         else:
             labels = self._asked_before(patients, related, mine)
             digest = patients.population.digest
-            first = sha256_text(canonical_json([digest, mine.endpoint, mine.exposures]))[:16]
             mine = mine.model_copy(
                 update={
                     "population": digest,
-                    "asks": labels[0] if labels else first,
+                    "asks": labels[0] if labels else self._label(digest, mine),
                     "also": tuple(labels[1:]),
                     "screened": self._screened(cohort, patients, related, mine),
                 }
@@ -329,6 +329,34 @@ class Ledger:
         self._add([mine], data)
         self.follow(cohort)
         return mine
+
+    def register_replication(self, frozen: FrozenContract, cohort: Cohort) -> None:
+        """Note that a registered contract is about to be repeated in a second cohort's patients.
+
+        What comes of it was seen there: a claim of their own that asks the same is exploratory.
+        """
+        mine = self.registration(frozen.sha256)
+        if self.store is None or mine is None:
+            return
+        patients, related = self._related(cohort)
+        digest = patients.population.digest
+        labels = self._asked_before(patients, related, mine)
+        said = mine.model_copy(
+            update={
+                "cohort": cohort.id,
+                "population": digest,
+                "asks": labels[0] if labels else self._label(digest, mine),
+                "also": tuple(labels[1:]),
+                "screened": (),
+            }
+        )
+        self._second[frozen.sha256] = digest
+        self._add([said], patients_data(patients, mine.exposures))
+
+    @staticmethod
+    def _label(population: str, mine: Registration) -> str:
+        """The name of a question that nobody asked these patients before."""
+        return sha256_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
 
     def follow(self, cohort: Cohort) -> None:
         """Take over what the store knows of these patients from other folders."""
@@ -342,7 +370,9 @@ class Ledger:
             said = _model(json.loads(row.body))
             mine = said.contract in own
             if isinstance(said, Entry) and (
-                said.key in there if mine else not (said.claim or said.role == "primary")
+                said.key in there
+                if mine
+                else not (said.claim or said.role in ("primary", "replication"))
             ):
                 continue
             lines.append(self._line(said, row, elsewhere=not mine))
@@ -707,6 +737,8 @@ class Ledger:
     def _population(self, one: Said) -> str:
         if isinstance(one, Registration | Screened):
             return one.population
+        if isinstance(one, Entry) and one.part == "replication":
+            return self._second.get(one.contract, "")
         found = self.registration(one.contract)
         return found.population if found is not None else ""
 
@@ -768,7 +800,10 @@ class Ledger:
             if known is not None:
                 screened = tuple(sorted({*known.screened, *said.screened}))
                 frozen = known.frozen or said.frozen
-                kept = known.model_copy(update={"screened": screened, "frozen": frozen})
+                also = tuple(sorted({*known.also, *said.also, said.asks} - {known.asks, ""}))
+                kept = known.model_copy(
+                    update={"screened": screened, "frozen": frozen, "also": also}
+                )
             self._registrations[said.registered] = kept
         self.lines.append(replace(line, number=len(self.lines)))
 

@@ -245,6 +245,12 @@ def losses(table: pd.DataFrame, contract: Contract) -> str:
     return ", ".join(parts)
 
 
+def held_back(table: pd.DataFrame, contract: Contract) -> list[bool]:
+    """Which rows belong to the confirmation part: all of a cluster's, or none."""
+    labels = table.index if contract.cluster is None else table[contract.cluster]
+    return [in_confirmation(str(label), contract) for label in labels]
+
+
 def in_confirmation(patient: str, contract: Contract) -> bool:
     """Whether a pseudonym belongs to the held-back part; the same for all contracts of a seed."""
     text = f"{contract.cohort}:{contract.seed}:{patient}"
@@ -269,7 +275,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     rate = None if kind == "continuous" else float((overall == 1).mean())
     rows = table[in_population(table, contract)]
     if contract.split.policy != "none":
-        held = np.asarray([in_confirmation(str(one), contract) for one in rows.index])
+        held = np.asarray(held_back(rows, contract))
         rows = rows[held] if held.any() else rows
     if rows.empty:
         raise InputError(f"nobody is left to analyze: {losses(table, contract)}")

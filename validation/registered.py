@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from validation.contract import Method, TestPlan
-from validation.dictionary import Endpoint
+from validation.dictionary import DataDictionary, Endpoint
+from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Hypothesis
 
 SEARCHING: dict[CutRule, Method] = {
@@ -94,6 +95,51 @@ def _followed(
                 )
             )
     return found
+
+
+CLUSTERED: tuple[Method, ...] = (
+    "logrank",
+    "cox",
+    "cause_specific",
+    "kaplan_meier",
+    "cumulative_incidence",
+    "schoenfeld",
+    "period_hazards",
+    "table_one",
+    "missing_data",
+    "site",
+)
+"""Methods that have a robust variance, or describe."""
+
+
+def for_rows(
+    tests: tuple[TestPlan, ...], dictionary: DataDictionary
+) -> tuple[tuple[TestPlan, ...], list[str]]:
+    """The tests as the cohort's rows allow them, and notes on what is left out.
+
+    With a declared site there is a test of what it explains. Where several rows are one person's,
+    tests that take rows as independent are left out.
+
+    Raises
+    ------
+    InputError
+        If the primary test is one of those.
+    """
+    primary = tests[0]
+    if dictionary.site is not None and primary.method != "time_dependent":
+        site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
+        tests = (*tests, site)
+    if dictionary.cluster is None:
+        return tests, []
+    if primary.method not in CLUSTERED:
+        raise InputError(
+            f"rows of one person ({dictionary.cluster}) need a robust variance, which the primary "
+            f'test "{primary.method}" does not have here: choose a survival endpoint and a cut '
+            "that is not searched, or one row per patient"
+        )
+    lost = [test.id for test in tests if test.method not in CLUSTERED]
+    note = f"left out, because they take the rows of one person as independent: {', '.join(lost)}"
+    return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
 
 
 def of_endpoint(

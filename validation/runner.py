@@ -77,6 +77,7 @@ def run(
     if replicate is not None:
         require_other_patients(frozen, replicate, cohort)
         require_variables(frozen, replicate)
+        ledger.register_replication(frozen, replicate)
     set_aside(out, frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from validation.statistics.base import BoolArray, FloatArray, IntArray, as_float, survival_arrays
 from validation.statistics.binary import logistic
 from validation.statistics.continuous import linear
-from validation.statistics.cox import CoxFit, cox
+from validation.statistics.cox import cox
 from validation.statistics.errors import (
     ConvergenceError,
     SeparationError,
@@ -51,7 +51,8 @@ class SpecificationCurve:
 
     `null` is the estimate of no effect: 1 for ratios, 0 for differences. `sign_stability` is the
     share of estimates on the side of the median; `significant` the share with p below `alpha` on
-    that side.
+    that side. `left_out` has the claim's own choices without one site at a time; they are no
+    further choices, and count in neither.
     """
 
     specifications: tuple[Specification, ...]
@@ -61,13 +62,14 @@ class SpecificationCurve:
     alpha: float
     failed: int
     null: float = 1.0
+    left_out: tuple[Specification, ...] = ()
 
     def table(self) -> list[dict[str, str | float | int]]:
         """One row per specification, for a file."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
              "n": s.n, "events": s.events, "reason": s.reason}
-            for s in self.specifications
+            for s in (*self.specifications, *self.left_out)
         ]  # fmt: skip
 
 
@@ -98,6 +100,7 @@ def cox_model(
     *,
     events_per_term: float = 0.0,
     entry: npt.ArrayLike | None = None,
+    cluster: npt.ArrayLike | None = None,
 ) -> Model:
     """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines.
 
@@ -121,25 +124,20 @@ def cox_model(
     def fit(one: Chosen) -> tuple[float, float, float, float]:
         begun, mine, flags = cut(one)
         few = flags[begun].sum() / one.X.shape[1] < events_per_term
-        penalty: Literal["firth"] | None = "firth" if few else None
-        layers = None if one.layers is None else one.layers[begun]
-        starts = None if entry is None else begin[one.rows][begun]
-
-        def fitted(by: Literal["firth"] | None) -> CoxFit:
-            return cox(
-                mine[begun],
-                flags[begun],
-                one.X[begun],
-                one.names,
-                strata=layers,
-                penalty=by,
-                entry=starts,
-            )
-
+        model = partial(
+            cox,
+            mine[begun],
+            flags[begun],
+            one.X[begun],
+            one.names,
+            strata=None if one.layers is None else one.layers[begun],
+            entry=None if entry is None else begin[one.rows][begun],
+            cluster=None if cluster is None else np.asarray(cluster)[one.rows][begun],
+        )
         try:
-            found = fitted(penalty)
+            found = model(penalty="firth" if few else None)
         except SeparationError:
-            found = fitted("firth")
+            found = model(penalty="firth")
         return _first(found.hr, found.lower, found.upper, found.p)
 
     return Model(len(t), 1.0, size, fit)
@@ -236,6 +234,37 @@ def specification_curve(
         alpha=alpha,
         failed=len(failed),
         null=model.null,
+    )
+
+
+def leave_one_out(
+    model: Model,
+    exposure: npt.ArrayLike,
+    covariates: Mapping[str, tuple[Sequence[str], npt.ArrayLike] | None],
+    sites: npt.ArrayLike,
+    codes: npt.ArrayLike | None = None,
+    *,
+    choices: Mapping[str, str],
+) -> tuple[Specification, ...]:
+    """One exposure's model without one site at a time, under each set of covariates.
+
+    Parameters
+    ----------
+    exposure, covariates : as one entry, and all, of `specification_curve`
+    sites : (n,) the site of each patient, or None where unknown (those are kept)
+    codes : (n,) codes of the strata (-1: unknown), or None
+    choices : the words for what does not vary
+    """
+    block = as_float(exposure, "exposure").reshape(model.n, -1)
+    label = np.array(["" if site is None else str(site) for site in np.asarray(sites, object)])
+    return tuple(
+        _specification(
+            model,
+            _chosen(block, c, None, label != site, codes),
+            {**choices, "covariates": adjust, "exclusions": f"without site {site}"},
+        )
+        for adjust, c in covariates.items()
+        for site in sorted(set(label) - {""})
     )
 
 

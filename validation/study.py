@@ -209,6 +209,22 @@ class Study:
         _, codes = np.unique(np.column_stack(levels), axis=0, return_inverse=True)
         return np.asarray(codes.reshape(-1), dtype=np.int64)
 
+    def clusters(self, keep: Mask) -> Codes | None:
+        """(kept,) which rows belong to one person; None where each is a patient of its own.
+
+        Raises
+        ------
+        InputError
+            If a row's person is unknown.
+        """
+        key = self.contract.cluster
+        if key is None:
+            return None
+        column = self.rows.loc[keep, key]
+        if column.isna().any():
+            raise InputError(f"{key}: {int(column.isna().sum())} rows do not say whose they are")
+        return self.layers((key,), keep)
+
     def adjusters(self) -> list[tuple[str, Floats]]:
         """Main effects that an interaction model needs beside its product term."""
         if self.contract.comparison.value != "interaction":

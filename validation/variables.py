@@ -8,6 +8,7 @@ from validation.errors import InputError
 from validation.hypothesis import CutRule, Hypothesis
 
 MOST_LEVELS = 12
+MOST_SITES = 500
 
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
@@ -78,9 +79,10 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
             f'stratum "{key}" is continuous; make it a covariate, or stratify by a variable with '
             "few levels"
         )
-    if len(found.levels) > MOST_LEVELS:
+    most = MOST_SITES if key == dictionary.site else MOST_LEVELS
+    if len(found.levels) > most:
         raise InputError(
-            f'stratum "{key}" has {len(found.levels)} levels; at most {MOST_LEVELS}. Group them in '
+            f'stratum "{key}" has {len(found.levels)} levels; at most {most}. Group them in '
             "the cohort's `values`, or make it a covariate"
         )
     if any(one.variable == key and one.op == "eq" for one in hypothesis.population.filters):

@@ -63,6 +63,7 @@ from dataclasses import dataclass
 from validation.contract import Contract, TestPlan
 from validation.control_rules import Objection, control_objections, control_reasons
 from validation.hypothesis import Direction
+from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
     expected_direction,
@@ -494,6 +495,7 @@ def _limits(evidence: Evidence) -> list[str]:
     if curve is not None and curve.ran and curve.failed:
         total = (curve.n or 0) + curve.failed
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
+    limits += site_limits(evidence.analysis, contract.rules.alpha)
     if plan.known_positive is None:
         limits.append("no known positive: the contract names no association that must appear")
     for name, draws in (

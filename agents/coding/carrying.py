@@ -140,6 +140,7 @@ class Carrying:
         if self.replicate is not None:
             require_other_patients(self.frozen, self.replicate, self.cohort)
             require_variables(self.frozen, self.replicate)
+            self.ledger.register_replication(self.frozen, self.replicate)
 
     def _compute(
         self, part: Part, cohort: Cohort, handed: dict[str, Any] | None = None

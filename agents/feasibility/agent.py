@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from agents.base import Agent, Role, prompt_file
+import re
+
+from agents.base import Agent, Role, Wording, prompt_file
 from agents.feasibility.rule import assess, weights_of
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import STEPS, FeasibilityInput, FeasibilityVerdict
+from agents.prose.check import Judge, early_judge, own, replaced_text
 
 _ROUNDING = 1.0
 
@@ -36,9 +39,91 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
         problems.append(f"{blocked[0].id} blocks: the verdict has to be infeasible")
     if answer.verdict == "conditionally_feasible" and not answer.conditions:
         problems.append("a conditional verdict names its conditions")
+    problems += _demand_problems(given, answer)
     if answer.verdict == "infeasible" and not answer.what_would_make_it_feasible:
         problems.append("an infeasible verdict says what would make it feasible")
     return problems
+
+
+def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
+    """Covariates are demanded by their keys, so that the contract can take them up."""
+    keys = given.dictionary.keys()
+    exposed = {one.variable for one in given.expanded.hypothesis.exposures}
+    problems = [
+        f'adjust_for names "{key}", which is '
+        + ("an exposure" if key in exposed else "not in the data dictionary")
+        for key in answer.adjust_for
+        if key in exposed or key not in keys
+    ]
+    in_words = [one for one in answer.conditions if ADJUST.search(one)]
+    if in_words and not answer.adjust_for:
+        problems.append(
+            "a condition demands an adjustment: name its variables in `adjust_for`, by their keys"
+        )
+    return problems
+
+
+ADJUST = re.compile(r"\badjust(?:ed|ing|ment)?\b|\bcovariates?\b", re.IGNORECASE)
+
+
+def _judge(given: FeasibilityInput) -> Judge:
+    facts = [f"{one.statement} {one.source} {one.url or ''} {one.remedy}" for one in given.evidence]
+    return early_judge(given=facts, quotes=facts)
+
+
+def _lists(answer: FeasibilityVerdict) -> list[str]:
+    return [*answer.conditions, *answer.blockers, *answer.what_would_make_it_feasible]
+
+
+def unborne(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
+    """Sentences that claim a result before anything was measured, or cite what was not gathered."""
+    judge = _judge(given)
+    texts = [answer.summary, *_lists(answer)]
+    texts += [check.statement for step in answer.steps for check in step.checks]
+    return [str(problem) for text in texts for problem in judge(text)]
+
+
+def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> FeasibilityVerdict:
+    """The verdict with the gathered facts' own sentences in the place of refused ones."""
+    judge = _judge(given)
+    facts = {one.id: one.statement for one in given.evidence}
+    remedies = tuple(one.remedy for one in given.evidence if one.found is False and one.remedy)
+    plain = f"Judged {answer.verdict.replace('_', ' ')} on the facts that are listed."
+
+    def listed(texts: tuple[str, ...]) -> tuple[str, ...]:
+        kept = tuple(one for one in texts if not judge(one))
+        refused = [problem for one in texts for problem in judge(one)]
+        return (*kept, own((remedies or (plain,))[0], refused)) if refused else texts
+
+    steps = tuple(
+        step.model_copy(
+            update={
+                "checks": tuple(
+                    check.model_copy(
+                        update={
+                            "statement": replaced_text(
+                                check.statement,
+                                " ".join(facts[one] for one in check.evidence if one in facts)
+                                or plain,
+                                judge,
+                            )
+                        }
+                    )
+                    for check in step.checks
+                )
+            }
+        )
+        for step in answer.steps
+    )
+    return answer.model_copy(
+        update={
+            "steps": steps,
+            "summary": replaced_text(answer.summary, plain, judge),
+            "conditions": listed(answer.conditions),
+            "blockers": listed(answer.blockers),
+            "what_would_make_it_feasible": listed(answer.what_would_make_it_feasible),
+        }
+    )
 
 
 FEASIBILITY = Agent(
@@ -49,4 +134,5 @@ FEASIBILITY = Agent(
     prompt=prompt_file(__file__, "feasibility.md"),
     rule=assess,
     check=check_feasibility,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -24,6 +24,7 @@ class Ledger:
         unit: str | None = None,
         blocking: bool = False,
         remedy: str = "",
+        adjust_for: tuple[str, ...] = (),
         url: str | None = None,
     ) -> None:
         """Add one fact; see `EvidenceItem`."""
@@ -40,6 +41,7 @@ class Ledger:
                 unit=unit,
                 blocking=blocking,
                 remedy=remedy,
+                adjust_for=adjust_for,
                 url=url,
             )
         )

@@ -118,6 +118,7 @@ def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDiction
         found=not left,
         share=1.0 - len(left) / len(known),
         remedy=f"Adjust for {', '.join(left)} beside the primary test." if left else "",
+        adjust_for=tuple(left),
     )
 
 

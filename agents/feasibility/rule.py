@@ -72,6 +72,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
         verdict=verdict,
         summary=_summary(verdict, score, steps, blockers),
         conditions=conditions,
+        adjust_for=tuple(dict.fromkeys(key for one in failed for key in one.adjust_for))[:6],
         blockers=blockers,
         what_would_make_it_feasible=wanted if verdict == "infeasible" else (),
     )

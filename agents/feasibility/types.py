@@ -19,7 +19,8 @@ class EvidenceItem(View):
 
     `check` names what it bears on, `found` is True, False, or None where the source could not be
     asked; `share` in [0, 1] is how well the check is met; `blocking` facts alone can make a
-    hypothesis infeasible. `remedy` says what would mend it.
+    hypothesis infeasible. `remedy` says what would mend it, `adjust_for` which variables of the
+    data dictionary would, as covariates.
     """
 
     id: str
@@ -33,6 +34,7 @@ class EvidenceItem(View):
     unit: str | None = None
     blocking: bool = False
     remedy: str = ""
+    adjust_for: tuple[str, ...] = ()
     url: str | None = None
 
 
@@ -64,13 +66,18 @@ class Step(View):
 
 
 class FeasibilityVerdict(View):
-    """The weighted score, the verdict, and what it would take to change it."""
+    """The weighted score, the verdict, and what it would take to change it.
+
+    `adjust_for` are the covariates that it demands, by their keys in the data dictionary; the
+    contract takes them up, or the report says why not.
+    """
 
     steps: tuple[Step, ...]
     score: float = Field(ge=0.0, le=100.0)
     verdict: Verdict
     summary: str
     conditions: tuple[str, ...] = ()
+    adjust_for: tuple[str, ...] = Field(default=(), max_length=6)
     blockers: tuple[str, ...] = ()
     what_would_make_it_feasible: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from agents.novelty.evidence import NEAR, Reading, read
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import CriticInput, JudgePosition, SpeciousFlag, VerifierPosition
 from agents.novelty.verifier import refutations
+from agents.novelty.words import JUDGE_WORDING
 
 
 def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
@@ -89,4 +90,5 @@ JUDGE = Agent(
     prompt=prompt_file(__file__, "judge.md"),
     rule=synthesize,
     check=check_judge,
+    wording=JUDGE_WORDING,
 )

@@ -7,6 +7,7 @@ from agents.novelty.checks import check_prover
 from agents.novelty.evidence import Reading, read
 from agents.novelty.stance import confidence, score_of, standing_objections
 from agents.novelty.types import Claim, CriticInput, ProverPosition
+from agents.novelty.words import PROVER_WORDING
 
 _CLAIMS = 3
 
@@ -81,4 +82,5 @@ PROVER = Agent(
     prompt=prompt_file(__file__, "prover.md"),
     rule=argue,
     check=check_prover,
+    wording=PROVER_WORDING,
 )

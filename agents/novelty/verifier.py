@@ -13,6 +13,7 @@ from agents.novelty.types import (
     SpeciousFlag,
     VerifierPosition,
 )
+from agents.novelty.words import VERIFIER_WORDING
 
 WHOLE = "hypothesis"
 
@@ -130,4 +131,5 @@ VERIFIER = Agent(
     prompt=prompt_file(__file__, "verifier.md"),
     rule=challenge,
     check=check_verifier,
+    wording=VERIFIER_WORDING,
 )

@@ -82,6 +82,9 @@ class ChatReasoner:
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
         """Ask until a reply passes the schema and the agent's check, at most `repairs` times more.
 
+        When only its wording was refused to the end, SAGE's own sentences take the place of the
+        refused ones.
+
         Raises
         ------
         BudgetError
@@ -107,6 +110,7 @@ class ChatReasoner:
             {"role": "user", "content": _with_pictures(user, seen) if seen else user},
         ]
         spent, keys, refused = Spent(), [], ""
+        last: RawReply | None = None
         for attempt in range(self.settings.repairs + 1):
             key = request_key(model.name, messages, schema, model.temperature)
             keys.append(key)
@@ -130,6 +134,7 @@ class ChatReasoner:
             if output is not None:
                 spent = replace(spent, seconds=time.perf_counter() - begun)
                 return Reply(output=output, reasoner=self.name, model=raw.model, spent=spent)
+            last = raw
             messages = [
                 *messages,
                 {"role": "assistant", "content": raw.content},
@@ -139,6 +144,10 @@ class ChatReasoner:
                     "Reply again with the whole corrected JSON object and nothing else.",
                 },
             ]
+        reworded = _reworded(agent, given, last) if last is not None else None
+        if last is not None and reworded is not None:
+            spent = replace(spent, seconds=time.perf_counter() - begun)
+            return Reply(output=reworded, reasoner=self.name, model=last.model, spent=spent)
         for key in keys:
             self.cache.forget(key)
         raise FaultError(
@@ -275,4 +284,18 @@ def _read(agent: Agent[I, O], given: I, raw: RawReply) -> tuple[O | None, str]:
     except ValueError as error:
         return None, str(error)
     problems = agent.check(given, output) if agent.check else []
+    problems += agent.wording.problems(given, output) if agent.wording else []
     return (None, "; ".join(problems[:5])) if problems else (output, "")
+
+
+def _reworded(agent: Agent[I, O], given: I, raw: RawReply) -> O | None:
+    """The reply with SAGE's own sentences for refused ones; None if more than wording is wrong."""
+    if agent.wording is None or raw.finish == "length":
+        return None
+    try:
+        output = agent.returns.model_validate(extract_json(raw.content))
+    except ValueError:
+        return None
+    output = agent.wording.replace(given, output)
+    problems = agent.check(given, output) if agent.check else []
+    return None if problems else output

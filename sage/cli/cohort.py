@@ -77,7 +77,8 @@ def list_cohorts(
 def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     """Look for everything in a cohort that would mislead an analysis.
 
-    Exit code 2 when there is an error; warnings and notes leave it 0.
+    Exit code 2 when there is an error; warnings and notes leave it 0. With --json a list of
+    findings, errors first: severity (error, warning, info), code, where, message, remedy.
 
     Example: sage cohort check cohorts/tcga-blca
     """
@@ -90,7 +91,13 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
             findings = load_named(name, root).check()
         except Refusal as error:
             findings = [
-                Finding(severity="error", code="unreadable", where=name, message=str(error))
+                Finding(
+                    severity="error",
+                    code="unreadable",
+                    where=name,
+                    message=str(error),
+                    remedy="correct cohort.toml or the files that it names",
+                )
             ]
     errors = sum(one.severity == "error" for one in findings)
     if as_json:

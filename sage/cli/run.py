@@ -137,8 +137,12 @@ def review(
     approve: bool = typer.Option(False, "--approve", help="Let it pass as it is."),
     reject: str | None = typer.Option(None, metavar="REASON", help="Drop it, with a reason."),
     edit: Path | None = typer.Option(
-        None, metavar="FILE", help="JSON with the changed fields of the hypothesis."
+        None,
+        metavar="FILE",
+        help="JSON with the changed fields of the hypothesis. The statement is written from them; a"
+        " changed statement is read back into them, and refused where it says something else.",
     ),
+    yes: bool = typer.Option(False, "--yes", help="Take an edit without being asked."),
     another: str | None = typer.Option(
         None, metavar="WISH", help="Drop it and ask for another, saying what you want."
     ),
@@ -170,8 +174,10 @@ def review(
     if len(given) > 1:
         raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
     if given:
+        ask = sys.stdin.isatty() and not (yes or as_json)
         decisions = tuple(
-            given_decision(services, draft, given[0], options[given[0]]) for draft in chosen
+            given_decision(services, draft, given[0], options[given[0]], ask=ask)
+            for draft in chosen
         )
     elif as_json:
         _tell_review(services, pause, as_json=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agents.coding_instructions import (
     CODING_INSTRUCTIONS,
@@ -11,9 +11,11 @@ from agents.coding_instructions import (
     ToolCard,
     apply_instructions,
 )
+from agents.demands import take_up
 from agents.expansion import EXPANSION, compose_expanded
 from agents.interpreter import INTERPRETER, InterpreterInput
-from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput
+from agents.statement import settled
+from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from agents.types import ExpandedHypothesis, dictionary_view
 from agents.views import ExpansionInput
 from sage.files import read_json, write_json
@@ -40,6 +42,9 @@ from sage.machine.validating import (
     results_view,
 )
 
+if TYPE_CHECKING:
+    from agents.feasibility.types import FeasibilityVerdict
+
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
     """The part of an output's name that tells hypothesis and revision."""
@@ -56,6 +61,9 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
         )
         answer = services.ask(EXPANSION, given, f"expansion-{suffix(name, number)}").output
         expanded = compose_expanded(given, answer)
+        expanded = expanded.model_copy(
+            update={"hypothesis": settled(expanded.hypothesis, services.dictionary)}
+        )
         write_json(services.folder.output(f"expanded-{suffix(name, number)}"), expanded)
         return {"expanded": expanded, "round": number}
 
@@ -90,7 +98,12 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
                 "output": outcome.model_dump(mode="json"),
             },
         )
-        again = outcome.below_threshold and number < services.settings.revisions
+        # Critics who give no reason leave nothing to revise by.
+        again = (
+            outcome.below_threshold
+            and number < services.settings.revisions
+            and bool(outcome.reasons)
+        )
         return {
             "novelty_score": outcome.score,
             "reasons": list(outcome.reasons) if again else [],
@@ -143,6 +156,14 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         return {"feasibility_score": verdict.score, "feasible": verdict.may_run}
 
 
+def _judged_feasible(services: Services, name: str) -> FeasibilityVerdict:
+    from agents.feasibility.types import FeasibilityVerdict
+
+    return FeasibilityVerdict.model_validate(
+        read_json(services.folder.output(f"feasibility-{name}"))["output"]
+    )
+
+
 def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
     """An infeasible hypothesis stops before any computation."""
     return "coding_instructions" if state["feasible"] else "close"
@@ -166,7 +187,12 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
-        hypothesis = apply_instructions(expanded.hypothesis, answer)
+        hypothesis, demands = take_up(
+            apply_instructions(expanded.hypothesis, answer),
+            _judged_feasible(services, name).adjust_for,
+            services.dictionary,
+        )
+        write_json(services.folder.output(f"demands-{name}"), demands)
         frozen = freeze_contract(services, hypothesis)
         return {"contract_hash": frozen}
 
@@ -233,22 +259,21 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
 
 
 def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
-    """Summarize from the interpretation, the hypothesis and the two verdicts."""
-    from agents.feasibility.types import FeasibilityVerdict
+    """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
     from agents.interpreter import Interpretation
 
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("summary", name):
         folder = services.folder
+        home = folder.hypothesis(name)
         interpretation = read_json(folder.output(f"interpreter-{name}"))["output"]
         debate = read_json(folder.output(f"novelty-{suffix(name, state['round'])}"))["output"]
-        verdict = FeasibilityVerdict.model_validate(
-            read_json(folder.output(f"feasibility-{name}"))["output"]
-        )
+        verdict = _judged_feasible(services, name)
         judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
         given = SummaryInput(
             interpretation=Interpretation.model_validate(interpretation),
+            verdict=verdict_view(results_view(home, services.settings.min_count)),
             expanded=expanded,
             novelty=NoveltyView(
                 score=debate["score"],

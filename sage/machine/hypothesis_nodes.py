@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
@@ -20,6 +21,7 @@ from sage.machine.state import (
     ReviewIn,
     ScientistIn,
 )
+from validation.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
 
@@ -114,7 +116,7 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
                     ) from None
                 services.folder.event("note", node="scientist", message=str(error))
                 break
-            draft = compose_draft(brief, proposal, name)
+            draft = compose_draft(brief, proposal, name, view)
             write_json(services.folder.output(f"draft-{name}"), draft)
             drafts.append(draft)
         return {"drafts": drafts, "wishes": []}
@@ -150,15 +152,49 @@ def review(state: ReviewIn) -> dict[str, Any]:
 
 
 def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
-    """The hypothesis as the reviewer let it pass."""
+    """The hypothesis as the reviewer let it pass.
+
+    An edit that changes what is claimed leaves behind what was found for the old claim: its names
+    for the literature search, and every process and source that names none of the new exposures.
+    """
     edited = decision.action == "edit" and decision.edited is not None
+    hypothesis = decision.edited if edited and decision.edited else draft.hypothesis
+    mechanism, citations, against = draft.mechanism, draft.citations, draft.contradicting
+    refinements, concepts = draft.refinements, draft.concepts
+    if _claimed(hypothesis) != _claimed(draft.hypothesis):
+        concepts = ()
+    variables = {one.variable for one in hypothesis.exposures}
+    if variables != {one.variable for one in draft.hypothesis.exposures}:
+        names = [_name_of(one) for one in hypothesis.exposures]
+        mechanism = tuple(one for one in mechanism if _mentions(one, names))
+        citations = tuple(c for c in citations if _mentions(f"{c.title} {c.quote}", names))
+        against = tuple(c for c in against if _mentions(f"{c.title} {c.quote}", names))
+        refinements = tuple(one for one in refinements if one.variable not in variables)
     return ReviewedHypothesis(
-        hypothesis=decision.edited if edited and decision.edited else draft.hypothesis,
-        mechanism=draft.mechanism,
-        citations=draft.citations,
-        contradicting=draft.contradicting,
-        refinements=draft.refinements,
-        concepts=draft.concepts,
+        hypothesis=hypothesis,
+        mechanism=mechanism,
+        citations=citations,
+        contradicting=against,
+        refinements=refinements,
+        concepts=concepts,
         review="edited" if edited else "auto-approved" if decision.automatic else "approved",
         comment=decision.comment,
     )
+
+
+def _claimed(hypothesis: Hypothesis) -> tuple[object, ...]:
+    return (
+        tuple((one.variable, one.level) for one in hypothesis.exposures),
+        hypothesis.endpoint,
+        hypothesis.direction,
+        hypothesis.population.filters,
+    )
+
+
+def _name_of(exposure: Exposure) -> str:
+    name = exposure.variable.split(":")[-1].replace("_", " ")
+    return name.removesuffix(" density").removesuffix(" fraction").lower()
+
+
+def _mentions(text: str, names: list[str]) -> bool:
+    return any(re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", text.lower()) for name in names)

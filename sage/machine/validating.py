@@ -171,10 +171,11 @@ COUNTED = ("patients", "events")
 
 
 def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
-    """The results as the interpreter sees them: aggregated numbers by key, verdict, reasons.
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, facts.
 
     Counts under `min_count` are suppressed, and shares whose text states such a count.
     """
+    from agents.prose.facts import facts_of
     from validation.results import Results
 
     results: Results = Results.read(home / "results" / "results.json")
@@ -192,6 +193,7 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
+        facts=facts_of(results, FrozenContract.read(home / "contract.json").contract),
         reasons=tuple(one.text for one in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.demands import Demands
 from agents.interpreter import Interpretation
 from agents.summary import Summary
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
@@ -88,6 +89,7 @@ class HypothesisPage:
     result_texts: tuple[str, ...] = ()
     verdict_texts: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    demands: Demands | None = None
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
@@ -238,7 +240,7 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
-        chains=_chains(name, draft, paths, brief, facts),
+        chains=_chains(name, _mechanism(draft, decision), paths, brief, facts),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,
@@ -253,6 +255,7 @@ def _hypothesis(
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
+        demands=_model(folder.output(f"demands-{name}"), Demands),
         figures=results.figures if results else [],
         tables=results.tables if results else [],
         names=_names(expanded, contract),
@@ -302,9 +305,16 @@ def _review_words(decision: Decision | None) -> str:
     )
 
 
+def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
+    """The processes that the claim still rests on after the review."""
+    from sage.machine.hypothesis_nodes import accept
+
+    return accept(draft, decision).mechanism if decision else draft.mechanism
+
+
 def _chains(
     name: str,
-    draft: Draft,
+    mechanism: tuple[str, ...],
     paths: list[ScoredPath],
     brief: OntologyBrief | None,
     facts: Facts,
@@ -312,15 +322,11 @@ def _chains(
     """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
-    used = sorted({one.chain for one in brief.relationships if one.process in draft.mechanism})
+    used = sorted({one.chain for one in brief.relationships if one.process in mechanism})
     found = []
     for chain in used:
         rows = sorted(
-            (
-                one
-                for one in brief.relationships
-                if one.chain == chain and one.process in draft.mechanism
-            ),
+            (one for one in brief.relationships if one.chain == chain and one.process in mechanism),
             key=lambda one: one.step,
         )
         key = f"{name}.path{chain}"

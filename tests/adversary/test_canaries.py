@@ -200,6 +200,7 @@ def test_the_interpreter_reads_no_small_count(tmp_path_factory: pytest.TempPathF
 
     place = tmp_path_factory.mktemp("view")
     shutil.copytree(finished_run() / "hypotheses/h1/results", place / "results")
+    shutil.copy(finished_run() / "hypotheses/h1/contract.json", place)
     path = place / "results/results.json"
     found = json.loads(path.read_text())
     counted = {"value": 3, "unit": "events", "text": "3"}

@@ -306,6 +306,26 @@ def test_the_confirmation_of_a_copy_cannot_be_opened_again(tmp_path: Path) -> No
         two.require_unopened(confirmation_key(again), again)
 
 
+def test_what_a_replication_showed_is_known_of_the_second_cohort(tmp_path: Path) -> None:
+    first, second = load(tmp_path / "a", patients(300)), load(tmp_path / "b", patients(300, seed=9))
+    frozen = frozen_for(first)
+    one = book(tmp_path / "one")
+    one.register(frozen, first)
+    one.register_replication(frozen, second)
+    one.record(result(frozen), result(frozen, part="replication", role="replication", claim=False))
+    claimed = frozen_for(second, claim(id="new"))
+    two = book(tmp_path / "two")
+    two.register(claimed, second)
+    assert two.seen_before(claimed) == frozen.sha256
+    two.record(result(claimed))
+    assert [one.family for one in two.adjust()] == [1]
+    again = book(tmp_path / "three")
+    again.register(frozen, first)
+    again.register_replication(frozen, second)
+    assert again.seen_before(frozen) is None
+    assert again.is_registered(frozen)
+
+
 # -- screened first, claimed afterwards -----
 
 

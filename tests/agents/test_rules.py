@@ -110,7 +110,7 @@ def test_both_sides_of_the_literature_go_with_the_draft() -> None:
     )
     brief = _brief(edge)
     proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
-    draft = compose_draft(brief, proposal, "h1")
+    draft = compose_draft(brief, proposal, "h1", _dictionary())
     assert [one.title for one in draft.contradicting] == ["Another"]
 
 
@@ -122,7 +122,7 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() ->
         update={
             "hypothesis": proposal.hypothesis.model_copy(
                 update={
-                    "statement": "TLS-low patients have a hazard ratio of 1.8.",
+                    "rationale": "TLS-low patients have a hazard ratio of 1.8.",
                     "covariates": ("clinical:shoe_size",),
                     "endpoint": "XFS",
                 }
@@ -141,7 +141,7 @@ def _reviewed() -> ReviewedHypothesis:
         _edge(1, 2, TLS, "associated_with", OS, Polarity.POSITIVE),
     )
     given = ScientistInput(brief=brief, dictionary=_dictionary())
-    draft = compose_draft(brief, propose(given, RESOURCES), "h1")
+    draft = compose_draft(brief, propose(given, RESOURCES), "h1", _dictionary())
     return ReviewedHypothesis(**{**draft.model_dump(), "review": "approved"})
 
 

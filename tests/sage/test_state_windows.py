@@ -55,7 +55,7 @@ READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
     (FEASIBILITY, {"expanded", "dictionary", "evidence"}, {"OntologyBrief", "ScoredPath"}),
     (CODING_INSTRUCTIONS, {"expanded", "dictionary", "tools"}, {"OntologyBrief", "ScoredPath"}),
     (INTERPRETER, {"expanded", "contract", "results", "pictures"}, {"OntologyBrief", "ScoredPath"}),
-    (SUMMARY, {"interpretation", "expanded", "novelty", "feasibility"},
+    (SUMMARY, {"interpretation", "expanded", "verdict", "novelty", "feasibility"},
      {"ContractView", "ScoredPath", "OntologyBrief"}),
 ]  # fmt: skip
 

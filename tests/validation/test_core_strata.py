@@ -39,7 +39,12 @@ def test_strata_are_in_the_contract_and_bind_its_comparisons(tmp_path: Path) -> 
     plan = draft(claim(**STRATIFIED), load(tmp_path, patients()).dictionary())
     assert plan.strata == ("clinical:stage",)
     assert "clinical:stage" not in plan.covariates
-    assert {one.id for one in plan.tests if one.strata} == {"primary", "schoenfeld", "adjusted"}
+    assert {one.id for one in plan.tests if one.strata} == {
+        "primary",
+        "schoenfeld",
+        "adjusted",
+        "univariable",
+    }
     assert "clinical:stage" in plan.test("calibration").covariates
     assert plan.specification.strata_sets == (("clinical:stage",), ())
     assert next(one.role for one in plan.variables if one.key == "clinical:stage") == "stratum"

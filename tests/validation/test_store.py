@@ -16,9 +16,11 @@ import pandas as pd
 import pytest
 
 from tests.postgres import NEEDED, server
-from tests.validation.core_help import ROOT, load, patients
+from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
 from validation.errors import FaultError, InputError
+from validation.ledger import Entry, Ledger
 from validation.patients import PILOTS, Patients, half_ranks, profiles, twins
+from validation.screening import screen_cohort
 from validation.store import Mark, Row, first_chain, open_store
 
 
@@ -169,6 +171,50 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(place: str) 
     assert {f"c{int(number)}" for number in said if number.strip()} <= there
     assert store.problems() == []
     store.append([row("after")])
+
+
+def _record(place: str, folder: Path, writer: int) -> None:
+    for number in range(6):
+        name = f"{writer}-{number}"
+        Ledger(folder / "ledger.jsonl", open_store(place)).record(
+            Entry(contract=name, hypothesis=name, cohort="c", test="primary", role="primary",
+                  part="all", claim=True, status="ok", p=0.5)
+        )  # fmt: skip
+
+
+def test_eight_writers_into_one_folder_lose_nothing(tmp_path: Path) -> None:
+    fork, place = multiprocessing.get_context("fork"), str(tmp_path / "ledger.sqlite")
+    writers = [fork.Process(target=_record, args=(place, tmp_path, writer)) for writer in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(200)
+    ledger = Ledger(tmp_path / "ledger.jsonl", open_store(place))
+    assert {one.contract for one in ledger.entries} == {
+        f"{writer}-{number}" for writer in range(8) for number in range(6)
+    }
+    assert ledger.state == "intact"
+
+
+def test_a_ledger_over_it_knows_what_other_folders_did(place: str, tmp_path: Path) -> None:
+    raw = patients(300)
+    first = load(tmp_path / "first", raw)
+    frozen = frozen_for(first)
+    one = Ledger(tmp_path / "one" / "ledger.jsonl", open_store(place))
+    one.register(frozen, first)
+    one.record(
+        Entry(contract=frozen.sha256, hypothesis="marker-os", cohort="toy", test="primary",
+              role="primary", part="all", claim=True, status="ok", p=0.02)
+    )  # fmt: skip
+    screen_cohort(first, "OS", ledger=one)
+    copy = load(tmp_path / "copy", raw.assign(patient=[f"X{at}" for at in range(300)]))
+    again = frozen_for(copy, claim(id="new", direction="lower_risk"))
+    two = Ledger(tmp_path / "two" / "ledger.jsonl", open_store(place))
+    two.register(again, copy)
+    assert two.seen_before(again) == frozen.sha256
+    assert "was screened against OS before" in two.screened(again)
+    assert (one.state, two.state) == ("intact", "intact")
+    assert one.is_registered(frozen)
 
 
 def test_a_clock_that_is_set_back_places_nothing_before_what_is_there(

@@ -12,7 +12,10 @@ from validation.cohort.collapse import collapse
 from validation.cohort.describe import endpoint_of, joins_of, variable_of
 from validation.cohort.endpoints import decode
 from validation.cohort.expression import Expression, load_expression
+from validation.cohort.ids import require_one_row_each
 from validation.cohort.model import (
+    BARCODE_SITE,
+    SOURCE_SITE,
     CohortSpec,
     ExpressionSpec,
     RatioSpec,
@@ -67,6 +70,7 @@ class Cohort:
                 "patient after its filters"
             )
         self.variables = {key_of(name, one): one for name, one in spec.variables.items()}
+        require_one_row_each(self.patients, spec.patient.cluster)
         self.derived = {f"derived:{name}": one for name, one in spec.derived.items()}
         for key, one in self.variables.items():
             self.tables[one.table].column(one.column, f"variables.{key.split(':', 1)[1]}")
@@ -75,6 +79,12 @@ class Cohort:
             for field in ("time", "event", "column"):
                 if hasattr(endpoint, field):
                     table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
+        for field, named in (("cluster", spec.patient.cluster), ("site", self.site)):
+            if named is not None and named not in (*self.variables, SOURCE_SITE):
+                raise InputError(
+                    f'cohort.toml: patient.{field} names "{named}", which is no variable; there '
+                    f"are: {', '.join(self.variables)}"
+                )
         self._outcomes: dict[str, pd.DataFrame] = {}
         self._columns: dict[str, pd.Series] = {}
 
@@ -123,6 +133,12 @@ class Cohort:
     def simulated(self) -> bool:
         """True for planted-truth and null worlds; carried into every result."""
         return self.spec.simulated
+
+    @property
+    def site(self) -> str | None:
+        """The key of the variable that holds the site, where the cohort declares one."""
+        rule = self.spec.patient.site
+        return SOURCE_SITE if rule == BARCODE_SITE else rule
 
     @cached_property
     def expression(self) -> Expression | None:
@@ -191,7 +207,8 @@ class Cohort:
 
     def keys(self) -> list[str]:
         """Every variable key except single genes."""
-        return [*self.variables, *self.derived, *self.signatures]
+        source = [SOURCE_SITE] if self.spec.patient.site == BARCODE_SITE else []
+        return [*self.variables, *source, *self.derived, *self.signatures]
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
         """The genes of a signature variable ("signature:NAME") that the matrix holds."""
@@ -208,10 +225,14 @@ class Cohort:
         InputError
             For a key that the cohort does not have, with the nearest ones it has.
         """
+        import pandas as pd
+
         if key in self.variables:
             if key not in self._columns:
                 self._columns[key] = self._table_column(key, self.variables[key])
             values = self._columns[key]
+        elif key == SOURCE_SITE and self.site == key:
+            values = pd.Series([one.split("-")[1] for one in self.patients], index=self.patients)
         elif key in self.derived:
             values = self._derived_column(key, self.derived[key])
         elif key.startswith("expression:"):
@@ -291,6 +312,8 @@ class Cohort:
             expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),
+            cluster=self.spec.patient.cluster,
+            site=self.site,
             slides=self._slides(),
             license=self.spec.license,
             notes=(*self.spec.notes, *(matrix.notes if matrix else ())),

@@ -57,6 +57,17 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
             known_at=known_at(cohort, key),
             note=ratio.note,
         )
+    if key == cohort.site:
+        return Variable(
+            key=key,
+            label="Tissue source site",
+            modality="clinical",
+            kind="categorical",
+            source="barcode",
+            n=known,
+            missing=round(missing, 4),
+            levels=_levels(values, cohort.spec.min_level),
+        )
     signature = cohort.signatures[key]
     assert cohort.expression is not None
     present = [gene for gene in signature.genes if gene in cohort.expression]

@@ -40,7 +40,8 @@ def of_endpoints(cohort: Cohort) -> list[Finding]:
         try:
             outcome = cohort.outcome(name)
         except InputError as error:
-            found.append(finding("error", "endpoint", where, str(error)))
+            remedy = "correct the file, or what cohort.toml says of it"
+            found.append(finding("error", "endpoint", where, str(error), remedy))
             continue
         if not isinstance(spec, SurvivalSpec | CompetingSpec):
             continue
@@ -106,6 +107,7 @@ def _polarity(
                 "event_disagrees",
                 where,
                 f"the event flag disagrees with {column} in {differ:.0%} of the patients",
+                "find out which of the two is right before anything is tested",
             )
         ]
     return []

@@ -66,9 +66,7 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
         shown = ", ".join(f"{one:g}" for one in sorted(bad.unique())[:4])
         limits = f"{low:g} to {high:g}" if high != float("inf") else f"at least {low:g}"
         text = f"{len(bad)} values cannot be ({shown}); {variable.label} is {limits}"
-        remedy = (
-            f'correct them, or add them to the table\'s `missing` (missing = ["{bad.iloc[0]:g}"])'
-        )
+        remedy = f'correct them, or add missing = ["{bad.iloc[0]:g}"] to the table'
         return [finding("error", "impossible_value", where, text, remedy)]
     return []
 

@@ -33,7 +33,8 @@ def of_expression(cohort: Cohort) -> list[Finding]:
     try:
         matrix = cohort.expression
     except InputError as error:
-        return [finding("error", "expression", "expression", str(error))]
+        remedy = "correct the file, or what cohort.toml says of it"
+        return [finding("error", "expression", "expression", str(error), remedy)]
     assert matrix is not None
     found = []
     texts = {
@@ -75,15 +76,23 @@ def of_variables(cohort: Cohort) -> list[Finding]:
         try:
             values = cohort.column(key)
         except InputError as error:
-            found.append(finding("error", "variable", where, str(error)))
+            remedy = "correct the column, or what cohort.toml says of it"
+            found.append(finding("error", "variable", where, str(error), remedy))
             continue
         known = values.dropna()
         share = 1 - len(known) / max(len(values), 1)
         if known.empty:
-            found.append(finding("error", "empty", where, "no patient has a value"))
+            remedy = "check its column and its codes for missing, or leave it out"
+            found.append(finding("error", "empty", where, "no patient has a value", remedy))
         elif known.nunique() == 1:
             found.append(
-                finding("warning", "constant", where, f"one value for all: {known.iloc[0]}")
+                finding(
+                    "warning",
+                    "constant",
+                    where,
+                    f"one value for all: {known.iloc[0]}",
+                    "leave it out: it can be related to nothing",
+                )
             )
         elif share > MOST_MISSING:
             found.append(

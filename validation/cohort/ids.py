@@ -7,6 +7,9 @@ its type (01 primary tumor, 06 metastasis, 11 solid tissue normal; GDC code tabl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from validation.errors import InputError
 
 BARCODE = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})(?:-(\d{2})([A-Z])?.*)?$")
 SAMPLE_NAMES = {
@@ -29,6 +32,23 @@ def patient_of(identifier: str, rule: str) -> str | None:
         return text
     match = BARCODE.match(text.replace(".", "-").upper())
     return match.group(1) if match else None
+
+
+def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> None:
+    """Refuse slides or samples taken for patients: barcodes that share a patient's part.
+
+    Raises
+    ------
+    InputError
+        If several do and the cohort declares no cluster.
+    """
+    people = [match.group(1) for one in identifiers if (match := BARCODE.match(one.upper()))]
+    if cluster is None and len(set(people)) < len(people):
+        raise InputError(
+            f"{len(people)} rows belong to {len(set(people))} patients (their TCGA barcodes say so)"
+            ', but count as a patient each: set `ids = "tcga"` with a rule that makes one row of '
+            "them, or name the variable that holds the patient as `cluster` under [patient]"
+        )
 
 
 def sample_type_of(identifier: str) -> str | None:

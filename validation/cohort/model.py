@@ -21,6 +21,8 @@ from validation.hypothesis import Strict
 Cell = str | int | float | bool
 TimeUnit = Literal["days", "weeks", "months", "years"]
 Collapse = Literal["error", "identical", "first", "last", "mean", "max", "min"]
+BARCODE_SITE = "barcode"
+SOURCE_SITE = "clinical:tissue_source_site"
 KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
 
 
@@ -29,10 +31,22 @@ class PatientRule(Strict):
 
     `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
     refuses anything else; `ids = "exact"` takes identifiers as they are.
+
+    `cluster` is the key of a variable that says which rows belong to one person, where the table
+    has a row per slide or lesion. `site` is that of the hospital, or "barcode": the tissue source
+    site of TCGA barcodes, as variable `clinical:tissue_source_site`.
     """
 
     table: str
     ids: Literal["exact", "tcga"] = "exact"
+    cluster: str | None = None
+    site: str | None = None
+
+    @model_validator(mode="after")
+    def _barcodes_have_sites(self) -> PatientRule:
+        if self.site == BARCODE_SITE and self.ids != "tcga":
+            raise ValueError('site = "barcode" needs ids = "tcga"')
+        return self
 
 
 class KnownSpec(Strict):

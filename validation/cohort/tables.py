@@ -229,7 +229,7 @@ def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series
     import pandas as pd
 
     text = column.str.strip()
-    absent = text.isin(missing)
+    absent = text.isin(missing) | codes(column).isin(missing)
     values = pd.to_numeric(text.where(~absent), errors="coerce")
     bad = values.isna() & ~absent
     if bad.any():

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from validation.contract import TestPlan
-from validation.methods import clinical, competing, groups, other, prediction, regression, survival
+from validation.methods import (
+    clinical,
+    competing,
+    groups,
+    other,
+    prediction,
+    regression,
+    sites,
+    survival,
+)
 from validation.methods.shared import enough
 from validation.results import Book, TestOutcome
 from validation.study import Study
@@ -45,6 +54,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
+    "site": sites.site,
     "time_dependent": regression.time_dependent,
     "table_one": clinical.table_one,
     "univariable": clinical.univariable,

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.imputed import imputed_cox, imputes
-from validation.methods.shared import HORIZONS, fit_cox, matrix, outcome_of, wald_outcome
+from validation.methods.shared import (
+    HORIZONS,
+    clusters_of,
+    fit_cox,
+    matrix,
+    outcome_of,
+    wald_outcome,
+)
 from validation.results import Book, TestOutcome
 from validation.study import Study
 
@@ -32,7 +39,8 @@ def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     time, codes = study.status(plan.endpoint, keep)
-    fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes)
+    cluster = clusters_of(study, keep, notes)
+    fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes, cluster=cluster)
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     book.put(f"{plan.id}.n", len(codes), "patients")
     book.put(f"{plan.id}.events", int((codes == 1).sum()), "events")

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from validation.contract import Scale, TestPlan
-from validation.methods.shared import bearable, fit_cox, fit_logistic, layers_of, outcome_of, row_of
+from validation.methods.shared import (
+    bearable,
+    clusters_of,
+    fit_cox,
+    fit_logistic,
+    layers_of,
+    outcome_of,
+    row_of,
+)
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 
@@ -37,9 +45,10 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     t, e = study.follow_up(plan.endpoint, keep)
     notes: list[str] = []
     layers = layers_of(study, plan, keep, e, notes)
+    cluster = clusters_of(study, keep, notes)
 
     def fit(X: Floats, names: list[str]) -> Any:
-        return fit_cox(t, e, X, names, study, notes, layers)
+        return fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
 
     events = int(e.sum())
     return _pooled(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validation.contract import TestPlan
 from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import (
+    clusters_of,
     effect_of,
     fit_cox,
     layers_of,
@@ -31,7 +32,8 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers)
+    cluster = clusters_of(study, keep, notes)
+    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
         term = effect_of(fit, "hazard ratio", at)

@@ -152,8 +152,12 @@ def fit_cox(
     notes: list[str],
     strata: Any = None,
     entry: Any = None,
+    cluster: Any = None,
 ) -> Any:
-    """Cox model by the contract's rule: Firth's penalty where events are few or separated."""
+    """Cox model by the contract's rule: Firth's penalty where events are few or separated.
+
+    With `cluster` standard errors, limits and p are robust to what rows of one person share.
+    """
     from validation.statistics.cox import cox
     from validation.statistics.errors import SeparationError
 
@@ -163,12 +167,28 @@ def fit_cox(
         notes.append(
             f"Firth's penalty: {events} events for {X.shape[1]} terms, under {limit:g} for each"
         )
-        return cox(time, event, X, names, strata=strata, entry=entry, penalty="firth")
+        return cox(
+            time, event, X, names, strata=strata, entry=entry, cluster=cluster, penalty="firth"
+        )
     try:
-        return cox(time, event, X, names, strata=strata, entry=entry)
+        return cox(time, event, X, names, strata=strata, entry=entry, cluster=cluster)
     except SeparationError as error:
         notes.append(f"Firth's penalty: {error}")
-        return cox(time, event, X, names, strata=strata, entry=entry, penalty="firth")
+        return cox(
+            time, event, X, names, strata=strata, entry=entry, cluster=cluster, penalty="firth"
+        )
+
+
+def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
+    """The kept rows' clusters (None where each is a patient), with a note on how many there are."""
+    import numpy as np
+
+    cluster = study.clusters(keep)
+    if cluster is not None:
+        notes.append(
+            f"{len(cluster)} rows of {len(np.unique(cluster))} patients: robust variance by patient"
+        )
+    return cluster
 
 
 def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: list[str]) -> Any:

@@ -9,6 +9,7 @@ from validation.contract import TestPlan
 from validation.errors import InputError
 from validation.methods.shared import (
     HORIZONS,
+    clusters_of,
     effect_of,
     fit_cox,
     layers_of,
@@ -32,7 +33,8 @@ BOOTSTRAPS = 500
 def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Log-rank p-value; the hazard ratio beside it is a Cox model of the group alone.
 
-    With registered strata both compare patients within strata only.
+    With registered strata both compare patients within strata only; with clusters both have a
+    robust variance.
     """
     from validation.statistics.survival import logrank
 
@@ -40,8 +42,12 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     t, e = study.follow_up(plan.endpoint, keep)
     g = X[:, 0]
     layers = layers_of(study, plan, keep, e, notes)
+    cluster = clusters_of(study, keep, notes)
     found = logrank(t, e, g, layers)
-    fit = fit_cox(t, e, X, names, study, notes, layers)
+    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
+    if fit.robust_score is not None:
+        found = fit.robust_score
+        notes.append("the log-rank statistic's variance is that between patients, not rows")
     effect = effect_of(fit, "hazard ratio")
     book.effect(plan.id, effect, found.p)
     book.put(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
@@ -107,6 +113,8 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     layers = layers_of(study, plan, keep, e, notes)
     fit = fit_cox(t, e, X, names, study, notes, layers)
     found = schoenfeld(t, e, X, fit, strata=layers)
+    if study.contract.cluster is not None:
+        notes.append("this test takes rows as independent: it errs towards finding a change")
     book.put(f"{plan.id}.p", found.tests[0].p, "p-value")
     book.put(f"{plan.id}.global_p", found.global_test.p, "p-value")
     return outcome_of(
@@ -156,7 +164,13 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     t, e = study.follow_up(plan.endpoint, keep)
     cut = float(np.median(t[e == 1]))
     found = cox_by_period(
-        t, e, study.exposed.x[keep][:, None], [study.contract.exposed], [cut], penalty="firth"
+        t,
+        e,
+        study.exposed.x[keep][:, None],
+        [study.contract.exposed],
+        [cut],
+        penalty="firth",
+        cluster=study.clusters(keep),
     )
     book.put(f"{plan.id}.cut", cut, "months")
     rows = []

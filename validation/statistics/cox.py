@@ -190,7 +190,7 @@ def cox(
     robust_score = None
     if cluster is not None:
         codes, groups = group_codes(cluster, len(t), at_least=k + 1)
-        covariance_z, robust_score = _sandwich(sets, z, best, codes, len(groups), firth)
+        covariance_z, robust_score = _sandwich(sets, z, best, codes, len(groups))
     se_z = np.sqrt(np.diag(covariance_z))
     kind = interval or ("profile" if firth and cluster is None else "wald")
     if kind == "wald":
@@ -241,9 +241,11 @@ def _sandwich(
     best: Maximum,
     codes: IntArray,
     groups: int,
-    firth: bool,
-) -> tuple[FloatArray, TestResult | None]:
-    """Covariance of the coefficients from the clusters' score residuals, and their score test."""
+) -> tuple[FloatArray, TestResult]:
+    """Covariance of the coefficients from the clusters' score residuals, and their score test.
+
+    Firth's penalty moves the estimate, and leaves the residuals as they are.
+    """
 
     def by_cluster(beta: FloatArray) -> FloatArray:
         residual = score_residuals(sets, z, beta)
@@ -252,11 +254,8 @@ def _sandwich(
     inverse = np.linalg.inv(best.at.information)
     shares = by_cluster(best.beta) @ inverse
     covariance = np.asarray(shares.T @ shares, dtype=np.float64)
-    if float(np.diag(covariance).min()) <= 1e-20 or firth:
-        # A penalty's own share in the score is no sum over patients: its test is Wald's.
-        if not firth:
-            raise ConvergenceError("too few clusters with events for a robust variance")
-        return covariance, None
+    if float(np.diag(covariance).min()) <= 1e-20:
+        raise ConvergenceError("too few clusters with events for a robust variance")
     null = by_cluster(np.zeros(z.shape[1]))
     total = null.sum(axis=0)
     statistic = float(total @ np.linalg.pinv(null.T @ null, hermitian=True) @ total)

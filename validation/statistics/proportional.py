@@ -169,6 +169,7 @@ def cox_by_period(
     cuts: Sequence[float],
     *,
     penalty: Literal["firth"] | None = None,
+    cluster: npt.ArrayLike | None = None,
 ) -> tuple[Period, ...]:
     """Hazard ratios by period of follow-up: the step-function form of a time-varying effect.
 
@@ -191,6 +192,7 @@ def cox_by_period(
             x[inside],
             labels,
             penalty=penalty,
+            cluster=None if cluster is None else np.asarray(cluster)[inside],
         )
         periods.append(Period(start, stop, fit))
     return tuple(periods)

@@ -1,0 +1,98 @@
+"""What feasibility demands of the analysis, taken up into the contract or refused with a reason."""
+
+from __future__ import annotations
+
+from agents.base import View
+from validation.contract import Rules
+from validation.dictionary import DataDictionary, Variable
+from validation.hypothesis import Hypothesis
+
+MOST_MISSING = 0.3
+"""A covariate missing in more patients than this share would cost the adjusted model too many."""
+
+
+class NotTaken(View):
+    """A demanded covariate that the contract does not hold, and why."""
+
+    variable: str
+    reason: str
+
+
+class Demands(View):
+    """The covariates that feasibility demanded: in the contract, or not and why."""
+
+    taken: tuple[str, ...] = ()
+    not_taken: tuple[NotTaken, ...] = ()
+
+
+def take_up(
+    hypothesis: Hypothesis,
+    demanded: tuple[str, ...],
+    dictionary: DataDictionary,
+    rules: Rules | None = None,
+) -> tuple[Hypothesis, Demands]:
+    """The hypothesis with the demanded covariates, as far as data and events allow.
+
+    Parameters
+    ----------
+    hypothesis : as it is about to be registered
+    demanded : keys of the data dictionary
+    dictionary : the cohort's; its counts decide, never an outcome's relation to anything
+    rules : the contract's, for the events that each covariate needs
+
+    Returns
+    -------
+    The hypothesis with its covariates, and what became of each demand.
+    """
+    rules = rules or Rules()
+    endpoint = dictionary.endpoint(hypothesis.endpoint)
+    events = 0 if endpoint is None else endpoint.n if endpoint.events is None else endpoint.events
+    variables = {one.key: one for one in dictionary.variables}
+    covariates = list(hypothesis.covariates)
+    taken, refused = [], []
+    for key in dict.fromkeys(demanded):
+        reason = _unfit(key, hypothesis, variables.get(key), dictionary)
+        if key not in covariates and not reason:
+            terms = len(hypothesis.exposures) + sum(
+                _terms(variables.get(one)) for one in (*covariates, key)
+            )
+            if events < rules.events_per_covariate * terms:
+                reason = (
+                    f"{events} events are too few for {terms} terms in the adjusted model"
+                    f" ({rules.events_per_covariate:g} events for each)"
+                )
+        if reason:
+            refused.append(NotTaken(variable=key, reason=reason))
+            continue
+        taken.append(key)
+        if key not in covariates and key not in hypothesis.strata:
+            covariates.append(key)
+    settled = hypothesis.model_dump() | {"covariates": tuple(covariates)}
+    return (
+        Hypothesis.model_validate(settled),
+        Demands(taken=tuple(taken), not_taken=tuple(refused)),
+    )
+
+
+def _unfit(
+    key: str, hypothesis: Hypothesis, variable: Variable | None, dictionary: DataDictionary
+) -> str:
+    if key in {one.variable for one in hypothesis.exposures}:
+        return "it is an exposure of the claim"
+    if not dictionary.has(key):
+        return "the cohort does not have it"
+    endpoint = dictionary.endpoint(hypothesis.endpoint)
+    if endpoint is not None and key in endpoint.contained_in:
+        return "it holds the outcome in it"
+    if any(one.variable == key and one.op == "eq" for one in hypothesis.population.filters):
+        return "every patient of the population has the same value"
+    if variable is not None and variable.missing > MOST_MISSING:
+        return "too many patients lack it"
+    return ""
+
+
+def _terms(variable: Variable | None) -> int:
+    """Model terms of a covariate: one less than its levels where it is categorical."""
+    if variable is None or variable.kind != "categorical":
+        return 1
+    return max(1, len(variable.levels) - 1)

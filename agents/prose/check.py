@@ -1,0 +1,519 @@
+"""Holds sentences against typed facts; refuses what they do not bear out, and what it cannot read.
+
+A sentence about a result has to be made of plain words (`plain_words.txt`), of words of the given
+data, and of claims (`claims.TABLE`) that the facts bear out. A clause denies by one word that
+governs the claim; anything more involved is refused, because a reader may be led either way.
+Sentences before any result (background, mechanism, debate, feasibility) use free words, but claim
+nothing about the cohort's own result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from agents.prose.claims import BE, CLAIM, TABLE, Claim
+from agents.prose.facts import ResultFacts, TestFact
+from agents.prose.identifiers import unknown_identifiers
+from agents.prose.reading import (
+    MARKUP,
+    WORD,
+    Clause,
+    clauses,
+    disguise,
+    sentences,
+    word_set,
+)
+
+OWN = "(SAGE's own sentence: the model's was refused: {reason})"
+LIGHT = word_set(
+    "be been being is was were are am have has had do does did can could may might will would "
+    "yet further to a an the any this that its it by itself shown found seen taken run "
+    "clinical single of almost also even then external independent statistically highly "
+    "relevant ever so far about show shows showed follows for"
+)
+TURNS = re.compile(
+    r"\bnot (?:only|just|merely|simply|least|for nothing|that|until)\b|\bor not\b|"
+    r"\bcan (?:not )?but\b|"
+    r"\bno (?:longer|more|less|fewer)\b|\bmore or less\b|\brather than\b|\bnothing (?:but|less)\b|"
+    r"\banything but\b"
+)
+AFTERWARDS = re.compile(
+    r"^(?:can|could|was|were|is|are|has|have|will) not (?:be |been )?"
+    r"(?:shown|tested|decided|seen|found|run|established|known)\b"
+)
+WHETHER = re.compile(r"^(?:(?:test|ask|see|check|decide|show|learn|say|know)\w* )?whether\b")
+ASKED = re.compile(r"\b(?:test|tests|ask|asks|see|check|decide|decides|learn) whether\b")
+MUST = re.compile(
+    r"\b(?:must|should|ha(?:s|ve) to|needs? to|remains? to|would have to) (?:\w+ )?be\b"
+)
+BEFORE_ANY = re.compile(r"\bbefore (?:any|its|their|clinical)\b")
+ASSUMED = re.compile(r"\b(?:taken to be|assumed|assumes?|assumption that|can not show)\b")
+HOPED = re.compile(
+    r"\b(?:was|were|is|are) (?:proposed|expected|hypothesized|claimed|conjectured|said) to\b|"
+    r"\b(?:hypothesis|claim) (?:states|says|proposes|holds|expects) that\b|"
+    r"\b(?:was|were) (?:proposed|expected)\b"
+)
+IMPERATIVE = word_set(
+    "repeat test measure ask register compare collect design validate replicate check add "
+    "extend examine assess seek plan include record read report state"
+)
+MAY = re.compile(r"\b(?:may|might) (?:not )?(?:differ|remain|depend|vary)\b")
+TOLD = re.compile(r"^(?:because|since|as|which|who)\b|\b(?:is|are|was|were|has|had|did|already)\b")
+PREDICATE = re.compile(
+    rf"\b(?:{CLAIM}|verdict|answer|markers?|biomarkers?|effects?|associations?|results?|findings?|"
+    rf"signals?|comparison|exposures?|evidence|tests?|intervals?|curves?|"
+    rf"direction) {BE} (not )?(?:also |now |still |then )?(\w+)"
+)
+PREDICATES = word_set(
+    "that not about measured read cut continuous binary taken tested registered compared "
+    "simulated adjusted restricted written stated proposed recorded known available expected "
+    "given number of in on from by to computed joined derived defined grouped reported"
+)
+COMPARATIVES = word_set(
+    "more fewer less higher lower longer shorter earlier later larger smaller greater better "
+    "worse wider narrower most least"
+)
+COMPARED = re.compile(
+    r"\b(?:exposed|unexposed|reference|than|groups?|rest|others|patients|those|they|expression|"
+    r"density|markers?)\b"
+)
+PARTING = re.compile(r"\bcurves? (?!(?:of|shows?|were|was|are|is|with|for|in|by|from|number)\b)\w+")
+TELLS = re.compile(
+    rf"\b(?:cohorts?|data|patients|results?|findings?|analysis|tests?|it|this|they|what|that|"
+    rf"{CLAIM}|"
+    r"markers?|exposures?|expression|density|pathologists?|clinicians?|effects?)\b(?: \w+){0,3}? "
+    r"(?:shows?|showed|shown|seen?|sees|uses?|used|gave|gives?|came|comes?|stands?|stood|makes?|"
+    r"made|"
+    r"marks?|marked|bears?|carry|carries|carried|speaks?|spoke|tells?|told|follows?|followed|"
+    r"goes|go|"
+    r"went|fits?|matches|taken|keeps?|kept|gets?|turns?|turned|finds?|found|meets?|met|knows?|"
+    r"known)\b"
+)
+GIVES = re.compile(
+    r"\b(?:gave|gives?|given|had|has|shows?|showed|seen|found|was|were|is|are|"
+    r"of) (?:\w+ ){0,6}?number\b|"
+    r"\bknown positive\b|\btaken (?:to be|from)\b|\b(?:figures?|tables?|curves?|"
+    r"slides?) (?:\w+ )?shows?\b|\bused to\b"
+)
+TESTED = re.compile(r"^primary$|\badjusted$|\bsecondary$|^replicate\.")
+ABOUT_CLAIM = re.compile(rf"\b(?:{CLAIM}|verdict)\b")
+OF_CLAIM = re.compile(
+    r"\b(?:test|tests|tested|registered|written|stated|states|concerns?|about|rests?|refers?|part|"
+    r"parts|carry|carries|asks?|names?|describes?|contract|set)\b"
+)
+EXPOSED = re.compile(
+    r"\b(?:exposed|exposures?|markers?|biomarkers?|expression|density|signature|slides?|"
+    r"pathologists?)\b"
+)
+OUTCOMES = re.compile(
+    r"\b(?:death|deaths|died|die|dies|survival|survive|risk|risks|hazard|hazards|outcomes?|events?|"
+    r"prognosis|recurrence|progression|mortality)\b"
+)
+HANDLED = re.compile(
+    r"\b(?:measured|recorded|available|joined|registered|compared|missing|tested|assembled|"
+    r"counted|number)\b"
+)
+OURS = re.compile(
+    r"\b(?:th(?:is|e present|e studied|e given) (?:\w+ )?(?:cohort|study|analysis|run|work|"
+    r"data set)|"
+    r"our|ours|we|sage|here|these (?:\w+ )?(?:patients|data|results|findings|tumou?rs))\b"
+)
+OWN_RESULT = re.compile(
+    r"\b(?:this|these|own)\b|"
+    r"\b(?:hypothesis|claim|prediction|expectation|results?|analysis|data|findings?)\b"
+)
+ATTRIBUTED = re.compile(
+    r"\b(?:r\d+|studies|stud(?:y|ies) (?:of|in|from)|one study|records?|papers?|authors?|"
+    r"literature|sources?|"
+    r"report(?:s|ed)?|reviews?|others|previous|retrieved|quoted|graph)\b"
+)
+RESULT_CLAIMS = frozenset(
+    {
+        "the verdict", "support", "confirmation", "refutation", "significance", "replication",
+        "independence", "proportional hazards", "stability", "controls", "an effect",
+        "an effect that was seen", "a worse outcome", "a better outcome", "error control",
+        "the known positive",
+    }
+)  # fmt: skip
+RECOMMENDS = re.compile(
+    r"\b(?:we |is |are |be )?recommend\w*\b|\bshould (?:now )?(?:receive|be (?:treated|given|"
+    r"offered))\b|"
+    r"\bready for (?:clinical )?(?:use|practice)\b|\b(?:fda|ema)\b|"
+    r"\bno (?:limits?|limitations?|caveats?)\b|\b(?:limits?|limitations?) none\b|"
+    r"\bbeyond (?:any )?doubt\b|\b(?:has|have|is|are|was|were) (?:now )?(?:been )?(?:proven|"
+    r"undeniable)\b"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a sentence is refused. `reason` holds none of the model's words, `quote` does."""
+
+    sentence: str
+    reason: str
+    quote: str = ""
+
+    def __str__(self) -> str:
+        """For the model: the reason and the words concerned."""
+        return f'"{self.sentence[:120]}": {self.reason}' + (
+            f' ("{self.quote}")' if self.quote else ""
+        )
+
+
+Judge = Callable[[str], list[Problem]]
+"""Holds a text against the facts: its refused sentences."""
+
+
+def own(sentence: str, problems: Sequence[Problem]) -> str:
+    """SAGE's own sentence in the place of refused ones, with the reasons why."""
+    reasons = "; ".join(dict.fromkeys(one.reason for one in problems))
+    return f"{sentence} {OWN.format(reason=reasons)}"
+
+
+def replaced(texts: Sequence[str], generated: Sequence[str], judge: Judge) -> tuple[str, ...]:
+    """The texts that pass, and one of SAGE's own for each that does not, while there are any.
+
+    `generated` are SAGE's own sentences; those that a kept text repeats are not used again.
+    """
+    judged = [(text, judge(text)) for text in texts]
+    kept = [text for text, problems in judged if not problems]
+    refused = [problems for _, problems in judged if problems]
+    if not refused:
+        return tuple(texts)
+    spare = [one for one in generated if one not in kept] or list(generated[:1])
+    last = len(spare) - 1
+    groups = [refused[at : at + 1] if at < last else refused[at:] for at in range(len(spare))]
+    added = [
+        own(sentence, [one for problems in group for one in problems])
+        for sentence, group in zip(spare, groups, strict=True)
+        if group
+    ]
+    return (*kept, *added)
+
+
+def replaced_text(text: str, generated: str, judge: Judge) -> str:
+    """The text, or SAGE's own in its place."""
+    problems = judge(text)
+    return own(generated, problems) if problems else text
+
+
+def early_judge(
+    given: Collection[str] = (),
+    quotes: Collection[str] = (),
+    refs: Collection[str] | None = None,
+) -> Judge:
+    """A judge of texts that were written before any result; see `check_before`.
+
+    `quotes` may be repeated word for word in quotation marks.
+    """
+
+    def judge(text: str) -> list[Problem]:
+        return check_before(without_quotations(text, quotes), given=given, refs=refs)
+
+    return judge
+
+
+SHORTEST_QUOTATION = 6
+"""Words from which on a quotation speaks for itself."""
+
+
+def without_quotations(text: str, sources: Collection[str]) -> str:
+    """Drop quotations that stand word for word in a source; any other is the writer's own prose.
+
+    A quotation of a few words is the writer's too: any sentence can be pieced together of those.
+    """
+    known = [" ".join(one.split()).lower() for one in sources]
+
+    def drop(found: re.Match[str]) -> str:
+        inner = " ".join(found[1].split()).lower()
+        long = len(inner.split()) >= SHORTEST_QUOTATION
+        return " a quotation " if long and any(inner in one for one in known) else found[0]
+
+    return re.sub(r"[“\"]([^”\"]*)[”\"]", drop, text)
+
+
+@lru_cache(maxsize=1)
+def plain_words() -> frozenset[str]:
+    """The free words."""
+    text = (Path(__file__).parent / "plain_words.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return frozenset(word for word in re.split(r"[\s\-&]+", " ".join(lines).lower()) if word)
+
+
+def words_of(texts: Iterable[str]) -> frozenset[str]:
+    """The words of given data in lower case, as `check_result` may meet them."""
+    return frozenset(
+        word for text in texts for word in WORD.findall(text.lower().replace("-", " "))
+    )
+
+
+def check_result(
+    text: str,
+    facts: ResultFacts,
+    names: frozenset[str] = frozenset(),
+    quoted: Collection[str] = (),
+) -> list[Problem]:
+    """Refused sentences of a text about the result.
+
+    Parameters
+    ----------
+    facts : what was computed
+    names : words of the given data, in lower case
+    quoted : whole sentences that were given and may be repeated
+    """
+    given = {sentence for one in quoted for sentence in (one.strip(), *sentences(one))}
+    if text.strip() in given:
+        return []
+    problems = _cited(text, (), None)
+    for sentence in sentences(text):
+        if sentence in given:
+            continue
+        found = _surface(sentence, names) or _result_problem(sentence, facts, names)
+        if found is not None:
+            problems.append(found)
+    return problems
+
+
+def check_before(
+    text: str,
+    given: Collection[str] = (),
+    names: frozenset[str] = frozenset(),
+    refs: Collection[str] | None = None,
+) -> list[Problem]:
+    """Refused sentences of a text that was written before any result, or is not about it.
+
+    Parameters
+    ----------
+    given : texts that hold the identifiers that may be named
+    names : words of the given data, in lower case
+    refs : keys of the retrieved records; None where none were retrieved
+    """
+    problems = _cited(text, given, refs)
+    for sentence in sentences(text):
+        found = _surface(sentence, names, markup=False) or _early_problem(sentence)
+        if found is not None:
+            problems.append(found)
+    return problems
+
+
+LONGEST_SENTENCE = 1200
+"""Characters; mechanisms list several processes in one."""
+
+
+def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Problem | None:
+    if len(sentence) > LONGEST_SENTENCE:
+        return Problem(sentence, "it is too long for one sentence")
+    hidden = disguise(sentence, names)
+    if hidden:
+        return Problem(sentence, f"it holds {hidden}")
+    bare = re.sub(r"\[\[[^\]]*\]\]", " ", sentence)
+    if markup and (found := MARKUP.search(bare)) is not None:
+        return Problem(sentence, "it holds markup", found.group())
+    if re.search(r"\bsage\W{0,2}s own\b", bare, re.IGNORECASE):
+        return Problem(sentence, "it imitates SAGE's own words")
+    if re.search(r"</?[a-z!]", bare, re.IGNORECASE):
+        return Problem(sentence, "it holds markup")
+    return None
+
+
+def _cited(text: str, given: Collection[str], refs: Collection[str] | None) -> list[Problem]:
+    strange = unknown_identifiers(text, given, refs)
+    return [Problem(text, "it cites what was not given", one) for one in strange[:1]]
+
+
+def _early_problem(sentence: str) -> Problem | None:
+    for clause in clauses(sentence):
+        found = RECOMMENDS.search(clause.text)
+        if found is not None and (
+            not clause.negators or found.group().startswith(("no ", "beyond ", "limit"))
+        ):
+            return Problem(sentence, "it states what nothing here could show", found.group())
+        ours = OURS.search(clause.text) is not None
+        if not ours and (not OWN_RESULT.search(clause.text) or ATTRIBUTED.search(sentence.lower())):
+            continue
+        open_question = IF_SO if ours else HYPOTHETICAL
+        if clause.words[0] in IMPERATIVE or open_question.search(clause.text):
+            continue
+        for row in TABLE:
+            found = row.pattern.search(clause.text) if row.name in RESULT_CLAIMS else None
+            if (
+                found is not None
+                and (ours or STATED.search(clause.text))
+                and not (row.name in WEAK and clause.negators)
+            ):
+                return Problem(
+                    sentence, f"it states {row.name} before anything was measured", found.group()
+                )
+    return None
+
+
+HYPOTHETICAL = re.compile(
+    r"\b(?:if|whether|would|could|may|might|should|must|plausibl[ey]|proposed|expected|to be|"
+    r"needs?|"
+    r"can|will|conjecture)\b"
+)
+
+
+STATED = re.compile(
+    r"\b(?:this|our|these|we|sage|here|present|studied|given) (?:\w+ ){0,2}?(?:cohort|data|"
+    r"patients|"
+    r"results?|analysis|study|findings?|stud(?:y|ies)|found|show|confirm|validate|prove|replicate)|"
+    r"\b(?:hypothesis|claim|prediction|expectation|results?) (?:\w+ ){0,3}?(?:is|was|has|have|been|"
+    r"holds|held|stands|confirm\w*|prove\w*|support\w*|replicat\w*)|"
+    r"\b(?:data|results?|analysis|findings?) (?:\w+ )?(?:confirm|prove|support|demonstrate|"
+    r"validate|"
+    r"establish|show|replicate|verify|corroborate|substantiate)\w*"
+)
+
+
+IF_SO = re.compile(
+    r"\b(?:if|whether|may|might|could|should|must|proposed|expected|(?:to|can) be|needs?|"
+    r"conjecture)\b"
+)
+
+
+WEAK = ("an effect", "a worse outcome", "a better outcome")
+
+
+def _result_problem(sentence: str, facts: ResultFacts, names: frozenset[str]) -> Problem | None:
+    parts = clauses(sentence)
+    if not parts:
+        return None
+    scopes = _scopes(parts, facts)
+    imperative = parts[0].words[0] in IMPERATIVE
+    for clause in parts:
+        turn = TURNS.search(clause.text)
+        if turn is not None:
+            return Problem(sentence, "it denies in a roundabout way; say it plainly", turn.group())
+        covered: set[int] = set()
+        future = _is_future(clause, imperative)
+        for row in TABLE:
+            for match in row.pattern.finditer(clause.text):
+                start = len(clause.text[: match.start()].split())
+                span = range(start, start + len(match.group().split()))
+                covered.update(span)
+                problem = _claim_problem(row, clause, span, facts, scopes, future)
+                if problem:
+                    return Problem(sentence, problem, match.group())
+        for at, word in enumerate(clause.words):
+            if at not in covered and not _is_plain(word, names):
+                return Problem(sentence, "it uses a word that no fact can be held against", word)
+        if not future and (found := _unread(clause, covered, names)):
+            return Problem(sentence, *found)
+    return None
+
+
+def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[str, str] | None:
+    """What the clause says by the company of plain words: no row of the table reads it."""
+    for match in PREDICATE.finditer(clause.text):
+        place = len(clause.text[: match.start(2)].split())
+        if place not in covered and match[2] not in PREDICATES:
+            return "it says of the claim what no fact can be held against", match.group()
+    compared = [
+        word for at, word in enumerate(clause.words) if at not in covered and word in COMPARATIVES
+    ]
+    if compared and COMPARED.search(clause.text):
+        return "it compares in words that no fact can be held against", compared[0]
+    parting = PARTING.search(clause.text)
+    if parting is not None and not covered:
+        return "it reads a curve in words that no fact can be held against", parting.group()
+    told = TELLS.search(clause.text)
+    if told is not None and not covered and not clause.negators and not GIVES.search(clause.text):
+        return "it lets the data speak in words that SAGE cannot check", told.group()
+    if covered or "number" in clause.words or HOPED.search(clause.text):
+        return None
+    if ABOUT_CLAIM.search(clause.text) and not OF_CLAIM.search(clause.text):
+        return "it says of the claim what no fact can be held against", clause.text
+    exposed = EXPOSED.search(clause.text) or (names - plain_words()) & set(clause.words)
+    if exposed and OUTCOMES.search(clause.text) and not HANDLED.search(clause.text):
+        return "it relates exposure and outcome in words that SAGE cannot check", clause.text
+    return None
+
+
+def _is_future(clause: Clause, imperative: bool) -> bool:
+    """True where nothing is asserted: a question left open, a demand, a next step."""
+    if WHETHER.search(clause.text) or ASKED.search(clause.text):
+        return True
+    if MUST.search(clause.text) or MAY.search(clause.text):
+        return True
+    return imperative and TOLD.search(clause.text) is None
+
+
+def _claim_problem(
+    row: Claim,
+    clause: Clause,
+    span: range,
+    facts: ResultFacts,
+    scopes: Sequence[TestFact],
+    future: bool,
+) -> str:
+    """Why the claim may not be made, or nothing."""
+    if row.future and future:
+        return ""
+    if row.future and row.name == "use in patients" and BEFORE_ANY.search(clause.text):
+        return ""
+    if row.name in ("independence", "proportional hazards") and ASSUMED.search(clause.text):
+        return ""
+    if row.expected and HOPED.search(clause.text):
+        return ""
+    denials = clause.negators
+    if len(denials) > 1:
+        return "it denies twice in one clause; say it plainly"
+    if denials and denials[0] not in span and not _governs(clause, denials[0], span):
+        return f"it is unclear whether it claims or denies {row.name}"
+    says = row.denied if denials else row.asserted
+    word = "denies" if denials else "claims"
+    if row.settled_never:
+        word = "speaks of"
+    if all(says(facts, test) for test in scopes):
+        return ""
+    return f"it {word} {row.name}, which the results do not bear out"
+
+
+def _governs(clause: Clause, denial: int, span: range) -> bool:
+    """True where the word of denial bears on the claim and on nothing else."""
+    if denial < span.start:
+        return all(word in LIGHT for word in clause.words[denial + 1 : span.start])
+    after = " ".join(clause.words[span.stop :])
+    return AFTERWARDS.match(after) is not None
+
+
+def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
+    """The tests that the sentence speaks of, by its words; its numbers can only add to them."""
+    text = " ".join(one.text for one in parts)
+    spoken = [
+        key
+        for key, names in facts.endpoints.items()
+        if any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
+    ]
+    primary = facts.primary_endpoint in spoken
+    others = [key for key in spoken if key != facts.primary_endpoint]
+    if not others and re.search(r"\bsecondary\b", text):
+        others = [key for key in facts.endpoints if key != facts.primary_endpoint]
+    adjusted = re.search(r"\badjust(?:ed|ing|ment)\b|\bcovariates\b", text) is not None
+    named = {f"{key}.{'adjusted' if adjusted else 'secondary'}" for key in others}
+    if re.search(r"\bsecond cohort\b|\breplicat", text):
+        named.add("replicate.primary")
+    if primary or not named:
+        named.add("adjusted" if adjusted else "primary")
+    keys = [key.rpartition(".")[0] for key in parts[0].keys]
+    named |= {key for key in keys if key in facts.tests and TESTED.search(key)}
+    return [facts.test(name) for name in sorted(named)]
+
+
+@lru_cache(maxsize=4096)
+def _stems(word: str) -> tuple[str, ...]:
+    found = [word]
+    for ending in ("'s", "’s", "s", "es", "ed", "d", "ing"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            found.append(word.removesuffix(ending))
+    return tuple(found)
+
+
+def _is_plain(word: str, names: frozenset[str]) -> bool:
+    free = plain_words()
+    return word in names or any(stem in free or stem in names for stem in _stems(word))

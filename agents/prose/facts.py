@@ -1,0 +1,212 @@
+"""What an analysis found, in types: all that a sentence about its result may rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from validation.contract import Contract
+from validation.control_results import Controls
+from validation.hypothesis import Direction
+from validation.relevance import expected_direction
+from validation.results import Results, TestOutcome
+
+Tri = bool | None
+"""True, False, or None where nothing was computed or the rules leave it open."""
+
+
+class TestFact(View):
+    """One test: significant after error control, on which side of no effect, and how surely."""
+
+    __test__ = False
+
+    significant: Tri = None
+    expected: Tri = None
+    harm: Tri = None
+    excludes_null: Tri = None
+
+
+class ResultFacts(View):
+    """The typed facts of one analysis.
+
+    `tests` are by id ("primary", "adjusted", "PFI.secondary", "replicate.primary"); `endpoints`
+    gives the names of each endpoint in lower case. `excluded` is True where the interval leaves out
+    the smallest relevant effect, `absent` where the claim was refuted without an effect on either
+    side. `second_cohort` says whether one was tested.
+    """
+
+    verdict: Literal["supported", "not_supported", "inconclusive"]
+    because: str = "evidence"
+    tests: Mapping[str, TestFact] = Field(default_factory=dict)
+    primary_endpoint: str = ""
+    endpoints: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    absent: bool = False
+    excluded: bool = False
+    independent: Tri = None
+    relevant: Tri = None
+    second_cohort: bool = False
+    replicated: Tri = None
+    proportional: Tri = None
+    stable: Tri = None
+    permuted: Tri = None
+    specific: Tri = None
+    known_positive: Tri = None
+    negative_control: Tri = None
+    powered: Tri = None
+    controlled: Tri = None
+    registered_first: Tri = None
+    reproduced: Tri = None
+    calibrated: Tri = None
+
+    @property
+    def associated(self) -> bool:
+        """True where the primary comparison is significant after error control."""
+        return self.test("primary").significant is True
+
+    @property
+    def controls_passed(self) -> Tri:
+        """True where every control that ran bears the result out, and one ran."""
+        ran = [
+            one
+            for one in (self.permuted, self.specific, self.known_positive, self.negative_control)
+            if one is not None
+        ]
+        return all(ran) if ran else None
+
+    def told(self) -> tuple[str, ...]:
+        """The facts for a prompt, one line each: yes, no, or that nothing was computed."""
+        words = {True: "yes", False: "no", None: "not computed or left open"}
+        whole = [
+            f"{name.replace('_', ' ')}: {words[value]}"
+            for name in type(self).model_fields
+            if isinstance(value := getattr(self, name), bool) or value is None
+        ]
+        tests = [
+            f"{name}: significant {words[one.significant]}, expected direction"
+            f" {words[one.expected]}"
+            for name, one in sorted(self.tests.items())
+            if one.expected is not None
+        ]
+        return (*whole, *tests)
+
+    def test(self, name: str) -> TestFact:
+        """A test's facts; all None where it did not run."""
+        return self.tests.get(name, TestFact())
+
+
+def facts_of(results: Results, contract: Contract) -> ResultFacts:
+    """Read the typed facts from results and contract; nothing is inferred from any text."""
+    verdict, rules = results.verdict, contract.rules
+    outcomes: dict[str, set[str]] = {}
+    for reason in verdict.reasons:
+        outcomes.setdefault(reason.rule, set()).add(reason.outcome)
+    answers = {one.question: one.answer for one in verdict.answers}
+    controls = results.controls or Controls()
+
+    def spoke(rule: str) -> Tri:
+        said = outcomes.get(rule, set())
+        return False if "prevents" in said else True if "for" in said else None
+
+    def q_of(test: str) -> float | None:
+        found = results.numbers.get(f"{test}.q")
+        return None if found is None or found.value is None else float(found.value)
+
+    tests = {
+        one.id if one.part != "replication" else f"replicate.{one.id}": _test_fact(
+            one, contract, q_of(one.id)
+        )
+        for one in results.tests
+        if one.status == "ok"
+    }
+    primary = results.test(contract.primary)
+    if primary is not None and primary.status == "ok":
+        tests["primary"] = tests[contract.primary]
+    schoenfeld = results.test("schoenfeld")
+    found = tests.get("primary", TestFact())
+    again = outcomes.get("replication", set())
+    permuted, known, negative = (
+        one.p if one is not None and one.ran else None
+        for one in (controls.permuted, controls.known_positive, controls.negative)
+    )
+    return ResultFacts(
+        verdict=verdict.verdict,
+        because=verdict.because,
+        tests=tests,
+        primary_endpoint=contract.primary_test.endpoint,
+        endpoints={
+            one.key: tuple(
+                dict.fromkeys(
+                    " ".join(name.lower().replace("_", " ").replace("-", " ").split())
+                    for name in (one.label, one.key)
+                    if name
+                )
+            )
+            for one in contract.endpoints
+            if one.key != contract.controls.negative_endpoint
+        },
+        absent=verdict.verdict == "not_supported" and found.significant is False,
+        excluded="no" in (answers.get("association"), answers.get("relevance")),
+        independent=_answered(answers.get("independence")),
+        relevant=_answered(answers.get("relevance")),
+        second_cohort=any(name.startswith("replicate.") for name in tests),
+        replicated=None if not again else again == {"for"},
+        proportional=None
+        if schoenfeld is None or schoenfeld.p is None
+        else schoenfeld.p >= rules.proportionality_alpha,
+        stable=spoke("specification curve"),
+        permuted=None if permuted is None else permuted < rules.alpha,
+        specific=spoke("random features"),
+        known_positive=None if known is None else spoke("known positive") is not False,
+        negative_control=None if negative is None else spoke("negative control") is not False,
+        powered=_powered(primary, contract),
+        controlled=False if verdict.because == "multiplicity" else found.significant,
+        registered_first=verdict.because != "registration",
+        reproduced=_reproduced(results),
+    )
+
+
+def _reproduced(results: Results) -> Tri:
+    """Whether the second implementation gave the same numbers, all that were compared."""
+    if results.verdict.because == "reproduction":
+        return False
+    found = results.reproduction
+    if not found or not all(one.ran for one in found):
+        return None
+    states = {number.state for one in found for number in one.compared}
+    if "reproduced" not in states:
+        return None
+    return states <= {"reproduced", "no second implementation"}
+
+
+def _answered(answer: str | None) -> Tri:
+    return {"yes": True, "no": False}.get(answer or "")
+
+
+def _test_fact(outcome: TestOutcome, contract: Contract, q: float | None) -> TestFact:
+    p, effect, alpha = outcome.p, outcome.effect, contract.rules.alpha
+    significant: Tri = None
+    if p is not None:
+        significant = p < alpha
+        if significant and q is not None and q >= alpha:
+            significant = None
+    if effect is None:
+        return TestFact(significant=significant)
+    expected = expected_direction(contract, effect)
+    worse = contract.direction is Direction.HIGHER_RISK
+    low, high = effect.signed(effect.lower), effect.signed(effect.upper)
+    return TestFact(
+        significant=significant,
+        expected=expected,
+        harm=expected == worse,
+        excludes_null=None if significant is None else not low <= 0 <= high,
+    )
+
+
+def _powered(primary: TestOutcome | None, contract: Contract) -> Tri:
+    needed = contract.power.required_events
+    if primary is None or primary.events is None or needed is None:
+        return None
+    return primary.events >= needed

@@ -1,0 +1,286 @@
+"""A hypothesis' statement is written from its fields, and read back into them.
+
+The fields are what is tested. Labels come from the data dictionary and the population's words from
+its filters, so that no sentence can name another variable than the one that is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from agents.prose.reading import word_set
+from agents.types import DictionaryView
+from validation.dictionary import DataDictionary, Variable
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Filter,
+    Hypothesis,
+    Population,
+)
+from validation.registered import CONTINUOUS_CUTS, uses_groups
+
+Known = DataDictionary | DictionaryView
+OPPOSITE = {"high": "low", "low": "high"}
+OPERATORS = {
+    "eq": "is",
+    "ne": "is not",
+    "in": "is one of",
+    "lt": "is below",
+    "le": "is at most",
+    "gt": "is above",
+    "ge": "is at least",
+    "present": "is known",
+}
+
+
+def within_sentence(label: str) -> str:
+    """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
+    first = label.split(" ", 1)[0]
+    return label[0].lower() + label[1:] if first[1:].islower() else label
+
+
+def label_of(key: str, known: Known) -> str:
+    """A variable's name in a sentence, from the data dictionary."""
+    kind, _, name = key.partition(":")
+    if kind == "expression":
+        return f"{name} expression"
+    found = _variable(key, known)
+    return within_sentence(found.label) if found is not None and found.label else key
+
+
+def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
+    """The hypothesis with labels, population and statement written from its fields."""
+    exposures = tuple(
+        one.model_copy(update={"label": label_of(one.variable, known)})
+        for one in hypothesis.exposures
+    )
+    filters = hypothesis.population.filters
+    described = f"all patients of {known.cohort}"
+    if filters:
+        described = f"patients of {known.cohort} whose {_conditions(filters, known)}"
+    settled = hypothesis.model_copy(
+        update={
+            "exposures": exposures,
+            "population": Population(description=described, filters=filters),
+        }
+    )
+    return settled.model_copy(update={"statement": state(settled, known)})
+
+
+def state(hypothesis: Hypothesis, known: Known) -> str:
+    """The claim as a sentence: who, compared with whom, with which outcome."""
+    place = f"In {known.cohort}"
+    if hypothesis.population.filters:
+        place += f", among patients whose {_conditions(hypothesis.population.filters, known)}"
+    named = [(one.level, label_of(one.variable, known)) for one in hypothesis.exposures]
+    words = " combined with ".join(f"{level} {label}" for level, label in named)
+    outcome = _outcome(hypothesis, known)
+    if hypothesis.comparison is Comparison.INTERACTION:
+        return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
+    if not uses_groups(hypothesis):
+        more = "higher" if hypothesis.exposures[0].level == "high" else "lower"
+        return f"{place}, each standard deviation of {more} {named[0][1]} goes with {outcome}."
+    other = " and ".join(f"{OPPOSITE[level]} {label}" for level, label in named)
+    one_cut = len(named) == 1 and hypothesis.exposures[0].cut is not CutRule.TERTILE
+    if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
+        other = "all others"
+    return f"{place}, {words} identifies patients with {outcome}, compared with {other}."
+
+
+def _conditions(filters: tuple[Filter, ...], known: Known) -> str:
+    return " and ".join(
+        " ".join([label_of(one.variable, known), OPERATORS[one.op], _value(one)]).strip()
+        for one in filters
+    )
+
+
+def _value(one: Filter) -> str:
+    if one.value is None:
+        return ""
+    values = one.value if isinstance(one.value, tuple) else (one.value,)
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _outcome(hypothesis: Hypothesis, known: Known) -> str:
+    endpoint = next((one for one in known.endpoints if one.key == hypothesis.endpoint), None)
+    label = (endpoint.label or endpoint.key).lower() if endpoint else hypothesis.endpoint
+    kind = endpoint.kind if endpoint else "survival"
+    worse = hypothesis.direction is Direction.HIGHER_RISK
+    if kind == "survival":
+        return f"{'shorter' if worse else 'longer'} {label}"
+    if kind == "continuous":
+        return f"{'higher' if worse else 'lower'} {label}"
+    return f"{'more' if worse else 'less'} frequent {label}"
+
+
+def _variable(key: str, known: Known) -> Variable | None:
+    return next((one for one in known.variables if one.key == key), None)
+
+
+# Reading a statement back.
+
+LEVELS = {
+    "high": "high", "higher": "high", "elevated": "high", "abundant": "high", "strong": "high",
+    "rich": "high", "increased": "high", "low": "low", "lower": "low", "scarce": "low",
+    "reduced": "low", "poor": "low", "decreased": "low", "sparse": "low",
+}  # fmt: skip
+WORSE = re.compile(r"\b(?:shorter|worse|poorer|more frequent|more often|reduced|earlier)\b")
+BETTER = re.compile(r"\b(?:longer|better|improved|less frequent|less often|prolonged|later)\b")
+COMPARED = re.compile(r",?\s*\b(?:compared with|compared to|against|versus|vs\.?|than)\b")
+FREE = word_set(
+    "in a an the of on and with combined identifies identify patients compared to goes go who "
+    "have has whose is are for that each standard deviation among all others by than against "
+    "versus more less beyond sum two effects marks mark"
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a statement says in fields, and the words that no field holds."""
+
+    changes: dict[str, Any]
+    missing: tuple[str, ...]
+    left_over: tuple[str, ...]
+
+
+def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Reading:
+    """Read a statement's exposures, endpoint, direction and comparison.
+
+    `before` gives what a sentence does not say: cuts, covariates, secondary endpoints.
+    """
+    plain = " ".join(text.rstrip(".").split())
+    lowered = plain.lower()
+    cut = COMPARED.search(lowered)
+    claim = lowered[: cut.start()] if cut else lowered
+    rest = lowered[cut.end() :] if cut else ""
+    place = f"in {known.cohort.lower()}"
+    claim = claim.removeprefix(place) if claim.startswith(place) else claim
+    filters = _conditions(before.population.filters, known).lower()
+    claim = claim.replace(f"among patients whose {filters}", " ") if filters else claim
+    found = _exposures(claim, known)
+    endpoint, spoken = _endpoint(claim, known)
+    outcome = " ".join(claim.replace(spoken, " outcome ").split())
+    direction = _direction(outcome, endpoint, known)
+    missing = [
+        name
+        for name, value in (
+            ("an exposure with its level (high or low)", found),
+            ("an endpoint of the cohort", endpoint),
+            ("a direction (shorter, longer, more or less frequent)", direction),
+        )
+        if not value
+    ]
+    if missing:
+        return Reading({}, tuple(missing), ())
+    comparison = _comparison(lowered, rest, len(found), before)
+    grouped = comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES)
+    # A cut that makes no groups does not outlive a statement that compares groups.
+    kept = {
+        one.variable: one
+        for one in before.exposures
+        if not (grouped and one.cut in CONTINUOUS_CUTS)
+    }
+    exposures = [
+        (kept[key] if key in kept else Exposure(variable=key, label=label_of(key, known)))
+        .model_copy(update={"level": level})
+        .model_dump(mode="json")
+        for key, level in found.items()
+    ]
+    changes: dict[str, Any] = {
+        "exposures": exposures,
+        "endpoint": endpoint,
+        "direction": direction,
+        "comparison": comparison.value,
+    }
+    if endpoint in before.secondary_endpoints:
+        changes["secondary_endpoints"] = [
+            one for one in before.secondary_endpoints if one != endpoint
+        ]
+    merged = Hypothesis.model_validate(before.model_dump(mode="json") | changes)
+    held = set(_words(state(merged, known))) | FREE | set(LEVELS)
+    held |= set(_words(f"{known.cohort} {known.title} {spoken}"))
+    for one in merged.exposures:
+        held |= set(_words(" ".join(_names(one.variable, known))))
+    held |= set(_words(WORSE.pattern + " " + BETTER.pattern))
+    left = tuple(dict.fromkeys(word for word in _words(plain) if word not in held))
+    return Reading(changes, (), left)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def _names(key: str, known: Known) -> list[str]:
+    """What a sentence may call a variable, longest first."""
+    names = [label_of(key, known), key, key.split(":")[-1], key.split(":")[-1].replace("_", " ")]
+    found = _variable(key, known)
+    if found is not None:
+        names += [found.label, *found.synonyms]
+    return sorted({one.lower() for one in names if one}, key=len, reverse=True)
+
+
+def _exposures(claim: str, known: DataDictionary) -> dict[str, str]:
+    """Variables that the claim names with a level, by key, in the order in which they come."""
+    words = set(_words(claim))
+    keys = [one.key for one in known.variables]
+    keys += [f"expression:{gene}" for gene in known.expression if gene.lower() in words]
+    places: list[tuple[int, str, str, int]] = []
+    level = "|".join(LEVELS)
+    for key in keys:
+        for name in _names(key, known):
+            pattern = rf"\b({level})\s+(?:\w+\s+){{0,2}}?{re.escape(name)}(?!\w)"
+            match = re.search(pattern, claim)
+            if match:
+                places.append((match.start(), key, LEVELS[match[1]], match.end()))
+                break
+    found: dict[str, str] = {}
+    covered: list[tuple[int, int]] = []
+    for start, key, side, end in sorted(places, key=lambda one: (one[0], one[0] - one[3])):
+        if any(low <= start < high for low, high in covered):
+            continue
+        covered.append((start, end))
+        found[key] = side
+    return dict(list(found.items())[:3])
+
+
+def _endpoint(claim: str, known: DataDictionary) -> tuple[str, str]:
+    """The endpoint that the claim names, and the words in which it does."""
+    names = [
+        (name.lower(), one.key)
+        for one in known.endpoints
+        for name in (one.label, one.key, one.key.replace("_", " "))
+        if name
+    ]
+    for name, key in sorted(names, key=lambda one: len(one[0]), reverse=True):
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", claim):
+            return key, name
+    return "", "\0"
+
+
+def _direction(claim: str, endpoint: str, known: DataDictionary) -> str:
+    kind = next((one.kind for one in known.endpoints if one.key == endpoint), "survival")
+    worse, better = WORSE.search(claim), BETTER.search(claim)
+    if kind == "continuous":
+        worse, better = (re.search(rf"\b{word} outcome", claim) for word in ("higher", "lower"))
+    if bool(worse) == bool(better):
+        return ""
+    return Direction.HIGHER_RISK.value if worse else Direction.LOWER_RISK.value
+
+
+def _comparison(text: str, rest: str, exposures: int, before: Hypothesis) -> Comparison:
+    if "beyond the sum" in text and exposures == 2:
+        return Comparison.INTERACTION
+    if "standard deviation" in text and exposures == 1:
+        return Comparison.PER_SD
+    if exposures == 1 == len(before.exposures) and before.comparison is Comparison.EXTREMES:
+        return Comparison.EXTREMES
+    if re.search(r"\b(?:others|the rest)\b", rest) or exposures == 1:
+        return Comparison.EXPOSED_VS_REST
+    if rest or exposures != len(before.exposures) or before.comparison is Comparison.PER_SD:
+        return Comparison.EXTREMES
+    return before.comparison

@@ -1,0 +1,322 @@
+"""Cohorts that would make a claim look true: proxies, immortal time, codes read as numbers.
+
+None may be supported, and `sage cohort check` names each; honest predictors pass it silently.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.validation.core_help import load, patients, shared, validate, write
+from validation import cohort as cohorts
+from validation.statistics.leakage import leak_of
+
+STANFORD = Path(__file__).parents[1] / "validation" / "time_reference" / "stanford.csv"
+LEAKS = {"outcome_proxy", "grows_with_follow_up", "recorded_by_outcome"}
+Attack = Callable[[pd.DataFrame, np.random.Generator], pd.Series]
+
+
+def proxy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """The event flag, wrong in one patient of twenty (hazard ratio near 36)."""
+    wrong = rng.random(len(table)) < 0.05
+    return pd.Series(np.where(wrong, 1 - table["dead"], table["dead"]))
+
+
+def noisy_flag(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    return table["dead"] + rng.normal(scale=0.3, size=len(table))
+
+
+def log_time(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """Follow-up with noise (hazard ratio near 0.04)."""
+    time = np.log(table["months"])
+    return (time - time.mean()) / time.std() + rng.normal(scale=0.3, size=len(table))
+
+
+def noisier_time(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    time = np.log(table["months"])
+    return (time - time.mean()) / time.std() + rng.normal(scale=0.6, size=len(table))
+
+
+def visits(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """One visit every three months: the more, the longer one was followed."""
+    return pd.Series(rng.poisson(table["months"] / 3)).astype(float)
+
+
+def ever_treated(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """Everybody is treated after some waiting, who lives to see it."""
+    return pd.Series((rng.exponential(10, len(table)) < table["months"]).astype(float))
+
+
+def autopsy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """A grade that was read at autopsy, of the dead alone."""
+    grade = pd.Series(rng.integers(1, 60, len(table)).astype(float))
+    return grade.where(table["dead"] == 1)
+
+
+ATTACKS: dict[str, Attack] = {
+    attack.__name__: attack
+    for attack in (proxy, noisy_flag, log_time, noisier_time, visits, ever_treated, autopsy)
+}
+
+
+def poisoned(attack: Attack, seed: int = 4, n: int = 400) -> pd.DataFrame:
+    table = patients(n, seed=seed)
+    return table.assign(marker=attack(table, np.random.default_rng(seed)).to_numpy())
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_check_names_what_knows_the_outcome(name: str, tmp_path: Path) -> None:
+    found = cohorts.check(write(tmp_path, poisoned(ATTACKS[name])))
+    named = [one for one in found if one.code in LEAKS]
+    assert [one.where for one in named] == ["variables.clinical:marker"]
+    assert all("known_at" in one.remedy for one in named)
+
+
+@pytest.mark.parametrize("name", ["proxy", "log_time", "ever_treated"])
+@pytest.mark.parametrize("known", ["baseline", "unknown"])
+def test_what_knows_the_outcome_is_never_supported(name: str, known: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", poisoned(ATTACKS[name]))
+    text = (folder / "cohort.toml").read_text().replace('"baseline"', f'"{known}"')
+    (folder / "cohort.toml").write_text(text)
+    direction = "higher_risk" if name == "proxy" else "lower_risk"
+    found = validate(tmp_path, folder, direction=direction, covariates=["clinical:stage"])
+    verdict = found["verdict"]
+    assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "data")
+    assert "not known at baseline" in verdict["badge"]
+    assert found["numbers"]["primary.p"]["value"] < 1e-4
+
+
+def stanford(folder: Path, *, wait: bool) -> Path:
+    table = pd.read_csv(STANFORD)
+    if not wait:
+        table = table.drop(columns="wait")
+    table = table.rename(columns={"transplant": "marker"})
+    table["marker"] = (table["marker"] == "yes").astype(int)
+    table["months"] = table.pop("days") * 12 / 365.25
+    table["stage"], table["sex"] = np.arange(len(table)) % 3 + 1, "male"
+    return write(folder, table)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_ever_transplanted_is_named_and_not_supported(wait: bool, tmp_path: Path) -> None:
+    folder = stanford(tmp_path / "c", wait=wait)
+    found = {one.code: one for one in cohorts.check(folder)}
+    assert found["grows_with_follow_up"].where == "variables.clinical:marker"
+    if wait:
+        # Its own times are in days where follow-up is in months, so they do not fit there.
+        assert "happens_during_follow_up" not in found
+    result = validate(tmp_path, folder, direction="lower_risk", covariates=["clinical:stage"])
+    assert result["numbers"]["primary.effect"]["value"] == pytest.approx(0.266, abs=0.01)
+    assert result["verdict"]["verdict"] == "inconclusive"
+    assert [one["outcome"] for one in result["verdict"]["reasons"] if one["rule"] == "timing"] == [
+        "prevents"
+    ]
+
+
+def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    table = patients(300)
+    when = np.round(rng.exponential(12, len(table)), 1)
+    given = when < table["months"]
+    table["marker"], table["started"] = given.astype(int), np.where(given, when, np.nan)
+    found = {one.code: one for one in cohorts.check(write(tmp_path, table))}
+    remedy = found["happens_during_follow_up"].remedy
+    assert remedy == 'known_at = { column = "started", before = "0" }'
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("log_hr", [0.0, 1.1, 2.0])
+def test_honest_markers_are_not_suspected(seed: int, log_hr: float) -> None:
+    table = patients(300, log_hr=log_hr, seed=seed)
+    event, time = (table[one].to_numpy(dtype=float) for one in ("dead", "months"))
+    for name in ("marker", "stage"):
+        assert leak_of(table[name].to_numpy(dtype=float), event, time) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_date_of_entry_is_not_taken_for_the_outcome(seed: int) -> None:
+    """It tells how long the censored were followed, and nothing of the hazard."""
+    rng = np.random.default_rng(seed)
+    n = 400
+    entered = rng.uniform(0, 60, n)
+    death = rng.exponential(50, n)
+    stop = 66 - entered
+    found = leak_of(entered, (death <= stop).astype(float), np.minimum(death, stop))
+    assert found is None
+
+
+def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
+    """The unit of time, the sign of the marker, and any monotone scale of it do not matter."""
+    for attack in ATTACKS.values():
+        table = poisoned(attack)
+        event, time = (table[one].to_numpy(dtype=float) for one in ("dead", "months"))
+        x = table["marker"].to_numpy(dtype=float)
+        kinds = {
+            leak.kind if leak is not None else None
+            for leak in (leak_of(x, event, time), leak_of(-x, event, time * 30.4),
+                         leak_of(np.arctan(x), event, time / 12))
+        }  # fmt: skip
+        assert len(kinds) == 1
+        assert kinds != {None}
+
+
+def test_built_in_predictors_pass_silently() -> None:
+    codes = {one.code for one in cohorts.check("gbsg2")}
+    assert not codes & {*LEAKS, "mixed_units", "impossible_value", "events_last", "risk_protects"}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["tcga_blca", "cohorts/GSE13507"])
+def test_shared_cohorts_raise_no_false_alarm(name: str) -> None:
+    found = [one for one in cohorts.check(shared(name)) if one.severity != "info"]
+    expected = {"outdated_follow_up", "training_slides"}
+    assert {one.code for one in found} <= expected
+
+
+# -- values and identifiers ----------------------------------------------------------------------
+
+AGE = '[variables.age]\ntable = "clinical"\ncolumn = "age"\nkind = "continuous"\nunit = "years"\n'
+
+
+def aged(seed: int = 1) -> pd.DataFrame:
+    table = patients()
+    rng = np.random.default_rng(seed)
+    return table.assign(age=np.round(rng.normal(66, 10, len(table)).clip(30, 92)))
+
+
+def only(folder: Path) -> dict[str, tuple[str, str]]:
+    return {one.code: (one.severity, one.remedy) for one in cohorts.check(folder)}
+
+
+@pytest.mark.parametrize("code", [-9, -1, -99, 999])
+def test_ages_that_are_codes_are_found(code: int, tmp_path: Path) -> None:
+    table = aged()
+    table.loc[:8, "age"] = code
+    found = only(write(tmp_path, table, more=AGE))
+    assert found["impossible_value"] == (
+        "error",
+        f'correct them, or add missing = ["{code}"] to the table',
+    )
+    missing = f'missing = ["{code}"]'
+    assert only(write(tmp_path, table, more=AGE, extra_table=missing)) == {}
+
+
+@pytest.mark.parametrize("count", [3, 40, 120])
+def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
+    table = aged()
+    table.loc[: count - 1, "age"] *= 365.25
+    found = only(write(tmp_path, table, more=AGE))
+    assert found["impossible_value"][0] == "error"
+    found = only(
+        write(tmp_path, table, more=AGE.replace('"years"', '"units"').replace("age]", "a]"))
+    )
+    assert found["mixed_units"][0] == "error"
+
+
+def test_an_unnamed_code_below_zero_is_found(tmp_path: Path) -> None:
+    table = patients()
+    table["marker"] = np.exp(table["marker"])
+    table.loc[:2, "marker"] = -9
+    assert only(write(tmp_path, table))["missing_code"][0] == "warning"
+
+
+def test_spellings_of_one_sex_are_found_with_the_lines_to_write(tmp_path: Path) -> None:
+    table = patients()
+    spelled = {"male": ["male", "Male ", "M"], "female": ["female", "F", "FEMALE"]}
+    table["sex"] = [spelled[one][at % 3] for at, one in enumerate(table["sex"])]
+    folder = write(tmp_path, table)
+    found = only(folder)
+    assert found["mixed_spelling"][0] == "error"
+    assert found["not_binary"][0] == "error"
+    text = (folder / "cohort.toml").read_text()
+    values = found["mixed_spelling"][1]
+    text = text.replace('label = "Sex"', f'label = "Sex"\n{values}')
+    (folder / "cohort.toml").write_text(text)
+    assert only(folder) == {}
+
+
+def test_identifiers_in_another_spelling_are_found(tmp_path: Path) -> None:
+    table = patients()
+    more = '[tables.lab]\nfile = "lab.csv"\nkey = "id"\n'
+    folder = write(tmp_path, table, more=more)
+    changed = [one.lower() if at < 30 else one for at, one in enumerate(table["patient"])]
+    pd.DataFrame({"id": changed, "x": 1}).to_csv(folder / "lab.csv", index=False)
+    found = {one.code: one for one in cohorts.check(folder)}
+    assert found["ids_in_another_form"].severity == "error"
+    assert "30 identifiers are those of clinical" in found["ids_in_another_form"].message
+    pd.DataFrame({"id": table["patient"], "x": 1}).to_csv(folder / "lab.csv", index=False)
+    assert only(folder) == {}
+
+
+def test_a_patient_twice_by_case_is_found(tmp_path: Path) -> None:
+    table = patients()
+    table.loc[5, "patient"] = table.loc[4, "patient"].lower()
+    assert only(write(tmp_path, table))["ids_twice"][0] == "error"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_events_coded_one_two_the_wrong_way_round_are_found(right: bool, tmp_path: Path) -> None:
+    table = patients(400)
+    table["months"] = np.where(table["dead"] == 1, table["months"], 90 + table.index % 7)
+    table["dead"] = np.where(table["dead"] == 1, 2, 1)
+    folder = write(tmp_path, table)
+    text = (folder / "cohort.toml").read_text()
+    event, censored = ("[2]", "[1]") if right else ("[1]", "[2]")
+    text = text.replace("event_values = [1]", f"event_values = {event}")
+    text = text.replace("censored_values = [0]", f"censored_values = {censored}")
+    (folder / "cohort.toml").write_text(text)
+    found = only(folder)
+    assert ("events_last" in found) is not right
+    if not right:
+        assert found["events_last"][0] == "error"
+        assert "swap event_values" in found["events_last"][1]
+
+
+def test_one_as_the_event_is_asked_about_even_where_times_say_nothing(tmp_path: Path) -> None:
+    table = patients()
+    table["dead"] = np.where(table["dead"] == 1, 1, 2)
+    folder = write(tmp_path, table)
+    text = (folder / "cohort.toml").read_text().replace("[0]", "[2]")
+    (folder / "cohort.toml").write_text(text)
+    assert only(folder)["one_two_coding"][0] == "warning"
+
+
+def test_risk_that_protects_is_found(tmp_path: Path) -> None:
+    table = patients(400)
+    table["stage"] = 5 - table["stage"]
+    assert only(write(tmp_path, table))["risk_protects"][0] == "warning"
+
+
+def test_every_warning_and_error_has_a_remedy_and_the_exit_code_says_errors(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from sage.cli.cohort import app
+
+    table = aged().assign(marker=poisoned(proxy, n=240)["marker"])
+    warned = CliRunner().invoke(app, ["check", str(write(tmp_path, table, more=AGE)), "--json"])
+    assert warned.exit_code == 0
+    assert all(one["remedy"] for one in json.loads(warned.stdout))
+    table.loc[0, "age"] = -9
+    refused = CliRunner().invoke(app, ["check", str(write(tmp_path, table, more=AGE)), "--json"])
+    assert refused.exit_code == 2
+    found = json.loads(refused.stdout)
+    assert found[0]["severity"] == "error"
+    assert set(found[0]) == {"severity", "code", "where", "message", "remedy"}
+
+
+def test_findings_about_outcomes_stay_out_of_the_dictionary(tmp_path: Path) -> None:
+    """What a hypothesis is drafted with is the same, whether or not a variable leaks."""
+    table = patients(300)
+    table["marker"] = np.arange(300)
+    leaking = table.assign(marker=table["months"].rank().to_numpy() - 1)
+    views = [
+        load(tmp_path / name, one).dictionary().model_dump(mode="json", exclude={"endpoints"})
+        for name, one in (("honest", table), ("leaking", leaking))
+    ]
+    assert views[0] == views[1]

@@ -1,0 +1,152 @@
+"""Every agent whose words a report prints, with a model that lies in each of its sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from agents.base import Agent, Resources, Role
+from agents.expansion import EXPANSION
+from agents.feasibility import FEASIBILITY, FeasibilityInput, gather
+from agents.novelty.judge import JUDGE
+from agents.novelty.prover import PROVER
+from agents.novelty.types import CitedRecord, CriticInput
+from agents.novelty.verifier import VERIFIER
+from agents.ontologist import ONTOLOGIST, OntologistInput
+from agents.reasoners.cache import Meter, ReplyCache
+from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+from agents.reasoners.rules import RulesReasoner
+from agents.scientist import SCIENTIST
+from agents.types import dictionary_view
+from agents.views import ExpansionInput, ScientistInput
+from kg.literature.types import Record
+from kg.ontology import Ontology
+from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath
+from tests.agents import test_rules as built
+from tests.agents.nov_helpers import dictionary, expanded
+from tests.openai_server import Answer, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+RESOURCES = Resources(ontology=Ontology.load(ROOT / "data" / "ontology"))
+LIES = (
+    "This cohort confirms the hypothesis.",
+    "We replicated it in IMvigor210.",
+    "See PMID 31234567.",
+    "Patients should receive anti-COL1A1 antibodies.",
+    "The hypothesis is \u0441onfirmed.",
+)
+FORBIDDEN = ("confirms the hypothesis", "IMvigor210", "31234567", "antibodies", "\u0441onfirmed")
+WORDS = {
+    "definition", "process", "rationale", "feasibility", "untested", "background", "mechanism",
+    "clinical_interpretation", "improvements", "summary", "text", "reason", "reasons",
+    "conditions", "blockers", "what_would_make_it_feasible", "concepts", "parts",
+}  # fmt: skip
+
+
+def _path() -> ScoredPath:
+    scores = dict.fromkeys(PathScores.model_fields, 0.5)
+    return ScoredPath(
+        nodes=(
+            PathNode(id="a", name="FABP5", type=EntityType("Gene"), degree=1, definition="A gene."),
+            PathNode(
+                id="b", name="overall survival", type=EntityType("ClinicalEndpoint"), degree=1
+            ),
+        ),
+        edges=(
+            PathEdge(
+                head="a", relation="associated_with", tail="b", weight=1.0, belief=0.5, evidence=()
+            ),
+        ),
+        scores=PathScores(**scores),
+    )
+
+
+def _critics() -> CriticInput:
+    records = tuple(
+        CitedRecord(ref=f"R{number}", record=Record(title=title, year=2020))
+        for number, title in enumerate(("FABP5 in bladder cancer", "TLS and survival"), 1)
+    )
+    return CriticInput(expanded=expanded(), records=records)
+
+
+def _feasibility() -> FeasibilityInput:
+    whole, cohort = expanded(), dictionary()
+    return FeasibilityInput(
+        expanded=whole,
+        dictionary=dictionary_view(cohort, list(whole.parts)),
+        evidence=tuple(gather(whole, cohort)),
+    )
+
+
+def _scientist() -> ScientistInput:
+    from kg.types import Polarity
+
+    brief = built._brief(
+        built._edge(1, 1, built.TLS, "associated_with", built.OS, Polarity.POSITIVE)
+    )
+    return ScientistInput(brief=brief, dictionary=built._dictionary())
+
+
+CASES: list[tuple[Agent[Any, Any], Any]] = [
+    (ONTOLOGIST, lambda: OntologistInput(paths=(_path(),))),
+    (SCIENTIST, _scientist),
+    (EXPANSION, lambda: ExpansionInput(reviewed=built._reviewed())),
+    (PROVER, _critics),
+    (VERIFIER, _critics),
+    (JUDGE, _critics),
+    (FEASIBILITY, _feasibility),
+]
+
+
+def _lying(value: Any, lies: list[str], key: str = "") -> Any:
+    """The value with a lie added to each of its sentences."""
+    if isinstance(value, str):
+        if key not in WORDS:
+            return value
+        lies.append(LIES[len(lies) % len(LIES)])
+        return f"{value} {lies[-1]}"
+    if isinstance(value, list):
+        return [_lying(one, lies, key) for one in value]
+    if isinstance(value, dict):
+        return {name: _lying(one, lies, name) for name, one in value.items()}
+    return value
+
+
+@pytest.mark.parametrize(("agent", "make"), CASES, ids=[one[0].name for one in CASES])
+def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
+    agent: Agent[Any, Any], make: Any, tmp_path: Path
+) -> None:
+    given: BaseModel = make()
+    plain = RulesReasoner(RESOURCES).ask(agent, given).output
+    lies: list[str] = []
+    reply = _lying(plain.model_dump(mode="json"), lies)
+    assert lies
+    with serve(lambda body: Answer(json.dumps(reply))) as server:
+        chat = ChatReasoner(
+            ChatSettings(
+                base_url=server.url,
+                api_key=SecretStr("none"),
+                models=dict.fromkeys(Role, ModelChoice(name="local")),
+                retries=0,
+            ),
+            ReplyCache(tmp_path / "replies"),
+            Meter(tmp_path / "spending.jsonl"),
+        )
+        answer = chat.ask(agent, given)
+        assert len(server.requests) == 3
+    text = answer.output.model_dump_json()
+    assert [one for one in FORBIDDEN if one in text] == []
+    assert json.loads(plain.model_dump_json()).keys() == json.loads(text).keys()
+
+
+@pytest.mark.parametrize(("agent", "make"), CASES, ids=[one[0].name for one in CASES])
+def test_what_the_rules_write_would_pass_as_a_models_words(
+    agent: Agent[Any, Any], make: Any
+) -> None:
+    given = make()
+    assert agent.wording is not None
+    assert agent.wording.problems(given, RulesReasoner(RESOURCES).ask(agent, given).output) == []

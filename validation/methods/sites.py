@@ -1,0 +1,103 @@
+"""Does the site explain who is exposed, or who has the outcome? A claim may be one hospital's.
+
+Batch effects between sites follow ancestry, stage and treatment as well as staining and scanning
+(Howard and others 2021, Nat Commun), so that a marker may stand for the hospital.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validation.contract import TestPlan
+from validation.errors import InputError
+from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
+from validation.results import AnalysisResult, Book, TestOutcome
+from validation.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
+FEWEST_AT_A_SITE = 5
+"""Smaller sites are taken together where sites are compared."""
+EXPOSURE_P, OUTCOME_P = "site.exposure.p", "site.outcome.p"
+
+
+def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Exposure and outcome by site, and the claim's hazard ratio within sites.
+
+    The share explained is omega squared: of the exposure's variance, what sites account for beyond
+    chance.
+    """
+    import numpy as np
+
+    key = study.contract.site
+    assert key is not None
+    within = plan.model_copy(update={"strata": (key,)})
+    keep, X, names, notes = matrix(study, within)
+    codes = study.layers((key,), keep)
+    assert codes is not None
+    count = np.bincount(codes)
+    merged = np.where(count[codes] >= FEWEST_AT_A_SITE, codes, -1)
+    if len(np.unique(merged)) < 2:
+        raise InputError(f"{key}: fewer than two sites with {FEWEST_AT_A_SITE} patients each")
+    x = X[:, 0]
+    value, event = study.outcome(plan.endpoint)
+    outcome = value[keep]
+    explained = _rank_p(x, merged), _share(x, merged)
+    if event is None:
+        outcome_p, events = _rank_p(outcome, merged), None
+    else:
+        from validation.statistics.survival import logrank
+
+        outcome, flags = study.follow_up(plan.endpoint, keep)
+        outcome_p, events = logrank(outcome, flags, merged).p, int(flags.sum())
+    book.put("site.sites", len(count), "sites")
+    book.put("site.small", int((count < FEWEST_AT_A_SITE).sum()), "sites")
+    book.put(EXPOSURE_P, explained[0], "p-value")
+    book.put("site.exposure.share", explained[1], "share")
+    book.put(OUTCOME_P, outcome_p, "p-value")
+    effect = p = None
+    if event is not None:
+        cluster = clusters_of(study, keep, notes)
+        fit = fit_cox(outcome, flags, X, names, study, notes, codes, cluster=cluster)
+        effect, p = effect_of(fit, "hazard ratio"), float(fit.p[0])
+        book.effect("site.within", effect, p)
+        tables[plan.id] = [row_at(fit, f"{names[0]}, within sites", "hazard ratio")]
+    return outcome_of(plan, n=int(keep.sum()), events=events, effect=effect, p=p, notes=notes)
+
+
+def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
+    """What the sites explain, as limits of a verdict."""
+    numbers = analysis.numbers
+    found = [
+        f"the site explains {what} ({numbers[key].text})"
+        for key, what in ((EXPOSURE_P, "who is exposed"), (OUTCOME_P, "the outcome"))
+        if key in numbers and (numbers[key].value or 0.0) < alpha
+    ]
+    return [" and ".join(found) + ": see the hazard ratio within sites"] if found else []
+
+
+def _rank_p(values: Floats, codes: Codes) -> float:
+    """Kruskal and Wallis' test over the sites."""
+    import numpy as np
+    from scipy.stats import kruskal
+
+    if np.all(values == values[0]):
+        raise InputError("nothing varies between the sites")
+    return float(kruskal(*(values[codes == code] for code in np.unique(codes))).pvalue)
+
+
+def _share(values: Floats, codes: Codes) -> float:
+    """Omega squared, not below zero."""
+    import numpy as np
+
+    sites = np.unique(codes)
+    inside = sum(float(((mine := values[codes == code]) - mine.mean()) @ (mine - mine.mean()))
+                 for code in sites)  # fmt: skip
+    total = float(((values - values.mean()) ** 2).sum())
+    error = inside / max(len(values) - len(sites), 1)
+    return max(0.0, (total - inside - (len(sites) - 1) * error) / (total + error))
