@@ -4,6 +4,7 @@
     python benchmarks/validation.py calibration --runs 1000
     python benchmarks/validation.py competing --runs 2000
     python benchmarks/validation.py pipeline --runs 500 --jobs 2
+    python benchmarks/validation.py worlds --runs 500 --jobs 2 [--kind "small n"] [--seed 0]
     python benchmarks/validation.py all --out benchmarks/results
 
 Each part prints a table and writes it, with the command and the machine, as JSON and Markdown.
@@ -259,7 +260,104 @@ def pipeline_part(args):
     yield "Interval coverage of the whole path", cover
 
 
+def worlds_part(args):
+    """Hostile worlds: false claims by kind, power beside a plain adjusted test, cost of controls.
+
+    Each world is a line of `validation_worlds.jsonl`, written as it ends: a run that was stopped
+    goes on where it stood, one world of every kind after the other.
+    """
+    from validation.simulate.hostile import KINDS
+
+    path = args.out / "validation_worlds.jsonl"
+    done = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    have = {(world["kind"], world["seed"]) for world in done}
+    wanted = [kind for kind in KINDS if args.kind in (None, kind.name)]
+    todo = [
+        (kind.name, seed)
+        for seed in range(args.seed, args.seed + args.runs)
+        for kind in wanted
+        if (kind.name, seed) not in have
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        path.open("a", encoding="utf-8") as handle,
+        ProcessPoolExecutor(args.jobs) as pool,
+    ):
+        for world in pool.map(partial(one_hostile, Path(folder)), todo):
+            done.append(world)
+            handle.write(json.dumps(world) + "\n")
+            handle.flush()
+    yield from worlds_tables([world for world in done if world["seed"] >= args.seed])
+
+
+def one_hostile(folder, what):
+    """One world as a line."""
+    from dataclasses import asdict
+
+    from validation.calibration_pipeline import judge_hostile
+    from validation.simulate.hostile import BY_NAME
+
+    name, seed = what
+    return asdict(judge_hostile(folder, BY_NAME[name], seed))
+
+
+def worlds_tables(done):
+    """The published tables of hostile worlds."""
+    from validation.simulate.hostile import KINDS
+
+    false, power, cost = [], [], []
+    for kind in KINDS:
+        worlds = [world for world in done if world["kind"] == kind.name]
+        if not worlds:
+            continue
+        claimed = sum(world["verdict"] == "supported" for world in worlds)
+        direct = sum(world["direct"] for world in worlds)
+        low, high = wilson(claimed, len(worlds))
+        row = {
+            "kind of world": kind.name,
+            "worlds": len(worlds),
+            "supported": f"{claimed / len(worlds):.1%} ({low:.1%} to {high:.1%})",
+            "plain adjusted test": f"{direct / len(worlds):.1%}",
+        }
+        if not kind.true:
+            others = [world for world in worlds if world["verdict"] != "supported"]
+            held = [world["because"] for world in others if world["direct"]]
+            most = statistics.mode(held) if held else "–"
+            met = "yes" if high <= 0.05 else "no" if claimed / len(worlds) > 0.05 else "open"
+            false.append(row | {"of these held back mostly by": most, "at most 5%": met})
+            continue
+        power.append(row | {"ratio": f"{claimed / direct:.2f}" if direct else "–"})
+        for rule in sorted({rule for world in worlds for rule in world["prevents"]}):
+            alone = sum(set(world["prevents"]) == {rule} for world in worlds)
+            any_of = sum(rule in world["prevents"] for world in worlds)
+            cost.append(
+                {
+                    "kind of world": kind.name,
+                    "rule": rule,
+                    "objects in": f"{any_of / len(worlds):.1%}",
+                    "alone, so that without it there were more supported": (
+                        f"{alone / len(worlds):.1%}"
+                    ),
+                }
+            )
+    if false:
+        yield 'False "supported" by kind of world (95% Wilson intervals)', false
+    if power:
+        yield "Power where the exposure acts", power
+    if cost:
+        yield "What each rule costs in power", cost
+
+
+def wilson(hits, runs):
+    """Wilson's 95% interval of a share."""
+    z = statistics.NormalDist().inv_cdf(0.975)
+    share, middle = hits / runs, (hits + z * z / 2) / (runs + z * z)
+    half = z / (1 + z * z / runs) * (share * (1 - share) / runs + z * z / (4 * runs**2)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 PARTS = {
+    "worlds": worlds_part,
     "screen": screen_part,
     "calibration": calibration_part,
     "competing": competing_part,
@@ -293,6 +391,8 @@ def main():
     parser.add_argument("part", choices=[*PARTS, "all"])
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kind", help="worlds: one kind alone")
+    parser.add_argument("--seed", type=int, default=100_000, help="worlds: the first seed")
     parser.add_argument("--features", type=int, default=20_000)
     parser.add_argument("--peer-features", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))

@@ -28,6 +28,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -269,6 +270,13 @@ class Analysis:
                 primary.method,
                 partial(controls.negative_endpoint, study, self._book, self._tables),
                 plan.negative_endpoint is not None,
+            ),
+            missingness=self._control(
+                Missingness,
+                "missingness",
+                "logrank",
+                partial(controls.missingness, study),
+                plan.missingness and not self.contract.hypothesis.time_dependent,
             ),
             specification=self._control(
                 Specifications,

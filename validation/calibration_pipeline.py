@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from validation.calibration import Rate, rate
 from validation.hypothesis import (
@@ -21,6 +22,9 @@ from validation.hypothesis import (
     Population,
 )
 from validation.simulate.effects import Effects
+
+if TYPE_CHECKING:
+    from validation.simulate.hostile import Kind
 
 JOINT = Hypothesis(
     id="fabp5-tls",
@@ -140,3 +144,75 @@ def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
     ]  # fmt: skip
     rates.append(rate("any", (any(o.verdict == "supported" for o in world) for world in judged)))
     return rates
+
+
+DECIDING = ("primary", "adjusted", "schoenfeld", "rmst")
+"""The tests that a verdict reads; what else a contract describes costs time alone."""
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """One hypothesis in a hostile world.
+
+    `prevents` are the rules that kept it from being supported; `direct` whether a plain adjusted
+    test (p below alpha, in the expected direction) would have claimed it.
+    """
+
+    kind: str
+    seed: int
+    verdict: str
+    because: str
+    badge: str
+    prevents: tuple[str, ...]
+    direct: bool
+
+
+def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
+    """Write a hostile world, run its one hypothesis through the whole path, and clean up.
+
+    A hypothesis that SAGE refuses to register counts as refused, with the message as its badge.
+    """
+    from validation.cohort import load
+    from validation.contract import Contract, freeze
+    from validation.draft import draft
+    from validation.errors import InputError
+    from validation.ledger import Ledger
+    from validation.relevance import expected_direction
+    from validation.runner import run
+    from validation.simulate.hostile import hypothesis, write_hostile
+
+    place = folder / f"world-{kind.name.replace(' ', '-')}-{seed}"
+    try:
+        write_hostile(place / "cohort", kind, seed)
+        cohort = load(place / "cohort")
+        try:
+            plan = draft(hypothesis(kind, seed), cohort.dictionary(), seed=seed)
+        except InputError as error:
+            return Hostile(kind.name, seed, "refused", "registration", str(error), (), True)
+        tests = tuple(test for test in plan.tests if test.id in DECIDING)
+        plan = Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
+        frozen = freeze(plan, cohort)
+        ledger = Ledger(place / "ledger.jsonl")
+        out = place / "out"
+        found = run(frozen, cohort, out, ledger=ledger, figures=False, reproduce=False)
+        direct = found.test("adjusted") or found.test("primary")
+        claims = (
+            direct is not None
+            and direct.effect is not None
+            and direct.p is not None
+            and direct.p < plan.rules.alpha
+            and expected_direction(plan, direct.effect)
+        )
+        return Hostile(
+            kind=kind.name,
+            seed=seed,
+            verdict=found.verdict.verdict,
+            because=found.verdict.because,
+            badge=found.verdict.badge,
+            prevents=tuple(
+                reason.rule for reason in found.verdict.reasons if reason.outcome == "prevents"
+            ),
+            direct=claims,
+        )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

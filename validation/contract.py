@@ -165,6 +165,7 @@ class ControlPlan(Strict):
 
     permutations: int = Field(default=2000, ge=0, le=100_000)
     random_features: int = Field(default=1000, ge=0, le=5000)
+    missingness: bool = True
     known_positive: KnownPositive | None = None
     negative_endpoint: str | None = None
 

@@ -127,6 +127,18 @@ class Specifications(ControlResult):
     left_out_highest: float | None = None
 
 
+class Missingness(ControlResult):
+    """Do patients without the exposure fare otherwise than those with it?"""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
+
+    missing: int | None = None
+    """Patients with the outcome and without the exposure."""
+    p: float | None = None
+    """None where too few lack it, or have it, to compare."""
+    n: int | None = None
+
+
 class TimingResult(ControlResult):
     """Whether an exposure knows the outcome, or how long its patients were followed."""
 
@@ -146,4 +158,5 @@ class Controls(Strict):
     known_positive: KnownPositiveResult | None = None
     negative: NegativeEndpoint | None = None
     specification: Specifications | None = None
+    missingness: Missingness | None = None
     timing: TimingResult | None = None

@@ -16,8 +16,10 @@
    (21% of 18,032 genes have p < 0.05 beside age), it asks of a gene a p of about 0.012.
 7. Specification curve. The sign is not stable over the registered choices, or the curve has no
    estimate for the claim's own.
+8. Missingness. Patients without the exposure fare otherwise than those with it (p below
+   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
 
-Rules 1 to 4 forbid any conclusion; rules 5 to 7 forbid "supported" alone.
+Rules 1 to 4 forbid any conclusion; rules 5 to 8 forbid "supported" alone.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from validation.hypothesis import Direction
 from validation.results import Because, Reason, p_is
 
 KNOWN_EVENTS = 50
+MISSING_ALPHA = 0.01
+"""Lower than the usual level: values are often missing for reasons that matter little."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ def registered_controls(
     yield "specification curve", controls.specification
     if not contract.hypothesis.time_dependent:
         yield "timing", controls.timing
+        if plan.missingness:
+            yield "missingness", controls.missingness
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
@@ -87,6 +93,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
     found += _permuted_outcome(contract, controls)
     found += _random_features(contract, controls)
     found += _specification_curve(contract, controls)
+    found += _missingness(controls)
     return found
 
 
@@ -236,6 +243,22 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
     else:
         return
     yield Objection(because="assumption", rule="specification curve", words=words, text=text)
+
+
+def _missingness(controls: Controls) -> Iterator[Objection]:
+    found = controls.missingness
+    if found is None or found.p is None:
+        return
+    if not found.p >= MISSING_ALPHA:
+        yield Objection(
+            because="assumption",
+            rule="missingness",
+            words="patients without the exposure fare otherwise",
+            text=(
+                f"the outcome of the {found.missing} patients without the exposure differs from "
+                f"that of the {(found.n or 0) - (found.missing or 0)} with it ({p_is(found.p)})"
+            ),
+        )
 
 
 def _sign_text(share: float | None) -> str:

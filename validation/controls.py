@@ -14,6 +14,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -55,6 +56,37 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
     return found
 
 
+def missingness(study: Study) -> Missingness:
+    """Whether the outcome differs between patients with and without the exposure, within strata.
+
+    Complete cases mislead where a value is missing because of what happened to the patient.
+    """
+    import numpy as np
+
+    from validation.statistics.base import chi2_p
+    from validation.statistics.survival import logrank
+
+    contract = study.contract
+    value, event = study.outcome(contract.primary_test.endpoint)
+    values = [numbers_of(study.rows, use) for use in contract.exposures]
+    absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
+    layers = all_layers(study)
+    keep: Any = ~np.isnan(value)
+    if event is not None:
+        keep &= ~np.isnan(event)
+    if layers is not None:
+        keep &= layers >= 0
+        layers = layers[keep]
+    lost = absent[keep].astype(float)
+    count, p = int(lost.sum()), None
+    if min(count, len(lost) - count) >= contract.rules.min_group:
+        if event is not None:
+            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers).p
+        else:
+            p = chi2_p(float(_score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
+    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost))
+
+
 def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     """Put the numbers of the controls that ran under their keys."""
     permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
@@ -73,6 +105,10 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
         book.put(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
         book.put(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
         book.put(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
+    missing = controls.missingness
+    if missing is not None and missing.ran and missing.p is not None:
+        book.put(Key.MISSING, missing.missing, "patients")
+        book.put(Key.MISSING_P, missing.p, "p-value")
     if curve is not None and curve.ran:
         failed = curve.failed or 0
         total = (curve.n or 0) + failed

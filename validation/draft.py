@@ -21,7 +21,7 @@ from validation.contract import (
 )
 from validation.dictionary import DataDictionary, Endpoint
 from validation.errors import InputError
-from validation.hypothesis import Comparison, Exposure, Hypothesis
+from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
 from validation.planned_power import planned_power
 from validation.registered import (
     CONTINUOUS_CUTS,
@@ -32,13 +32,18 @@ from validation.registered import (
     uses_groups,
 )
 from validation.timing import require_known
-from validation.variables import find_variable, refuse_unfit_strata, stratum, use_of
+from validation.variables import MOST_LEVELS, find_variable, refuse_unfit_strata, stratum, use_of
 
 STANDARD_COVARIATES = (
     ("clinical:age",),
     ("clinical:gender", "clinical:sex"),
     ("clinical:stage", "clinical:tumor_stage", "clinical:ajcc_pathologic_stage"),
 )
+PLACES = tuple(
+    f"clinical:{name}" for name in ("site", "center", "centre", "hospital", "institution", "batch")
+)
+"""Where patients were treated or measured. The first that a cohort has makes strata."""
+MOST_MISSING = 0.3
 STAGE_LIKE = (
     "clinical:stage",
     "clinical:tumor_stage",
@@ -78,9 +83,10 @@ def draft(
     covariates = _covariates(hypothesis, dictionary, endpoint, rules)
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     positive = _known_positive(hypothesis, dictionary, endpoint)
+    strata = _strata(hypothesis, dictionary)
     variables = [*exposures]
     variables += [use_of(dictionary, key, "covariate") for key in covariates]
-    variables += [stratum(dictionary, key, hypothesis) for key in hypothesis.strata]
+    variables += [stratum(dictionary, key, hypothesis) for key in strata]
     variables += [
         use_of(dictionary, one.variable, "filter") for one in hypothesis.population.filters
     ]
@@ -97,7 +103,7 @@ def draft(
     require_known(hypothesis, variables, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis)
     extra: list[Endpoint] = []
-    tests = tests_of(hypothesis, endpoint, secondary, covariates, hypothesis.strata)
+    tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
     # As in the adjusted test: what holds the outcome itself does not adjust it.
     free = tuple(key for key in covariates if key not in endpoint.contained_in)
@@ -132,7 +138,7 @@ def draft(
         tests=tests,
         primary="primary",
         covariates=covariates,
-        strata=hypothesis.strata,
+        strata=strata,
         cluster=dictionary.cluster,
         site=dictionary.site,
         rules=rules,
@@ -143,7 +149,7 @@ def draft(
         specification=SpecificationPlan(
             cuts=curve_cuts(hypothesis),
             covariate_sets=tuple(sets),
-            strata_sets=(hypothesis.strata, ()) if hypothesis.strata else ((),),
+            strata_sets=(strata, ()) if strata else ((),),
         ),
         seed=seed,
         untested=hypothesis.untested,
@@ -251,7 +257,7 @@ def _covariates(
         if one is None or one in taken | fixed:
             continue
         known = find_variable(dictionary, one)
-        if known.missing <= 0.3 and known.known_at in ("baseline", "unknown"):
+        if known.missing <= MOST_MISSING and known.known_at in ("baseline", "unknown"):
             found.append(one)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
@@ -273,6 +279,30 @@ def reasoned_adjustment(
         ],
         chosen=hypothesis.covariates,
     )
+
+
+def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ...]:
+    """The hypothesis' own, else where patients were treated or measured, if that is recorded.
+
+    Places differ in survival and in how they measure; compared within them, neither misleads.
+    """
+    rules = {exposure.cut for exposure in hypothesis.exposures}
+    kinds = [_endpoint(dictionary, key) for key in
+             (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
+    fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
+    declared = dictionary.site is not None  # then the site's own test tells what it explains
+    if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
+        return hypothesis.strata
+    taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
+    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    for key in PLACES:
+        if not dictionary.has(key) or key in taken:
+            continue
+        found = find_variable(dictionary, key)
+        few = 2 <= len(found.levels) <= MOST_LEVELS
+        if few and found.missing <= MOST_MISSING and found.kind != "continuous":
+            return (key,)
+    return ()
 
 
 def _known_positive(

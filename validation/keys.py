@@ -19,6 +19,8 @@ class Key(StrEnum):
     KNOWN_POSITIVE_UPPER = "control.known_positive.upper"
     KNOWN_POSITIVE_P = "control.known_positive.p"
     KNOWN_POSITIVE_EVENTS = "control.known_positive.events"
+    MISSING = "control.missingness.missing"
+    MISSING_P = "control.missingness.p"
     NEGATIVE_P = "control.negative.p"
     NEGATIVE_N = "control.negative.n"
     SPECIFICATIONS = "specification.n"

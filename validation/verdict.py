@@ -26,7 +26,7 @@ The rules, in their order:
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
-   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 5 to 7);
+   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 5 to 8);
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;
@@ -493,7 +493,8 @@ def _limits(evidence: Evidence) -> list[str]:
             limits.append(f"{step.reason} in {step.after} of {step.before} patients only")
     curve = evidence.analysis.controls.specification if evidence.analysis.controls else None
     if curve is not None and curve.ran and curve.failed:
-        total = (curve.n or 0) + curve.failed
+        assert curve.n is not None
+        total = curve.n + curve.failed
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
     limits += site_limits(evidence.analysis, contract.rules.alpha)
     if plan.known_positive is None:

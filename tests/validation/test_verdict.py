@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.validation.verdict_table import ORDER as EXPECTED_ORDER
 from tests.validation.verdict_table import (
     Row,
     controls,
+    decision_table,
     estimate,
     evidence,
     failures,
@@ -26,6 +29,15 @@ ROWS = list(rows())
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_table_of_rules(row: Row) -> None:
     assert not failures(row, judge)
+
+
+def test_the_readme_shows_the_decisions_that_the_rules_make() -> None:
+    readme = Path(__file__).resolve().parents[2] / "validation" / "README.md"
+    assert decision_table(judge) in readme.read_text(encoding="utf-8")
+
+
+def test_the_order_of_verdicts() -> None:
+    assert ORDER == EXPECTED_ORDER
 
 
 def test_rows_have_names_of_their_own() -> None:

@@ -27,6 +27,7 @@ from validation.control_results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
+    Missingness,
     NegativeEndpoint,
     PermutedOutcome,
     RandomFeatures,
@@ -207,6 +208,7 @@ def controls(**changes: Any) -> Controls:
         "known_positive": known_positive(),
         "negative": NegativeEndpoint(status=OFF, reason="not asked for"),
         "specification": specification(),
+        "missingness": Missingness(status=RAN, missing=0, n=400),
         "timing": TimingResult(status=RAN, n=400),
     }
     return Controls.model_validate(ran | changes)
@@ -285,7 +287,7 @@ class Row:
 
     `answers` are association, independence, relevance: y, n, u(nclear) or - (not answered); empty
     where there are none. `words` stand in the badge, `limits` and `reasons` hold their texts;
-    `without` holds texts that none of the limits has.
+    `without` holds texts that none of the limits has, `unsaid` those that none of the reasons has.
     """
 
     name: str
@@ -297,8 +299,10 @@ class Row:
     limits: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
 
 
+ORDER = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 LETTERS = {"yes": "y", "no": "n", "unclear": "u", "not answered": "-"}
 STRONG = estimate(2.0)
 SMALL = estimate(1.2, 0.05)
@@ -335,6 +339,10 @@ def failures(
     for where, text, parts in (("limits", told, row.limits), ("reasons", argued, row.reasons)):
         wrong += [f'{row.name}: {where} "{text}" lack "{one}"' for one in parts if one not in text]
     wrong += [f'{row.name}: limits hold "{one}"' for one in row.without if one in told]
+    wrong += [f'{row.name}: reasons hold "{one}"' for one in row.unsaid if one in argued]
+    questions = [answer.question for answer in found.answers]
+    if questions and questions != ["association", "independence", "relevance"]:
+        wrong.append(f"{row.name}: questions {questions}")
     return wrong
 
 
@@ -348,11 +356,15 @@ def rows() -> Iterator[Row]:
     yield from _hazards()
     yield from _others()
     yield from _limits()
+    yield from _edges()
+    yield from _missing()
 
 
 def row(name: str, says: tuple[str, str], answers: str, words: str = "", **more: Any) -> Row:
-    """A row; `limits`, `without` and `reasons` as in `Row`, all else as in `evidence`."""
-    texts = {key: more.pop(key) for key in ("limits", "without", "reasons") if key in more}
+    """A row; `limits`, `without`, `reasons`, `unsaid` as in `Row`, all else as in `evidence`."""
+    texts = {
+        key: more.pop(key) for key in ("limits", "without", "reasons", "unsaid") if key in more
+    }
     return Row(name, lambda: evidence(**more), *says, answers, words, **texts)
 
 
@@ -416,6 +428,7 @@ def _controls() -> Iterator[Row]:
         "permuted": (PermutedOutcome, "permuted outcome"),
         "known_positive": (KnownPositiveResult, "known positive"),
         "specification": (Specifications, "specification curve"),
+        "missingness": (Missingness, "missingness"),
         "timing": (TimingResult, "timing"),
     }
     for field, (kind, words) in names.items():
@@ -952,7 +965,6 @@ def _relevance() -> Iterator[Row]:
             primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
         )
     down = {"plan": {"direction": "lower_risk"}}
-    edge = 1 / 1.5
     for lower, says, answers in (
         (0.66, SUPPORTED, "yyu"),
         (0.67, open_("relevance"), "yyn"),
@@ -972,21 +984,21 @@ def _relevance() -> Iterator[Row]:
             primary=estimate(0.5, lower=0.4, upper=upper, p=0.001),
             **down,
         )
+    twice = {"plan": {"direction": "lower_risk", "rules": {"relevant_ratio": 2.0}}}
     yield row(
         "protective, lower limit at the edge",
         SUPPORTED,
         "yyu",
-        primary=estimate(0.8, lower=math.exp(-math.log(1.5)), upper=0.95, p=0.01),
-        **down,
+        primary=estimate(0.8, lower=0.5, upper=0.95, p=0.01),
+        **twice,
     )
     yield row(
         "protective, upper limit at the edge",
         SUPPORTED,
         "yyy",
-        primary=estimate(0.5, lower=0.4, upper=math.exp(-math.log(1.5)), p=0.001),
-        **down,
+        primary=estimate(0.4, lower=0.3, upper=0.5, p=0.001),
+        **twice,
     )
-    assert edge < 0.67
     sd = {"plan": {"scale": "difference (SD)", "method": "linear"}}
     for lower, upper, says, answers in (
         (0.31, 0.7, SUPPORTED, "yyy"),
@@ -1251,6 +1263,176 @@ def _others() -> Iterator[Row]:
     )
 
 
+def _missing() -> Iterator[Row]:
+    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED), (None, SUPPORTED)):
+        words = "" if says == SUPPORTED else "patients without the exposure fare otherwise"
+        text = () if says == SUPPORTED else ("of the 40 patients without", "of the 360 with it")
+        yield row(
+            f"missingness p {p}",
+            says,
+            "yyy",
+            words,
+            primary=STRONG,
+            ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
+            reasons=text,
+        )
+    yield row(
+        "no missingness in the contract",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        ran=controls(missingness=None),
+        plan={"controls": {"missingness": False}},
+    )
+
+
+def _edges() -> Iterator[Row]:
+    """Texts and limits of comparisons that no other row reaches."""
+    yield row(
+        "permutation named",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        reasons=("permuted outcome [for] permutation p = 0.0010",),
+    )
+    yield row(
+        "random features at the contract's share",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        ran=controls(random=(random_features(0.95), random_features(0.99))),
+        reasons=("random features [for] stronger than 95% of matched genes for FABP5",),
+    )
+    yield row(
+        "share of signs in percent",
+        open_("assumption"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(specification=specification(0.5)),
+        reasons=("only expected sign in 50% of the specifications",),
+    )
+    yield row(
+        "known positive by its label",
+        open_("control"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(known_positive=known_positive(p=0.5)),
+        reasons=("known positive [prevents] Stage with OS does not show",),
+    )
+    yield row(
+        "known positive without a label",
+        open_("control"),
+        "yyy",
+        primary=STRONG,
+        ran=controls(known_positive=known_positive(p=0.5)),
+        plan={
+            "controls": {"known_positive": KnownPositive(variable="clinical:stage", endpoint="OS")}
+        },
+        reasons=("known positive [prevents] clinical:stage does not show",),
+    )
+    for method in ("spline", "maximally_selected"):
+        yield row(
+            f"{method}, falling slope, p at alpha",
+            NOT,
+            "nnn",
+            primary=estimate(0.98, 0.05, 0.05),
+            plan={"method": method},
+        )
+    yield row(
+        "the other way, p at alpha",
+        NOT,
+        "nnn",
+        primary=estimate(0.9, 0.05, 0.05),
+        reasons=("the interval excludes the smallest relevant effect",),
+    )
+    yield row(
+        "no difference in mean survival, protective claim",
+        open_("assumption"),
+        "yyy",
+        primary=estimate(0.5),
+        plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
+        others=(
+            outcome("schoenfeld", p=0.01),
+            outcome("rmst", statistic=-0.5, p=0.01),
+        ),
+    )
+    yield row(
+        "refuted, what argues",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        reasons=("primary [against]",),
+    )
+    yield row(
+        "locked, what argues",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        locked=True,
+        q=None,
+        reasons=("discovery [against]",),
+    )
+    yield row(
+        "data, what argues",
+        open_("data"),
+        "",
+        primary=None,
+        q=0.001,
+        reasons=("data [prevents] the primary test did not run",),
+    )
+    yield row(
+        "only adjusted, what argues",
+        open_("independence"),
+        "nyn",
+        primary=NOTHING,
+        adjusted=STRONG,
+        reasons=("adjusted model [prevents]",),
+    )
+    yield row(
+        "power, what argues",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        reasons=("power [prevents]",),
+    )
+    yield row(
+        "weak and proportional",
+        open_("power"),
+        "uuu",
+        primary=WEAK,
+        plan={"extra": ("schoenfeld",)},
+        others=(outcome("schoenfeld", p=0.5),),
+        unsaid=("proportional hazards",),
+    )
+    again = analysis(outcome("primary", **STRONG), controls=None)
+    yield row(
+        "second cohort, what argues",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        replicate=again,
+        reasons=("replication [for]",),
+    )
+    other = analysis(outcome("primary", **estimate(0.7)), controls=None)
+    yield row(
+        "second cohort against, what argues",
+        open_("replication"),
+        "yyy",
+        primary=STRONG,
+        replicate=other,
+        reasons=("replication [prevents]",),
+    )
+    untested = analysis(controls=None)
+    yield row(
+        "second cohort untested, what argues",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        replicate=untested,
+        reasons=("replication [limits]",),
+    )
+
+
 def _limits() -> Iterator[Row]:
     def flow(after: int, step: str = "exposure") -> dict[str, Any]:
         lost = JoinReport(step=step, before=100, after=after, reason="no value")
@@ -1352,3 +1534,48 @@ def on_line(given: Evidence, *, ratio: float, se: float, q: float | None = None)
     )
     moved = given.analysis.model_copy(update={"tests": tests})
     return replace(given, analysis=moved, q=now["p"] if q is None else q)
+
+
+SHOWN = {
+    "everything agrees": "all answers and controls agree",
+    "strata alone": "strata and no covariates: the primary test compares within them",
+    "nothing to adjust for": "the contract declares that there is nothing to adjust for",
+    "adjusted not shown": "adjusted effect not significant",
+    "adjusted missing": "adjusted model without result",
+    "adjusted for nothing": "no covariates, no reason given",
+    "small": "significant, but the interval leaves out the smallest relevant effect",
+    "0.88 (0.78 to 0.98), q 0.052": "the same after control over the ledger",
+    "q 0.05": "significant alone, not after control over the ledger",
+    "weak": "neither shown nor excluded",
+    "nothing": "the interval leaves out the smallest relevant effect",
+    "the other way": "significant in the other direction",
+    "nothing crude, but adjusted": "no crude effect, but an adjusted one",
+    "refuted, but the mean agrees": "no effect on average, but mean survival differs as claimed",
+    "permutation p 0.6": "permutations do as well",
+    "random features 0.2": "comparable features do as well",
+    "sign in 0.899, own True": "sign unstable over the specification curve",
+    "missingness p 0.0099": "patients without the exposure fare otherwise",
+    "hazards not, mean p 0.05": "hazards not proportional, mean survival does not agree",
+    "second cohort contradicts": "a second cohort contradicts",
+    "seen before": "the claim was asked again after its results",
+    "permuted crashed": "a registered control crashed",
+    "no controls at all": "no control ran",
+    "nothing there, known positive crashed": "no effect, and a registered control crashed",
+    "known positive {'p': 0.05}": "the known positive does not show",
+    "negative control p 0.049": "the negative control moves",
+    "primary refused": "the primary test was refused",
+}
+"""Rows that the README shows, in the words that stand there."""
+
+
+def decision_table(judge: Callable[[Evidence], Any]) -> str:
+    """The README's table of decisions, from the rows and what the rules say to them."""
+    by_name = {row.name: row for row in rows()}
+    lines = ["| what is found | associated | independent | relevant | verdict |", "|---" * 5 + "|"]
+    for name, words in SHOWN.items():
+        found = judge(by_name[name].given())
+        answers = [answer.answer for answer in found.answers] or ["–"] * 3
+        because = "" if found.because == "evidence" else f" ({found.because})"
+        verdict = found.verdict.replace("_", " ") + because
+        lines.append("| " + " | ".join([words, *answers, verdict]) + " |")
+    return "\n".join(lines)

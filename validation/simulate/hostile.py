@@ -1,0 +1,303 @@
+"""Worlds in which an honest method is led astray: each kind breaks one thing on purpose.
+
+A hostile world is an ordinary simulated cohort whose clinical course or measurements were changed,
+with one hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure
+does nothing, so that "supported" is a false claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis, Population
+from validation.simulate.effects import Effects
+from validation.simulate.world import FOLLOW_UP_DAYS, write_world
+from validation.statistics.base import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDLE = "SIMGENE002"
+"""A gene without a module: independent of all others."""
+CONFOUNDED = "FABP5"
+"""A gene of the module that `Effects.confounding` ties to stage."""
+PLANTED_PER_SD = 1.5
+SITES = 12
+
+
+_COHORT = """# SIMULATED: no patient stands behind any row of this folder.
+id = "hostile-{seed}"
+title = "SIMULATED hostile world"
+simulated = true
+patient = {{ table = "clinical" }}
+
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+
+[expression]
+file = "expression.csv"
+orientation = "samples_by_genes"
+sample = "patient"
+scale = "log2"
+
+[endpoints.OS]
+kind = "survival"
+label = "Overall survival"
+table = "clinical"
+time = "OS.time"
+time_unit = "days"
+event = "OS"
+event_values = [1]
+censored_values = [0]
+
+[variables.age]
+table = "clinical"
+column = "age"
+kind = "continuous"
+label = "Age"
+
+[variables.gender]
+table = "clinical"
+column = "gender"
+kind = "binary"
+label = "Sex"
+
+[variables.stage]
+table = "clinical"
+column = "stage"
+kind = "ordinal"
+label = "Stage"
+values = {{ "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }}
+"""
+
+
+@dataclass
+class Tables:
+    """The tables of a world while they are changed; `extra` are further clinical columns."""
+
+    clinical: pd.DataFrame
+    expression: pd.DataFrame
+    extra: list[str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of world.
+
+    `disturb` changes the tables after they were written; `true` says that the exposure acts.
+    """
+
+    name: str
+    says: str
+    exposure: str = f"expression:{IDLE}"
+    confounding: float = 0.0
+    patients: int = 400
+    true: bool = False
+    disturb: Callable[[Tables, np.random.Generator], None] | None = None
+
+
+def hypothesis(kind: Kind, seed: int) -> Hypothesis:
+    """The claim: higher values, shorter survival. Even seeds split at the median."""
+    split = seed % 2 == 0
+    return Hypothesis(
+        id=f"hostile-{seed}",
+        statement=f"High {kind.exposure} marks shorter overall survival.",
+        population=Population(description="all patients"),
+        exposures=(
+            Exposure(
+                variable=kind.exposure,
+                label="the exposure",
+                cut=CutRule.MEDIAN if split else CutRule.CONTINUOUS,
+            ),
+        ),
+        comparison=Comparison.EXPOSED_VS_REST if split else Comparison.PER_SD,
+        endpoint="OS",
+        direction=Direction.HIGHER_RISK,
+    )
+
+
+def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
+    """Write a world of this kind into a new folder; the same seed gives the same world.
+
+    Raises
+    ------
+    InputError
+        If the folder holds files.
+    """
+    import pandas as pd
+
+    effects = replace(Effects().without_biomarkers(), confounding=kind.confounding)
+    write_world(folder, seed=seed, patients=kind.patients, effects=effects)
+    (folder / "imaging.csv").unlink()
+    tables = Tables(
+        pd.read_csv(folder / "clinical.csv", keep_default_na=False).set_index("patient"),
+        pd.read_csv(folder / "expression.csv").set_index("patient"),
+        [],
+    )
+    if kind.disturb is not None:
+        kind.disturb(tables, np.random.default_rng([seed, 77]))
+        tables.clinical.reset_index().to_csv(folder / "clinical.csv", index=False)
+        tables.expression.reset_index().to_csv(folder / "expression.csv", index=False)
+    text = _COHORT.format(seed=seed) + "".join(tables.extra)
+    (folder / "cohort.toml").write_text(text, encoding="utf-8")
+
+
+def _variable(name: str, kind: str, label: str) -> str:
+    return (
+        f'\n[variables.{name}]\ntable = "clinical"\ncolumn = "{name}"\nkind = "{kind}"\n'
+        f'modality = "clinical"\nlabel = "{label}"\n'
+    )
+
+
+def _scaled(values: FloatArray) -> FloatArray:
+    return np.asarray((values - values.mean()) / values.std(), dtype=np.float64)
+
+
+def _follow(tables: Tables, more: FloatArray, rng: np.random.Generator) -> None:
+    """New deaths: the clinical risk of the simulator, and `more` (log hazard of each patient)."""
+    true, clinical = Effects(), tables.clinical
+    n = len(clinical)
+    age = clinical["age"].to_numpy(dtype=float)
+    stage = clinical["stage"].to_numpy()
+    risk = (
+        np.log(true.stage_iii_hr) * (stage == "Stage III")
+        + np.log(true.stage_iv_hr) * (stage == "Stage IV")
+        + np.log(true.age_per_decade_hr) * (age - 68.0) / 10.0
+        + more
+    )
+    death = rng.exponential(1500.0, n) * np.exp(-(risk - risk.mean()))
+    leave = np.minimum(rng.uniform(300.0, FOLLOW_UP_DAYS, n), rng.exponential(6000.0, n) + 60.0)
+    clinical["OS.time"] = np.maximum(np.minimum(death, leave).round(), 1.0)
+    clinical["OS"] = (death <= leave).astype(int)
+
+
+def _genes(tables: Tables) -> pd.DataFrame:
+    """Expression of all patients: those without it get each gene's mean."""
+    return tables.expression.reindex(tables.clinical.index).fillna(tables.expression.mean())
+
+
+def _sites(tables: Tables, rng: np.random.Generator) -> None:
+    """Sites differ in survival and, gene by gene, in measured expression; both by chance."""
+    site = rng.integers(SITES, size=len(tables.clinical))
+    tables.clinical["site"] = [f"S{number:02d}" for number in site]
+    tables.extra.append(_variable("site", "categorical", "Site"))
+    _follow(tables, rng.normal(0.0, 0.6, SITES)[site], rng)
+    _shift(tables, site, rng, 0.8)
+
+
+def _batch(tables: Tables, rng: np.random.Generator) -> None:
+    """A later batch reads higher in most genes, and its patients live shorter."""
+    batch = (rng.random(len(tables.clinical)) < 0.4).astype(int)
+    tables.clinical["batch"] = np.where(batch == 1, "B2", "B1")
+    tables.extra.append(_variable("batch", "categorical", "Batch"))
+    _follow(tables, 0.9 * batch, rng)
+    sd = tables.expression.std()
+    mine = batch[tables.clinical.index.get_indexer(tables.expression.index)]
+    step = np.abs(rng.normal(1.6, 0.4, tables.expression.shape[1])) * sd.to_numpy()
+    tables.expression += mine[:, None] * step[None, :]
+
+
+def _shift(tables: Tables, group: IntArray, rng: np.random.Generator, size: float) -> None:
+    """Each group reads each gene by its own offset, `size` standard deviations wide."""
+    mine = group[tables.clinical.index.get_indexer(tables.expression.index)]
+    offsets = rng.normal(0.0, size, (int(group.max()) + 1, tables.expression.shape[1]))
+    tables.expression += offsets[mine] * tables.expression.std().to_numpy()
+
+
+def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
+    """A fifth of all genes act on survival, and go together; the exposure by `own` per SD."""
+
+    def disturb(tables: Tables, rng: np.random.Generator) -> None:
+        genes = _genes(tables)
+        names = [name for name in genes.columns if name != IDLE]
+        acting = rng.choice(names, size=len(names) // 5, replace=False)
+        shared = rng.standard_normal(len(genes))
+        for name in acting:
+            column = genes[name]
+            genes[name] = column.mean() + column.std() * (
+                np.sqrt(0.7) * _scaled(column.to_numpy()) + np.sqrt(0.3) * shared
+            )
+        tables.expression.loc[:, list(acting)] = genes.loc[
+            tables.expression.index, list(acting)
+        ].to_numpy()
+        score = _scaled(genes[list(acting)].apply(lambda gene: _scaled(gene.to_numpy())).sum(axis=1)
+                        .to_numpy())  # fmt: skip
+        _follow(tables, 0.5 * score + own * _scaled(genes[IDLE].to_numpy()), rng)
+
+    return disturb
+
+
+def _planted(tables: Tables, rng: np.random.Generator) -> None:
+    """The exposure acts on survival, and nothing else is wrong."""
+    _follow(tables, np.log(PLANTED_PER_SD) * _scaled(_genes(tables)[IDLE].to_numpy()), rng)
+
+
+def _proxy(tables: Tables, rng: np.random.Generator) -> None:
+    """Recorded at the last visit: who dies soon is worse by then."""
+    clinical = tables.clinical
+    dead = clinical["OS"].to_numpy(dtype=float)
+    time = clinical["OS.time"].to_numpy(dtype=float)
+    clinical["status_last"] = (
+        2.0 * dead - 0.5 * _scaled(np.log(time)) + rng.standard_normal(len(clinical))
+    ).round(2)
+    tables.extra.append(_variable("status_last", "continuous", "Performance status"))
+
+
+def _immortal(tables: Tables, rng: np.random.Generator) -> None:
+    """Never given a second treatment: it was given to whoever lived long enough to get it."""
+    clinical = tables.clinical
+    wait = rng.exponential(500.0, len(clinical))
+    never = (wait >= clinical["OS.time"].to_numpy(dtype=float)).astype(int)
+    clinical["untreated"] = never
+    tables.extra.append(_variable("untreated", "binary", "No second treatment"))
+
+
+def _missing(tables: Tables, rng: np.random.Generator) -> None:
+    """High readings of long survivors are lost: more than half of them."""
+    time = tables.clinical["OS.time"].reindex(tables.expression.index).to_numpy(dtype=float)
+    high = tables.expression[IDLE] > tables.expression[IDLE].median()
+    lost = high.to_numpy() & (time > np.median(time)) & (rng.random(len(time)) < 0.6)
+    tables.expression.loc[lost, IDLE] = np.nan
+
+
+def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
+    """What the exposure goes with (correlation 0.6) acts on survival and is not in the cohort."""
+    hidden = rng.standard_normal(len(tables.clinical))
+    _follow(tables, 0.6 * hidden, rng)
+    mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]
+    gene = tables.expression[IDLE]
+    mixed = 0.6 * mine + 0.8 * _scaled(gene.to_numpy())
+    tables.expression[IDLE] = gene.mean() + gene.std() * mixed
+
+
+KINDS = (
+    Kind("clean", "nothing is related to the exposure"),
+    Kind("confounding 0.3", "the exposure goes with stage, correlation 0.3",
+         f"expression:{CONFOUNDED}", 0.3),
+    Kind("confounding 0.6", "correlation 0.6", f"expression:{CONFOUNDED}", 0.6),
+    Kind("confounding 0.9", "correlation 0.9", f"expression:{CONFOUNDED}", 0.9),
+    Kind("sites", f"{SITES} sites differ in survival and in measured expression", disturb=_sites),
+    Kind("batch", "one of two batches reads higher and lives shorter", disturb=_batch),
+    Kind("prognostic genes", "a fifth of all genes act on survival and go together",
+         disturb=_prognostic(0.0)),
+    Kind("proxy", "the exposure was recorded at the last visit", "clinical:status_last",
+         disturb=_proxy),
+    Kind("immortal time", "the exposure is a treatment that nobody got in time",
+         "clinical:untreated", disturb=_immortal),
+    Kind("informative missingness", "high values of long survivors are lost", disturb=_missing),
+    Kind("small n", "60 patients", patients=60),
+    Kind("unmeasured confounder",
+        "correlation 0.6 with a cause of death that is not recorded",
+        disturb=_unmeasured),
+    Kind("planted", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients, nothing else",
+         patients=150, true=True, disturb=_planted),
+    Kind("planted among prognostic genes", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients",
+         patients=150, true=True, disturb=_prognostic(float(np.log(PLANTED_PER_SD)))),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in KINDS}
