@@ -40,7 +40,8 @@ LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
 """`unverified`: the ledger knows one folder alone, since no store was given."""
 FIRST = sha256_text("sage ledger.jsonl")
 FILE = "ledger.jsonl"
-PROSE = {"id", "statement", "rationale", "feasibility", "untested"}
+PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "amendment"}
+"""Fields of a hypothesis or contract that change nothing of what is done."""
 
 
 class Entry(Strict):
@@ -875,11 +876,15 @@ def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
 
 
 def claim_of(frozen: FrozenContract) -> str:
-    """Names what a contract does in its data, whatever the hypothesis is called or argued with."""
-    value = frozen.contract.model_dump(mode="json")
-    value["hypothesis"] = {key: one for key, one in value["hypothesis"].items() if key not in PROSE}
-    for key in ("untested", "notes", "amendment"):
-        value.pop(key)
+    """Names what a contract does in its data, whatever the hypothesis is called or argued with.
+
+    What is left at its default does not enter, so that a later version of SAGE, whose contracts
+    have more fields, names it alike.
+    """
+    value = frozen.contract.model_dump(mode="json", exclude_defaults=True)
+    value = {key: part for key, part in value.items() if key not in PROSE}
+    hypothesis = value["hypothesis"]
+    value["hypothesis"] = {key: part for key, part in hypothesis.items() if key not in PROSE}
     return sha256_text(canonical_json([value, frozen.data_hashes]))[:16]
 
 
