@@ -113,11 +113,13 @@ frame_of <- function(test) {
   layer <- if (length(test$strata)) {
     do.call(paste, c(rows[keep, test$strata, drop = FALSE], sep = "\r"))
   } else rep("all", sum(keep))
-  list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, n = sum(keep))
+  person <- if (nzchar(plan$cluster)) rows[[plan$cluster]][keep]
+  list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, person = person,
+       n = sum(keep))
 }
 model <- function(f, X = f$X) {
   event <- as.numeric(f$outcome$event == 1)
-  coxph(Surv(f$outcome$time, event) ~ X + strata(f$layer), ties = "efron",
+  coxph(Surv(f$outcome$time, event) ~ X + strata(f$layer), cluster = f$person, ties = "efron",
         control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
 }
 put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
@@ -158,7 +160,9 @@ methods <- list(
     put_effect(test$id, coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
     event <- as.numeric(f$outcome$event == 1)
     found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
-    put(paste0(test$id, ".p"), pchisq(found$chisq, 1, lower.tail = FALSE))
+    p <- if (is.null(f$person)) pchisq(found$chisq, 1, lower.tail = FALSE)
+         else summary(fit)$robscore[["pvalue"]]
+    put(paste0(test$id, ".p"), p)
     put_counts(test$id, f)
   },
   cox = function(test) wald(test$id, frame_of(test)),

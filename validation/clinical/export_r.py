@@ -31,6 +31,23 @@ NOT_IN_R: dict[str, str] = {
     "decision_curve": OWN_DRAWS,
     "period_hazards": "Firth's penalty is not in R's survival package",
 }
+IN_R = (
+    "kaplan_meier",
+    "logrank",
+    "cox",
+    "spline",
+    "schoenfeld",
+    "rmst",
+    "cause_specific",
+    "fine_gray",
+    "gray",
+    "fisher",
+    "logistic",
+    "rank",
+    "linear",
+    "concordance",
+    "joint_groups",
+)
 DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
 QUANTITIES = (
     "effect",
@@ -168,6 +185,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "filters": [_filter(one) for one in contract.filters],
         "kinds": {one.key: one.kind for one in contract.endpoints},
         "primary_endpoint": contract.primary_test.endpoint,
+        "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "tests": tests,
     }
@@ -184,7 +202,9 @@ def _skip(plan: TestPlan, analysis: AnalysisResult) -> str:
         return "Firth's penalty is not in R's survival package"
     if "imputed" in notes and "nothing is imputed" not in notes:
         return OWN_DRAWS
-    return NOT_IN_R.get(plan.method, "")
+    if plan.method not in IN_R:
+        return NOT_IN_R.get(plan.method, "no part of this script")
+    return ""
 
 
 def _filter(one: Filter) -> dict[str, Any]:
