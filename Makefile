@@ -39,10 +39,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# Under three minutes on two idle cores; what it leaves out needs other programs, data or patience.
+# While working: without what needs other programs or data, whole runs, attacks and slides.
 SLOW := slow or docker or bubblewrap or browser or ray or postgres or slides or shared
 test-fast: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ($(SLOW))" --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ($(SLOW))"
 
 check: setup
 	$(BIN)/ruff check .

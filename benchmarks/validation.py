@@ -17,7 +17,9 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -54,8 +56,39 @@ def timed(work, repeat=1):
     return statistics.median(found)
 
 
+def screened_by_r(time, event, features, covariates):
+    """Seconds and processor seconds per feature of R's coxph.fit, and its coefficients.
+
+    None where there is no Rscript.
+    """
+    program = shutil.which("Rscript")
+    if program is None:
+        return None
+    parts = [time, event, *(() if covariates is None else covariates.T), *features.T]
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.csv"
+        np.savetxt(
+            table,
+            np.column_stack(parts),
+            delimiter=",",
+            fmt="%.17g",
+            header=",".join(f"c{at}" for at in range(len(parts))),
+            comments="",
+        )
+        held = 0 if covariates is None else covariates.shape[1]
+        script = Path(__file__).parent / "r" / "screen.R"
+        told = subprocess.run(
+            [program, str(script), str(table), str(held)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    numbers = np.array(told, dtype=float)
+    return numbers[0] / features.shape[1], numbers[1] / features.shape[1], numbers[2:]
+
+
 def screen_part(args):
-    """20,000 features x 400 patients against lifelines and scikit-survival, per 1,000 features."""
+    """20,000 features x 400 patients against R, lifelines and scikit-survival."""
     import pandas as pd
     from lifelines import CoxPHFitter
     from sksurv.linear_model import CoxPHSurvivalAnalysis
@@ -101,6 +134,7 @@ def screen_part(args):
             CoxPHSurvivalAnalysis(ties="efron", tol=1e-13, n_iter=200).fit(design(j), y).coef_[0]
             for j in range(sampled)
         ]
+        r = screened_by_r(when, s.event, features[:, : args.r_features], covariates)
         rows.append(
             {
                 "model": label,
@@ -112,6 +146,18 @@ def screen_part(args):
                 "scikit-survival s per 1,000": sksurv * 1000,
                 "lifelines s per 1,000": lifelines * 1000,
                 "ours s per 1,000": ours / p * 1000,
+                **(
+                    {
+                        "R coxph.fit s per 1,000": r[0] * 1000,
+                        "times R": r[0] * p / ours,
+                        "times R (processor)": r[1] * p / cpu,
+                        "largest difference from R": float(
+                            np.abs(result.coef[: len(r[2])] - r[2]).max()
+                        ),
+                    }
+                    if r is not None
+                    else {}
+                ),
                 "times scikit-survival": sksurv * p / ours,
                 "times lifelines": lifelines * p / ours,
                 "processor s": cpu,
@@ -320,11 +366,8 @@ def worlds_tables(done):
             "plain adjusted test": f"{direct / len(worlds):.1%}",
         }
         if not kind.true:
-            others = [world for world in worlds if world["verdict"] != "supported"]
-            held = [world["because"] for world in others if world["direct"]]
-            most = statistics.mode(held) if held else "–"
-            met = "yes" if high <= 0.05 else "no" if claimed / len(worlds) > 0.05 else "open"
-            false.append(row | {"of these held back mostly by": most, "at most 5%": met})
+            met = "yes" if high <= 0.05 else "no" if low > 0.05 else "open"
+            false.append(row | {"at most 5%": met})
             continue
         power.append(row | {"ratio": f"{claimed / direct:.2f}" if direct else "–"})
         for rule in sorted({rule for world in worlds for rule in world["prevents"]}):
@@ -395,6 +438,7 @@ def main():
     parser.add_argument("--seed", type=int, default=100_000, help="worlds: the first seed")
     parser.add_argument("--features", type=int, default=20_000)
     parser.add_argument("--peer-features", type=int, default=100)
+    parser.add_argument("--r-features", type=int, default=2_000, help="fitted by R's coxph.fit")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

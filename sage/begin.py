@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from sage import settings as settings_module
 from sage.data import data_root
 from sage.errors import InputError
 from sage.machine.services import Services
-from sage.runfolder import Manifest, RunFolder, find_run, new_id, now
+from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id, now
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import demo_graph, load_cohort
@@ -83,8 +84,13 @@ def begin(
     reasoner = settings.effective_reasoner
     models = settings.models.model_dump()
     folder = RunFolder(root)
+    identity = str(uuid.uuid4())
     manifest = Manifest(
+        format=FORMAT,
         id=folder.id,
+        run_id=identity,
+        thread=identity,
+        place=str(root),
         prompt=request.prompt.strip(),
         created=now(),
         reasoner=reasoner,
@@ -110,7 +116,9 @@ def begin(
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
     root.mkdir(parents=True, exist_ok=True)
+    folder.hold()
     folder.save(manifest)
+    folder.record.seal_manifest()
     folder.event("run", prompt=manifest.prompt, reasoner=reasoner)
     return services
 
@@ -138,12 +146,24 @@ def open_run(name: str) -> RunFolder:
 
 
 def reopen(name: str, budget_usd: float | None = None) -> Services:
-    """A run's services, with the settings that the run began with."""
+    """A run's services, with the settings that the run began with; the run is held from here on.
+
+    Raises
+    ------
+    InputError
+        If another process holds the run, or its checkpoints stayed with the run it was copied from.
+    """
     folder = open_run(name)
-    manifest = folder.manifest()
+    folder.hold()
+    manifest = folder.adopt()
     if budget_usd is not None:
         manifest = folder.update(budget_usd=budget_usd)
     settings = settings_module.load()
+    if manifest.parent and settings.checkpoint_url:
+        raise InputError(
+            f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
+            " are the original's; go on there"
+        )
     kept = Settings.model_validate({**_plain(settings), **manifest.settings})
     return Services(folder, manifest, kept.model_copy(update={"literature": manifest.literature}))
 

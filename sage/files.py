@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+
+from sage.errors import InputError
 
 
 def write_text(path: Path, text: str) -> None:
@@ -19,7 +23,10 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            naming(path),
+            os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -37,5 +44,24 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Read a JSON file.
+
+    Raises
+    ------
+    InputError
+        If it holds no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}. Restore it from a backup") from None
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an error of the disk the path at which it came up."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
+import os
 import re
 import secrets
+import shutil
+import socket
 import threading
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kg.printable import one_line
 from sage.errors import InputError
-from sage.files import read_json, write_json
+from sage.files import naming, read_json, write_json
+from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
 
@@ -23,7 +31,13 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    format: int = 1
     id: str
+    run_id: str = ""
+    thread: str = ""
+    parent: str | None = None
+    place: str = ""
+    sealed: str = ""
     prompt: str
     created: str
     status: RunStatus = "running"
@@ -49,13 +63,25 @@ class Manifest(BaseModel):
     finished: str | None = None
     problem: str | None = None
 
+    def digest(self) -> str:
+        """Hash of what does not change while a run goes on."""
+        fixed = self.model_dump(mode="json", exclude=CHANGING)
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
+
+
+FORMAT = 2
+"""Of run folders. 2: an identity apart from the folder's name, and a record of its files."""
+CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed"}
+
 
 class RunFolder:
-    """Paths, manifest and event log of one run."""
+    """Paths, manifest, event log and record of one run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.record = Record(root, lambda: self.manifest().digest())
         self._lock = threading.Lock()
+        self._held: IO[str] | None = None
 
     @property
     def id(self) -> str:
@@ -92,11 +118,18 @@ class RunFolder:
         """
         path = self.root / "manifest.json"
         try:
-            return Manifest.model_validate(read_json(path))
+            manifest = Manifest.model_validate(read_json(path))
         except FileNotFoundError:
             raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
-        except (ValueError, ValidationError) as error:
-            raise InputError(f"{path} cannot be read: {error}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise InputError(
+                f"{path} is damaged: {where}: {first['msg']}. Restore it from a backup"
+            ) from None
+        if manifest.format > FORMAT:
+            raise InputError(f"{path} is of a newer SAGE (format {manifest.format}); upgrade")
+        return manifest
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""
@@ -108,11 +141,86 @@ class RunFolder:
         self.save(manifest)
         return manifest
 
+    def verify(self) -> None:
+        """Refuse a folder whose files are not as the run left them (`Record.verify`).
+
+        A folder of the first format has no record and passes.
+        """
+        manifest = self.manifest()
+        if manifest.format > 1 or self.record.exists():
+            self.record.verify(manifest.sealed)
+
+    def hold(self) -> None:
+        """Take the run for this process until it ends, and clear what a killed one left half-done.
+
+        Raises
+        ------
+        InputError
+            If another process works on the run; it names the holder.
+        """
+        path = self.root / "run.lock"
+        self._held = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._held.seek(0)
+            holder = one_line(self._held.read(500))
+            self._held.close()
+            raise InputError(
+                f"run {self.id} is held by {holder or 'another process'}; wait until it ends, or"
+                " stop it"
+            ) from None
+        self._held.truncate(0)
+        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}\n")
+        self._held.flush()
+        for left in [*self.root.rglob(".*.part"), *self.root.rglob(".*.partial")]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let another process take the run."""
+        if self._held:
+            self._held.close()
+
+    def adopt(self) -> Manifest:
+        """The manifest of a held run, brought up to date: older formats, folders moved or copied.
+
+        A copy beside its original becomes a run of its own that names its parent.
+        """
+        manifest, here = self.manifest(), str(self.root)
+        if manifest.format < FORMAT:
+            manifest = manifest.model_copy(
+                update={
+                    "format": FORMAT,
+                    "run_id": str(uuid.uuid4()),
+                    "thread": manifest.id,
+                    "place": here,
+                }
+            )
+            self.save(manifest)
+            self.record.seal()
+            self.record.seal_manifest()
+        elif manifest.place != here:
+            copied = _names_run(Path(manifest.place), manifest.run_id)
+            if copied:
+                update = {"run_id": str(uuid.uuid4()), "parent": manifest.run_id, "place": here}
+                self.verify()
+            else:
+                update = {"place": here}
+            manifest = manifest.model_copy(update=update)
+            self.save(manifest)
+            if copied:
+                self.record.seal_manifest()
+        return manifest
+
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event; a line is written with a single call so that lines stay whole."""
         line = {"time": now(), "event": kind, **fields}
         log = self.events_path
-        with self._lock, log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            self._lock,
+            naming(log),
+            log.open("a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def events(self) -> list[dict[str, Any]]:
@@ -126,6 +234,14 @@ class RunFolder:
             except ValueError:
                 continue
         return found
+
+
+def _names_run(root: Path, run_id: str) -> bool:
+    """Whether the folder holds the run of this identity."""
+    try:
+        return RunFolder(root).manifest().run_id == run_id
+    except (InputError, OSError):
+        return False
 
 
 def now() -> str:

@@ -97,13 +97,14 @@ DEMO_SEED = 7
 
 
 def demo_cohort(settings: Settings) -> Path:
-    """The simulated demonstration cohort, written on first use into the cache."""
-    from validation.simulate import write_world
+    """The simulated demonstration cohort, written into the cache on first use of its simulator."""
+    from validation import simulate
 
-    folder = settings.cache_dir / "cohorts" / f"demo-{DEMO_SEED}"
+    version = corpus_key(Path(simulate.__path__[0]))[:12]
+    folder = settings.cache_dir / "cohorts" / f"demo-{DEMO_SEED}-{version}"
     if not (folder / "cohort.toml").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        write_world(folder, seed=DEMO_SEED, slides=4)
+        simulate.write_world(folder, seed=DEMO_SEED, slides=4)
     return folder
 
 

@@ -9,7 +9,8 @@ A number is *reproduced* when both agree within `TOLERANCES`, *differs* when the
 when it was asked for and not given, and has *no second implementation* where no public library
 computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
 concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
-imputations, time-dependent exposures. Only the first counts as agreement.
+imputations, time-dependent exposures, errors robust to clusters. Only the first counts as
+agreement.
 
 A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
 primary test without a second implementation does not block; the verdict then carries the qualifier
@@ -161,6 +162,8 @@ def task_of(
             continue
         if kind == "continuous":
             report = tuple(one for one in report if one != "events")
+        if contract.cluster is not None:
+            report = tuple(one for one in report if one in (*COUNTS, "effect"))
         tests.append(
             SecondTest(
                 id=plan.id,
@@ -225,7 +228,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
         contract, analysis.frozen.sha256, part,
         list(study.rows.columns) if part == "replication" else None,
     )  # fmt: skip
-    table = study.rows.assign(exposure=study.exposed.x)
+    persons = [use.key for use in contract.variables if use.role == "cluster"]
+    table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
     for plan in contract.tests:

@@ -66,7 +66,7 @@ class ReplyCache:
     def put(self, key: str, reply: RawReply) -> None:
         """Keep a reply."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(reply.__dict__, file, ensure_ascii=False)

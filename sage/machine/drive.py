@@ -37,10 +37,23 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
     if url is None:
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        connection = sqlite3.connect(services.folder.checkpoints, check_same_thread=False)
+        path = services.folder.checkpoints
+        emptied = path.exists() and not path.stat().st_size and services.folder.events()
+        connection = sqlite3.connect(path, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous=FULL")
+            if emptied or connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("it does not hold what was written")
             yield SqliteSaver(connection, serde=serializer())
+        except sqlite3.DatabaseError as error:
+            if "full" in str(error):
+                raise FaultError(
+                    f"no space left on the disk ({path}); free some, then `sage resume RUN`"
+                ) from None
+            raise InputError(
+                f"{path} is damaged ({error}). Restore it from a backup; or remove it, and"
+                " `sage resume` begins the run again, with the model's replies kept"
+            ) from None
         finally:
             connection.close()
         return
@@ -79,7 +92,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
     with checkpointer(services) as saver:
         machine = build(services).compile(checkpointer=saver)
         config: Any = {
-            "configurable": {"thread_id": folder.id},
+            "configurable": {"thread_id": services.manifest.thread},
             "max_concurrency": 1 if services.manifest.reasoner == "rules" else 4,
             "recursion_limit": 200,
         }
@@ -102,11 +115,11 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
             raise
         pause = _pause(machine.get_state(config))
     if pause is None:
-        folder.update(status="finished", finished=now())
+        folder.update(status="finished", finished=now(), sealed=folder.record.head())
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
-        folder.update(status=status, problem=problem)
+        folder.update(status=status, problem=problem, sealed=folder.record.head())
     return pause
 
 
@@ -116,7 +129,7 @@ def waiting(services: Services) -> Pause | None:
 
     with checkpointer(services) as saver:
         machine = build(services).compile(checkpointer=saver)
-        return _pause(machine.get_state({"configurable": {"thread_id": services.folder.id}}))
+        return _pause(machine.get_state({"configurable": {"thread_id": services.manifest.thread}}))
 
 
 def _pause(snapshot: Any) -> Pause | None:

@@ -40,6 +40,7 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
                 "ranking": ranking,
             },
         )
+        services.folder.record.seal()
         write_report(services.folder)
         write_crate(services.folder.root, services.folder.manifest())
         return {"ranking": ranking}

@@ -136,7 +136,8 @@ class Services:
 
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
-        """Log a node's start, end and duration, and tell the listener."""
+        """Log a node's start, end and duration, tell the listener, and record what it wrote."""
+        before = self.folder.record.begin(f"{name} {hypothesis}".strip())
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
             fields["hypothesis"] = hypothesis
@@ -152,4 +153,5 @@ class Services:
             raise
         seconds = round(time.perf_counter() - begun, 4)
         self.folder.event("end", **fields, seconds=seconds)
+        self.folder.record.end(f"{name} {hypothesis}".strip(), before)
         self.listener("end", name, {**fields, "seconds": seconds})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
 
 from agents.demands import Demands
 from agents.interpreter import Interpretation
@@ -12,6 +15,7 @@ from agents.summary import Summary
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
 from kg.types import ScoredPath
+from sage.errors import InputError
 from sage.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
@@ -30,6 +34,8 @@ from sage.runfolder import Manifest, RunFolder
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
+
+R = TypeVar("R")
 
 VERDICT_WORDS = {
     "supported": "supported",
@@ -129,7 +135,14 @@ class Page:
 
 
 def collect(folder: RunFolder) -> Page:
-    """Read a run folder. Needs no model, graph, cohort or network."""
+    """Read a run folder. Needs no model, graph, cohort or network.
+
+    Raises
+    ------
+    InputError
+        If a file of the run was changed, lost, added or damaged; it names the file.
+    """
+    folder.verify()
     run = folder.manifest()
     facts = Facts()
     facts.put("scale.ten", 10)
@@ -141,7 +154,8 @@ def collect(folder: RunFolder) -> Page:
     if brief:
         for one in brief.relationships:
             sources += [*one.evidence, *one.contradicting]
-    state = read_json(folder.output("state")) if folder.output("state").exists() else {}
+    state_path = folder.output("state")
+    state = _checked(state_path, dict) if state_path.exists() else {}
     decisions = [Decision.model_validate(one) for one in state.get("decisions", [])]
     ended = {
         one["hypothesis_id"]: Evaluation.model_validate(one) for one in state.get("evaluations", [])
@@ -163,19 +177,34 @@ def collect(folder: RunFolder) -> Page:
 
 
 def _model(path: Path, kind: Any) -> Any:
-    return kind.model_validate(read_json(path)) if path.exists() else None
+    return _checked(path, lambda found: kind.model_validate(found)) if path.exists() else None
+
+
+def _checked(path: Path, read: Callable[[Any], R]) -> R:
+    """What a file of the run holds, or one line that names the file."""
+    try:
+        return read(read_json(path))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing. Restore it from a backup") from None
+    except (ValidationError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged: it does not hold what a run writes there"
+            f" ({type(error).__name__}). Restore it from a backup"
+        ) from None
 
 
 def _answer(folder: RunFolder, name: str, kind: Any) -> Any:
     path = folder.output(name)
-    return kind.model_validate(read_json(path)["output"]) if path.exists() else None
+    if not path.exists():
+        return None
+    return _checked(path, lambda found: kind.model_validate(found["output"]))
 
 
 def _paths(folder: RunFolder) -> list[ScoredPath]:
     path = folder.output("paths")
     if not path.exists():
         return []
-    return [ScoredPath.model_validate(one) for one in read_json(path)["paths"]]
+    return _checked(path, lambda found: [ScoredPath.model_validate(one) for one in found["paths"]])
 
 
 def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
@@ -183,7 +212,7 @@ def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
     found = []
     for one in decisions:
         if one.action in words:
-            draft = Draft.model_validate(read_json(folder.output(f"draft-{one.hypothesis_id}")))
+            draft = _model(folder.output(f"draft-{one.hypothesis_id}"), Draft)
             found.append(Rejected(draft.hypothesis.statement, words[one.action], one.comment))
     return found
 
@@ -200,14 +229,15 @@ def _hypothesis(
 ) -> HypothesisPage:
     from agents.feasibility.types import FeasibilityVerdict
 
-    draft = Draft.model_validate(read_json(folder.output(f"draft-{name}")))
+    draft = _checked(folder.output(f"draft-{name}"), Draft.model_validate)
     decision = next((one for one in decisions if one.hypothesis_id == name), None)
     revision = evaluation.revisions if evaluation else 0
     tail = name if revision == 0 else f"{name}-r{revision}"
     expanded = _model(folder.output(f"expanded-{tail}"), ExpandedHypothesis)
-    debate = read_json(folder.output(f"novelty-{tail}"))["output"]
+    debate = _checked(
+        folder.output(f"novelty-{tail}"), lambda found: _debate(found["output"], name, facts)
+    )
     sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
-    debate_facts(debate, name, facts)
     feasibility = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
     if feasibility:
         facts.put(f"{name}.feasibility.score", round(feasibility.score, 1))
@@ -264,6 +294,14 @@ def _hypothesis(
             home, name, coding, folder.output(f"coding_instructions-{name}"), facts
         ),
     )
+
+
+def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
+    """The debate, once everything that the report shows of it could be read."""
+    debate_facts(debate, name, facts)
+    debate_sources(debate)
+    turns(debate)
+    return debate
 
 
 def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple[str, ...]:
@@ -356,9 +394,13 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
     path = folder.output(f"coding-{name}")
     if not path.exists():
         return None
-    outcome: dict[str, Any] = read_json(path)["output"]
-    facts.put(f"{name}.coding.attempts", int(outcome["attempts"]))
-    return outcome
+
+    def read(found: dict[str, Any]) -> dict[str, Any]:
+        outcome: dict[str, Any] = found["output"]
+        facts.put(f"{name}.coding.attempts", int(outcome["attempts"]))
+        return {**outcome, "sandbox": outcome["sandbox"], "compiled": outcome["compiled"]}
+
+    return _checked(path, read)
 
 
 def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:

@@ -14,6 +14,7 @@ DESCRIBED = {
     "manifest.json": ("What was asked, and with what", "application/json"),
     "events.jsonl": ("Event log", "application/jsonl"),
     "ledger.jsonl": ("Every attempted test", "application/jsonl"),
+    "integrity.jsonl": ("Hashes of the files as the run left them", "application/jsonl"),
 }
 TYPES = {
     ".json": "application/json",

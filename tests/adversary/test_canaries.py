@@ -82,7 +82,7 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     assert leaked(found) == {}
     fed = [" ".join(one["feedback"]) for one in found.attempts[: len(ways)]]
     for words, said in zip(ways, fed, strict=True):
-        known = ("withheld", "numbers.json", "Error", "outside the tolerance")
+        known = ("ended with an error", "numbers.json", "outside the tolerance")
         assert any(word in said for word in known), (words, said)
     # The exit code tells nothing: 77 years and 1 read alike.
     assert {one["result"]["exit_code"] for one in found.attempts} == {0, 1}

@@ -28,7 +28,7 @@ from sage.report.build import _render
 from sage.report.collect import Page, collect
 from sage.report.crate import write_crate
 from sage.report.facts import to_html, to_markdown
-from sage.report.inert import html_text, markdown_text
+from sage.report.inert import data_uri, html_text, markdown_text
 from sage.runfolder import RunFolder
 from tests.adversary.hostile import EVIL, NASTY, hostile_run, poisoned
 from tests.end_to_end.harness import sage
@@ -310,10 +310,10 @@ class TestInABrowser:
             "<meta xmlns='http://www.w3.org/1999/xhtml' http-equiv='refresh' content='0;url=x'/>"
             "</foreignObject></svg>"
         )
-        run = tmp_path / "run"
-        shutil.copytree(hostile_run(), run)
-        for path in (run / "hypotheses").rglob("figures/*.svg"):
-            path.write_text(active)
-        said = look(tmp_path, _build("html", collect(RunFolder(run))))
+        (tmp_path / "active.svg").write_text(active)
+        attacked = poisoned(page(), lambda text: text)
+        for figure in attacked.hypotheses[0].figures:
+            figure.source = data_uri(tmp_path / "active.svg")
+        said = look(tmp_path, _build("html", attacked))
         _undisturbed(said, 2)
         assert said["images"]

@@ -1,0 +1,224 @@
+"""The record of a run's files: an append-only chain of hashes, checked before a report is built.
+
+Each line names a file, its SHA-256 and the hash of the chain so far. A node records what it wrote
+when it ends; what changes at any other time does not fit the record, and no report is built on it.
+It shows that a file was changed or lost, not by whom: who can write here can write a new record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sage.errors import InputError
+from sage.files import naming
+
+NAME = "integrity.jsonl"
+EVENTS = "events.jsonl"
+MANIFEST = "manifest.json"
+RECORDED = ("outputs", "hypotheses")
+"""Folders whose files are recorded, beside `results.json`, the manifest and the event log."""
+
+Snapshot = dict[str, tuple[int, int, int]]
+
+
+@dataclass
+class _Chain:
+    """What the record says: the latest hash per file, the nodes under way, where the chain ends."""
+
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    heads: list[str] = field(default_factory=lambda: [""])
+
+
+class Record:
+    """The record of one run folder.
+
+    Parameters
+    ----------
+    root : the run folder
+    manifest_digest : hash of what does not change in the manifest over a run
+    """
+
+    def __init__(self, root: Path, manifest_digest: Callable[[], str]) -> None:
+        self.root = root
+        self.path = root / NAME
+        self._manifest = manifest_digest
+        self._lock = threading.Lock()
+
+    def exists(self) -> bool:
+        """Whether the folder has a record; runs of the first format have none."""
+        return self.path.is_file()
+
+    def snapshot(self) -> Snapshot:
+        """Size, time and inode of every recorded file as it lies there now."""
+        found = {}
+        for path in self._files():
+            stat = path.stat()
+            found[self._name(path)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return found
+
+    def begin(self, node: str) -> Snapshot:
+        """Note that a node starts; what it changes from here on is its own.
+
+        A node that was interrupted takes up what it left: for it, everything counts as changed.
+        """
+        with self._lock:
+            chain = self._read()
+            again = node in chain.open
+            self._append(chain, [{"begin": node}])
+        return {} if again else self.snapshot()
+
+    def end(self, node: str, before: Snapshot) -> None:
+        """Record what a node changed since `before`, every file not yet recorded, and its end."""
+        with self._lock:
+            chain = self._read()
+            self._append(chain, [*self._changes(chain, before), {"end": node}])
+
+    def seal(self, before: Snapshot | None = None) -> None:
+        """Record every file not yet recorded, and what changed since `before` where it is given."""
+        with self._lock:
+            chain = self._read()
+            self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
+
+    def accept(self, ending: str) -> None:
+        """Record files with this ending as they are: a person was asked to mend them."""
+        now = self.snapshot()
+        self.seal({name: state for name, state in now.items() if not name.endswith(ending)})
+
+    def seal_manifest(self) -> None:
+        """Record the manifest's unchanging part."""
+        with self._lock:
+            self._append(self._read(), [{"path": MANIFEST, "sha256": self._manifest()}])
+
+    def head(self) -> str:
+        """The chain's last hash, which stands for all before it."""
+        return self._read().heads[-1]
+
+    def verify(self, sealed: str) -> None:
+        """Refuse a folder that is not as the run left it; `sealed` is a head that it once had.
+
+        Raises
+        ------
+        InputError
+            Naming the first file that was changed, lost or added.
+        """
+        if not self.exists():
+            raise InputError(
+                f"{self.path} is missing: nothing shows that the run's files are as it left them;"
+                " restore it from a backup"
+            )
+        chain = self._read()
+        if MANIFEST not in chain.files or sealed not in chain.heads:
+            raise InputError(
+                f"{self.path} lost lines, or {MANIFEST} beside it was changed;"
+                " restore them from a backup"
+            )
+        remedy = "Restore it from a backup"
+        if chain.open:
+            remedy += ", or `sage resume` the step that was interrupted"
+        for name, entry in chain.files.items():
+            path = self.root / name
+            if not path.is_file():
+                raise InputError(f"{path} is missing; the run wrote it. {remedy}")
+            found = self._manifest() if name == MANIFEST else _hash(path, entry.get("bytes"))
+            if found != entry["sha256"]:
+                raise InputError(
+                    f"{path} was changed after the run wrote it (hash does not match"
+                    f" {NAME}). {remedy}"
+                )
+        if chain.open:
+            return  # a node under way, or killed, leaves files that it has not recorded yet
+        for path in self._files():
+            if self._name(path) not in chain.files:
+                raise InputError(f"{path} was added; no step of the run wrote it. Remove it")
+
+    def _files(self) -> Iterator[Path]:
+        results = self.root / "results.json"
+        if results.is_file():
+            yield results
+        for folder in RECORDED:
+            for path in sorted((self.root / folder).rglob("*")):
+                temporary = path.name.startswith(".") or path.is_symlink()
+                if not temporary and path.is_file():
+                    yield path
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _changes(self, chain: _Chain, before: Snapshot) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = []
+        for name, state in self.snapshot().items():
+            if name in chain.files and before.get(name) == state:
+                continue
+            digest = _hash(self.root / name)
+            if chain.files.get(name, {}).get("sha256") != digest:
+                lines.append({"path": name, "sha256": digest})
+        log = self.root / EVENTS
+        if log.is_file():
+            size = log.stat().st_size
+            lines.append({"path": EVENTS, "sha256": _hash(log, size), "bytes": size})
+        return lines
+
+    def _append(self, chain: _Chain, lines: list[dict[str, Any]]) -> None:
+        written, head = [], chain.heads[-1]
+        for line in lines:
+            head = _link(head, line)
+            written.append(json.dumps({**line, "chain": head}, sort_keys=True) + "\n")
+        with naming(self.path), self.path.open("a+b") as file:
+            _drop_torn_line(file)
+            file.write("".join(written).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> _Chain:
+        chain = _Chain()
+        if not self.exists():
+            return chain
+        whole, _, _torn = self.path.read_bytes().rpartition(b"\n")
+        for number, text in enumerate(whole.splitlines(), 1):
+            try:
+                line = json.loads(text)
+                head = line.pop("chain")
+            except (ValueError, KeyError, TypeError, AttributeError):
+                line, head = {}, ""
+            if head != _link(chain.heads[-1], line):
+                raise InputError(
+                    f"{self.path}, line {number}: the chain is broken, so the record was changed."
+                    " Restore it from a backup"
+                )
+            chain.heads.append(head)
+            if "path" in line:
+                chain.files[line["path"]] = line
+            elif "begin" in line:
+                chain.open.add(line["begin"])
+            elif "end" in line:
+                chain.open.discard(line["end"])
+        return chain
+
+
+def _link(head: str, line: dict[str, Any]) -> str:
+    return hashlib.sha256(f"{head}{json.dumps(line, sort_keys=True)}".encode()).hexdigest()
+
+
+def _hash(path: Path, size: int | None = None) -> str:
+    """SHA-256 of a file, or of its first `size` bytes."""
+    with path.open("rb") as file:
+        if size is not None:
+            return hashlib.sha256(file.read(size)).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _drop_torn_line(file: Any) -> None:
+    """Cut off what a kill left of a line, so that the next one stands on its own."""
+    file.seek(0)
+    content = file.read()
+    if content and not content.endswith(b"\n"):
+        file.truncate(content.rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)

@@ -1,0 +1,369 @@
+"""Attacks on what lies on the disk: edited, lost, copied, held, killed, full."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from sage.errors import InputError
+from sage.integrity import NAME
+from sage.report.collect import collect
+from sage.runfolder import RunFolder
+from tests.adversary.hostile import hostile_run
+from tests.end_to_end.harness import PROMPT, environment, events, sage
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of a finished run, to be damaged."""
+    return Path(shutil.copytree(hostile_run(), tmp_path / "run"))
+
+
+@lru_cache(maxsize=1)
+def waiting_run() -> Path:
+    """A run that waits for its review. Copy it; never write."""
+    folder = Path(tempfile.mkdtemp(prefix="sage-waiting-"))
+    begun = sage("run", PROMPT, "--json", "--out", str(folder / "first"), cwd=folder)
+    assert begun.code == 0, begun.err
+    assert begun.json["status"] == "waiting for review"
+    return folder / "first"
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Path:
+    """A moved run that waits for its review: its first place is gone."""
+    moved = Path(shutil.copytree(waiting_run(), tmp_path / "moved"))
+    manifest = json.loads((moved / "manifest.json").read_text())
+    (moved / "manifest.json").write_text(json.dumps({**manifest, "place": str(tmp_path / "gone")}))
+    return moved
+
+
+def _digit(path: Path) -> None:
+    """Change one digit: the smallest lie."""
+    content = bytearray(path.read_bytes())
+    at = max(index for index, byte in enumerate(content) if chr(byte).isdigit())
+    content[at] = ord("1") if content[at] != ord("1") else ord("2")
+    path.write_bytes(bytes(content))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "deleted": lambda path: path.unlink(),
+    "emptied": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "garbage": lambda path: path.write_bytes(os.urandom(512)),
+    "other": lambda path: path.write_text('{"output": {}, "text": 1}'),
+    "digit": _digit,
+}
+FILES = (
+    "results.json",
+    "outputs/state.json",
+    "outputs/brief.json",
+    "outputs/novelty-h1.json",
+    "outputs/coding-h1.json",
+    "outputs/interpreter-h1.json",
+    "outputs/summary-h1.json",
+    "hypotheses/h1/contract.json",
+    "hypotheses/h1/results/results.json",
+    "hypotheses/h1/results/attempt-1/attempt.json",
+    "hypotheses/h1/results/attempt-1/analysis.py",
+    "hypotheses/h1/results/figures/kaplan_meier.svg",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_that_was_touched_is_named(file: str, damage: str, run: Path) -> None:
+    assert collect(RunFolder(run)).hypotheses
+    DAMAGE[damage](run / file)
+    with pytest.raises(InputError, match=str(run / file)) as refused:
+        collect(RunFolder(run))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("file", ["manifest.json", NAME])
+def test_neither_manifest_nor_record_can_be_touched(file: str, damage: str, run: Path) -> None:
+    DAMAGE[damage](run / file)
+    with pytest.raises(InputError, match=file) as refused:
+        collect(RunFolder(run))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
+    folder = RunFolder(run)
+    folder.update(status="failed", problem="a disk", budget_usd=3.0)
+    assert collect(folder).hypotheses
+    folder.update(prompt="Another question")
+    with pytest.raises(InputError, match=r"manifest\.json was changed"):
+        collect(folder)
+
+
+def test_the_event_log_may_grow_and_not_change(run: Path) -> None:
+    folder = RunFolder(run)
+    folder.event("note")
+    assert collect(folder).hypotheses
+    log = folder.events_path
+    log.write_text(log.read_text().replace('"seconds": 0', '"seconds": 9', 1))
+    with pytest.raises(InputError, match=r"events\.jsonl was changed"):
+        collect(folder)
+
+
+def test_a_file_that_was_slipped_in_is_named(run: Path) -> None:
+    shutil.copy(run / "outputs/summary-h1.json", run / "outputs/summary-h2.json")
+    with pytest.raises(InputError, match=r"summary-h2\.json was added"):
+        collect(RunFolder(run))
+
+
+def test_a_record_without_a_line_or_with_two_swapped_is_broken(run: Path) -> None:
+    lines = (run / NAME).read_text().splitlines(keepends=True)
+    for changed in ([*lines[:3], *lines[4:]], [*lines[:3], lines[4], lines[3], *lines[5:]]):
+        (run / NAME).write_text("".join(changed))
+        with pytest.raises(InputError, match="line 4: the chain is broken"):
+            collect(RunFolder(run))
+
+
+def test_a_line_torn_by_a_kill_is_left_out_and_mended(run: Path) -> None:
+    with (run / NAME).open("a") as file:
+        file.write('{"path": "outputs/brief.js')
+    folder = RunFolder(run)
+    assert collect(folder).hypotheses
+    (run / "outputs/later.json").write_text("{}")
+    folder.record.seal()
+    assert collect(folder).hypotheses
+    assert [json.loads(line) for line in (run / NAME).read_text().splitlines()]
+
+
+def test_what_changed_before_a_node_is_not_taken_for_its_work(run: Path) -> None:
+    record = RunFolder(run).record
+    _digit(run / "outputs/brief.json")
+    before = record.begin("summary h9")
+    (run / "outputs/summary-h9.json").write_text("{}")
+    record.end("summary h9", before)
+    with pytest.raises(InputError, match=r"brief\.json was changed"):
+        collect(RunFolder(run))
+
+
+def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) -> None:
+    record, program = RunFolder(run).record, run / "hypotheses/h1/results/attempt-1/analysis.py"
+    program.write_text(f"{program.read_text()}# mended\n")
+    record.accept(".py")
+    assert collect(RunFolder(run)).hypotheses
+    _digit(run / "outputs/brief.json")
+    record.accept(".py")
+    with pytest.raises(InputError, match=r"brief\.json was changed"):
+        collect(RunFolder(run))
+
+
+def test_a_node_that_was_killed_takes_up_what_it_left(run: Path) -> None:
+    record = RunFolder(run).record
+    record.begin("judge")
+    (run / "hypotheses/h1/results/outcome.json").write_text("{}")
+    record.end("judge", record.begin("judge"))
+    assert collect(RunFolder(run)).hypotheses
+
+
+@pytest.mark.parametrize("damage", ["digit", "deleted"])
+def test_replay_refuses_in_one_line_and_writes_nothing(
+    damage: str, run: Path, tmp_path: Path
+) -> None:
+    file = run / "hypotheses/h1/results/results.json"
+    DAMAGE[damage](file)
+    ended = sage("replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path)
+    assert ended.code == 2
+    assert str(file) in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_older_folder_without_a_record_opens_and_goes_on(run: Path) -> None:
+    (run / NAME).unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    for field in ("format", "run_id", "thread", "parent", "place", "sealed"):
+        del manifest[field]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    folder = RunFolder(run)
+    assert collect(folder).hypotheses
+    folder.hold()
+    adopted = folder.adopt()
+    assert adopted.thread == manifest["id"]
+    assert adopted.run_id != adopted.thread
+    assert collect(RunFolder(run)).hypotheses
+    _digit(run / "outputs/brief.json")
+    with pytest.raises(InputError, match=r"brief\.json"):
+        collect(RunFolder(run))
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "truncated", "garbage", "other"])
+def test_an_older_folder_that_is_damaged_is_one_line_too(damage: str, run: Path) -> None:
+    (run / NAME).unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
+    for file in ("outputs/novelty-h1.json", "outputs/state.json", "outputs/coding-h1.json"):
+        copy = Path(shutil.copytree(run, run.parent / "copy", dirs_exist_ok=True))
+        DAMAGE[damage](copy / file)
+        try:
+            collect(RunFolder(copy))
+        except InputError as refused:
+            assert "\n" not in str(refused)
+            assert Path(file).name in str(refused)
+        else:
+            assert damage in ("deleted", "other")
+
+
+def test_a_folder_of_a_newer_format_is_not_guessed_at(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 9}))
+    with pytest.raises(InputError, match="newer SAGE"):
+        collect(RunFolder(run))
+
+
+def test_a_run_that_was_moved_goes_on_where_it_stood(waiting: Path, tmp_path: Path) -> None:
+    ended = sage("resume", str(waiting), "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.json["status"] == "waiting for review"
+    assert sum(one.get("node") == "scientist" for one in events(waiting)) == 2  # start and end
+    manifest = RunFolder(waiting).manifest()
+    assert manifest.place == str(waiting)
+    assert manifest.run_id == RunFolder(waiting_run()).manifest().run_id
+
+
+def test_a_copy_is_a_run_of_its_own_that_names_its_parent(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(waiting_run(), tmp_path / "copy"))
+    ended = sage("review", str(copy), "--reject", "no", "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    first, second = RunFolder(waiting_run()).manifest(), RunFolder(copy).manifest()
+    assert second.parent == first.run_id
+    assert second.run_id != first.run_id
+    assert second.status == "finished"
+    assert first.status == "waiting for review"
+
+
+def test_a_second_hand_on_a_run_is_told_whose_the_first_is(run: Path, tmp_path: Path) -> None:
+    holder = RunFolder(run)
+    holder.hold()
+    for command in (("resume", str(run)), ("review", str(run), "--approve")):
+        ended = sage(*command, cwd=tmp_path)
+        assert ended.code == 2
+        assert f"process {os.getpid()} on {socket.gethostname()} since 2" in ended.err
+        assert len(ended.err.strip().splitlines()) == 1
+    assert sage("replay", str(run), "--out", str(tmp_path / "r"), cwd=tmp_path).code == 0
+    holder.release()
+    again = RunFolder(run)
+    again.hold()
+    again.release()
+
+
+@pytest.mark.parametrize("damage", ["garbage", "emptied", "truncated"])
+def test_a_damaged_checkpoint_file_has_a_message_and_a_remedy(
+    damage: str, waiting: Path, tmp_path: Path
+) -> None:
+    for left in waiting.glob("checkpoints.sqlite-*"):
+        left.unlink()
+    DAMAGE[damage](waiting / "checkpoints.sqlite")
+    ended = sage("resume", str(waiting), cwd=tmp_path)
+    assert ended.code == 2
+    assert "checkpoints.sqlite is damaged" in ended.err
+    assert "remove it" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    if damage == "garbage":
+        (waiting / "checkpoints.sqlite").unlink()
+        ended = sage("resume", str(waiting), "--json", cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        assert ended.json["status"] == "waiting for review"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sage.files import write_json
+from validation.types import write_text
+
+root = Path(sys.argv[1])
+if sys.argv[2] == "sage":
+    os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+    write_json(root / "outputs" / "late.json", {"half": 1})
+else:
+    Path.replace = lambda self, target: os.kill(os.getpid(), signal.SIGKILL)
+    write_text(root / "hypotheses" / "late.txt", "half")
+"""
+
+
+@pytest.mark.parametrize("writer", ["sage", "validation"])
+def test_what_a_kill_left_half_written_is_gone_when_the_run_is_next_held(
+    writer: str, run: Path
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(run), writer], env=environment())
+    assert killed.returncode == -signal.SIGKILL
+    left = [path for path in run.rglob(".*") if path.suffix in (".part", ".partial")]
+    assert len(left) == 1
+    assert collect(RunFolder(run)).hypotheses
+    folder = RunFolder(run)
+    folder.hold()
+    assert not left[0].exists()
+    assert not list(run.rglob("late.*"))
+
+
+FULL = """
+import resource, sys
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.argv = ["sage", *sys.argv[1:]]
+from sage.__main__ import main
+
+main()
+"""
+
+
+def test_a_full_disk_is_called_that_with_its_path_and_leaves_nothing_half_written(
+    run: Path, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, "replay", str(run), "--out", str(tmp_path / "out")],
+        env=environment(), capture_output=True, text=True, cwd=tmp_path, timeout=240,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "no space left on the disk" in ended.stderr
+    assert str(tmp_path / "out") in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+    for path in (tmp_path / "out").rglob("*"):
+        assert not path.name.startswith(".")
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+
+
+def test_a_full_checkpoint_database_is_called_that(waiting: Path, tmp_path: Path) -> None:
+    small = """
+import sqlite3, sys
+
+class Small(sqlite3.Connection):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.execute("PRAGMA max_page_count = 1")
+
+connect = sqlite3.connect
+sqlite3.connect = lambda *args, **options: connect(*args, **{**options, "factory": Small})
+sys.argv = ["sage", *sys.argv[1:]]
+from sage.__main__ import main
+
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", small, "review", str(waiting), "--reject", "no"],
+        env=environment(), capture_output=True, text=True, cwd=tmp_path, timeout=240,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    assert "no space left on the disk" in ended.stderr
+    assert "checkpoints.sqlite" in ended.stderr
+    assert sqlite3.connect(waiting / "checkpoints.sqlite").execute("PRAGMA quick_check")
