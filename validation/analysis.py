@@ -275,7 +275,7 @@ class Analysis:
                 Missingness,
                 "missingness",
                 "logrank",
-                partial(controls.missingness, study),
+                partial(controls.missingness, self._table, study),
                 plan.missingness and not self.contract.hypothesis.time_dependent,
             ),
             specification=self._control(

@@ -56,21 +56,24 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
     return found
 
 
-def missingness(study: Study) -> Missingness:
+def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     """Whether the outcome differs between patients with and without the exposure, within strata.
 
     Complete cases mislead where a value is missing because of what happened to the patient.
     """
     import numpy as np
 
+    from validation.population import apply_filters
     from validation.statistics.base import chi2_p
     from validation.statistics.survival import logrank
 
     contract = study.contract
-    value, event = study.outcome(contract.primary_test.endpoint)
-    values = [numbers_of(study.rows, use) for use in contract.exposures]
+    rows = table[apply_filters(table, contract.filters)]
+    whole = Study(contract, rows, study.cuts, study.exposed)
+    value, event = whole.outcome(contract.primary_test.endpoint)
+    values = [numbers_of(rows, use) for use in contract.exposures]
     absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
-    layers = all_layers(study)
+    layers = all_layers(whole)
     keep: Any = ~np.isnan(value)
     if event is not None:
         keep &= ~np.isnan(event)

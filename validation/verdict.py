@@ -22,10 +22,10 @@ The rules, in their order:
    An exposure that was not known at baseline (4): inconclusive (data).
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
-   - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
+   - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
    - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 5 to 8);
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
@@ -269,16 +269,16 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     association, independence, relevance = answers
     reasons = [_for("primary", association.text)]
     doubts: list[Objection] = []
-    if relevance.answer == "no":
-        text = f"{TOO_SMALL}: {relevance.text}"
-        doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
-    else:
-        reasons.append(_for("relevant effect", relevance.text))
     dependent = _dependence(contract, independence)
     if dependent is not None:
         doubts.append(dependent)
     elif independence.answer == "yes":
         reasons.append(_for("adjusted model", independence.text))
+    if relevance.answer == "no":
+        text = f"{TOO_SMALL}: {relevance.text}"
+        doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
+    else:
+        reasons.append(_for("relevant effect", relevance.text))
     reasons += control_reasons(contract, analysis.controls)
     doubts += [
         objection

@@ -832,8 +832,7 @@ def _independence() -> Iterator[Row]:
         ),
         ("p is not a number", estimate(2.0, p=math.nan), "y-y", "gave no result"),
     ):
-        because = open_("relevance") if answers == "ynn" else independence
-        yield row(f"adjusted {name}", because, answers, words, primary=STRONG, adjusted=beside)
+        yield row(f"adjusted {name}", independence, answers, words, primary=STRONG, adjusted=beside)
     yield row(
         "adjusted p 0.0499", SUPPORTED, "yyu", primary=STRONG, adjusted=estimate(1.5, 0.2, 0.0499)
     )
@@ -935,7 +934,7 @@ def _relevance() -> Iterator[Row]:
     yield row(
         "small crude, large adjusted", open_("relevance"), "yyn", primary=SMALL, adjusted=STRONG
     )
-    yield row("small, not adjusted", open_("relevance"), "y-n", primary=SMALL, adjusted=None)
+    yield row("small, not adjusted", open_("independence"), "y-n", primary=SMALL, adjusted=None)
     for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, open_("relevance"), "yyn")):
         yield row(
             f"upper limit {upper}",
