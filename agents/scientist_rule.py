@@ -160,7 +160,7 @@ def _variable(
             return f"expression:{gene}", f"{gene} expression", "expression"
     wanted = {_plain(one) for one in names}
     for variable in dictionary.variables:
-        if variable.kind == "continuous" and wanted & _names(variable):
+        if variable.kind == "continuous" and not variable.late and wanted & _names(variable):
             return variable.key, variable.label, variable.modality
     return None
 
@@ -267,6 +267,7 @@ def _claim(
         and variable.key not in exposed
         and _names(variable) & set(USUAL_COVARIATES)
         and variable.missing <= 0.2
+        and not variable.late
     )[:3]
     unmeasured = [
         name

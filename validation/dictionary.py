@@ -34,6 +34,11 @@ class Variable(Strict):
     before: str | float | None = None
     note: str = ""
 
+    @property
+    def late(self) -> bool:
+        """True where it is said to have become known after the start of follow-up."""
+        return self.known_at not in ("baseline", "unknown")
+
 
 class Endpoint(Strict):
     """One outcome. `n` patients have it, `events` of them had the event.

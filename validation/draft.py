@@ -257,7 +257,7 @@ def _covariates(
         if one is None or one in taken | fixed:
             continue
         known = find_variable(dictionary, one)
-        if known.missing <= MOST_MISSING and known.known_at in ("baseline", "unknown"):
+        if known.missing <= MOST_MISSING and not known.late:
             found.append(one)
     events = endpoint.events if endpoint.events is not None else endpoint.n
     room = max(0, int(events // rules.events_per_covariate) - 1)
@@ -318,8 +318,7 @@ def _known_positive(
     for key in STAGE_LIKE:
         if dictionary.has(key) and key not in taken:
             found = find_variable(dictionary, key)
-            early = found.known_at in ("baseline", "unknown")
-            if found.kind in ("ordinal", "continuous") and early:
+            if found.kind in ("ordinal", "continuous") and not found.late:
                 return KnownPositive(
                     variable=key,
                     endpoint=survival.key,

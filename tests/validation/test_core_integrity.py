@@ -175,7 +175,10 @@ def test_any_crash_of_a_test_is_an_attempt_on_record(
     assert found["verdict"]["verdict"] == "inconclusive"
     ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
     primary = next(one for one in ledger.entries if one.test == "primary")
-    assert (primary.status, primary.reason) == ("crashed", f"{kind.__name__}: on purpose")
+    assert (primary.status, primary.reason) == (
+        "crashed",
+        f"the computation crashed ({kind.__name__})",
+    )
     assert ledger.adjust()[0].p == 1.0
 
 

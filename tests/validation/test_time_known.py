@@ -338,3 +338,15 @@ def test_timing_that_nobody_declared_stands_in_the_badge(tmp_path: Path, known: 
     found = result_of(tmp_path, cohorts.load(folder), claim())
     said = "timing of marker not declared" in found.verdict.badge
     assert said == (known == "unknown")
+
+
+def test_standard_covariates_and_known_positive_leave_late_variables_out(tmp_path: Path) -> None:
+    folder = write(tmp_path, patients())
+    text = (folder / "cohort.toml").read_text()
+    late = 'column = "stage"\nknown_at = 6\n'
+    (folder / "cohort.toml").write_text(text.replace('column = "stage"\n', late))
+    dictionary = cohorts.load(folder).dictionary()
+    assert [one.key for one in dictionary.variables if one.late] == ["clinical:stage"]
+    contract = draft(claim(), dictionary)
+    assert contract.covariates == ("clinical:sex",)
+    assert contract.controls.known_positive is None
