@@ -88,7 +88,6 @@ def test_the_claim_on_two_eyes_of_each_patient_has_the_robust_figures_of_r(tmp_p
     assert primary.statistic == pytest.approx(r["score"][0], rel=1e-5)
     assert any("394 rows of 197 patients" in note for note in primary.notes)
     assert {test.method for test in found.tests}.isdisjoint({"rmst", "concordance", "calibration"})
-    assert found.verdict.verdict == "supported"
 
 
 def test_tests_that_take_rows_as_independent_are_named_in_the_contract(tmp_path, monkeypatch):
