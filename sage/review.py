@@ -139,7 +139,8 @@ def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
         raise InputError(f"edited hypothesis, field {field}: {first['msg']}") from None
     named = [one.variable.split(":")[-1] for one in hypothesis.exposures]
     named += [one.variable.split(":")[-1] for one in hypothesis.population.filters]
-    problems = variable_problems(hypothesis, dictionary_view(services.dictionary, named))
+    view = dictionary_view(services.dictionary, named, min_count=0)  # A person may see them all.
+    problems = variable_problems(hypothesis, view)
     if problems:
         raise InputError(f"edited hypothesis: {problems[0]}")
     return settled(hypothesis, services.dictionary)

@@ -312,6 +312,8 @@ class Analysis:
         if not wanted:
             return kind(status=ControlStatus.OFF, reason="the contract does not ask for it")
         endpoint = self.contract.primary_test.endpoint
+        if kind is NegativeEndpoint:
+            endpoint = self.contract.controls.negative_endpoint or endpoint
         primary = next((test for test in self._tests if test.id == self.contract.primary), None)
         if primary is not None and primary.status != "ok" and kind is not KnownPositiveResult:
             return kind(status=ControlStatus.REFUSED, reason="the primary test gave no result")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validation.keys import Key
-from validation.results import Figure, p_is
-from validation.types import sha256_file
+from validation.results import Effect, Figure, p_is
+from validation.types import Number, sha256_file
 
 if TYPE_CHECKING:
     from validation.analysis import Analysis
@@ -306,16 +306,18 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figu
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
         return None
     rows = []
+    numbers = analysis.result().numbers
     for one in done.values():
-        if one.effect is None or one.effect.scale != primary.effect.scale or one.n is None:
+        effect = one.effect or _control_effect(one.id, numbers)
+        if effect is None or effect.scale != primary.effect.scale or one.n is None:
             continue
         events = "" if one.events is None else f"{one.events} / {one.n}"
         rows.append(
             ForestRow(
                 label=_model_label(contract, one),
-                value=one.effect.value,
-                lower=one.effect.lower,
-                upper=one.effect.upper,
+                value=effect.value,
+                lower=effect.lower,
+                upper=effect.upper,
                 n=events,
                 primary=one.id == contract.primary,
             )
@@ -337,6 +339,18 @@ def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figu
         drawing,
         title,
         "Effects with 95% confidence intervals by endpoint and model.",
+    )
+
+
+def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
+    """A control's effect from its numbers: its outcome in the ledger carries none."""
+    found = numbers.get(f"{name}.effect")
+    if found is None or found.value is None:
+        return None
+    limits = (numbers[f"{name}.{end}"].value for end in ("lower", "upper"))
+    lower, upper = (None if one is None else float(one) for one in limits)
+    return Effect.model_validate(
+        {"value": found.value, "lower": lower, "upper": upper, "scale": found.unit}
     )
 
 

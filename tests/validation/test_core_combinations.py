@@ -275,8 +275,8 @@ def test_hazards_that_cross_refute_nothing_that_mean_survival_shows(tmp_path: Pa
     assert tests["rmst"]["p"] < 0.05 and tests["rmst"]["statistic"] < 0
     assert found["numbers"]["primary.upper"]["value"] < 1.5
     verdict = found["verdict"]
-    assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "assumption")
-    assert "which agrees with the claim" in verdict["reasons"][0]["text"]
+    assert verdict["verdict"] == "inconclusive"
+    assert any("which agrees with the claim" in reason["text"] for reason in verdict["reasons"])
 
 
 @pytest.mark.parametrize("cut", ["spline", "optimal"])

@@ -181,7 +181,8 @@ def test_the_schema_is_json_schema() -> None:
 def test_the_committed_hypotheses_are_valid() -> None:
     folder = ROOT / "docs" / "hypotheses"
     names = {read_hypothesis(path).id for path in folder.glob("*.json")}
-    assert names == {"e5-fabp5-tls", "table8-cxcl13", "e1-adrm1-male", "e2-adrm1-stroma",
+    assert names == {"e5-fabp5-tls", "e5-fabp5-tls-all-slides", "table8-cxcl13",
+                     "e1-adrm1-male", "e2-adrm1-stroma",
                      "cxcl13-os"}  # fmt: skip
 
 
