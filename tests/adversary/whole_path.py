@@ -205,10 +205,22 @@ def attack(
         )
         scripted.ask(INTERPRETER, given)
         services.ask(INTERPRETER, given, "interpreter-h1")
+        record_anew(folder)
+        before = folder.record.begin("report")
         write_report(folder)
+        folder.record.end("report", before)
         write_report(folder, run / "replayed")
     write_crate(run, folder.manifest())
     return Attacked(run, status, prompts)
+
+
+def record_anew(folder: RunFolder) -> None:
+    """The folder's record as if its nodes, not this test, had written what lies there now."""
+    (folder.root / "results.json").unlink(missing_ok=True)
+    folder.record.path.unlink()
+    folder.record.seal()
+    folder.record.seal_manifest()
+    folder.update(sealed=folder.record.head())
 
 
 def honest_numbers(run: Path) -> dict[str, Any]:
