@@ -142,6 +142,8 @@ RESULT_CLAIMS = frozenset(
 RECOMMENDS = re.compile(
     r"\b(?:we |is |are |be )?recommend\w*\b|\bshould (?:now )?(?:receive|be (?:treated|given|"
     r"offered))\b|"
+    r"\b(?:should|must|ought to) (?:\w+ ){0,2}?(?:be used|guide|inform|choose|select|replace|change|"
+    r"decide)\b|"
     r"\bready for (?:clinical )?(?:use|practice)\b|\b(?:fda|ema)\b|"
     r"\bno (?:limits?|limitations?|caveats?)\b|\b(?:limits?|limitations?) none\b|"
     r"\bbeyond (?:any )?doubt\b|\b(?:has|have|is|are|was|were) (?:now )?(?:been )?(?:proven|"
@@ -452,7 +454,7 @@ def _claim_problem(
     future: bool,
 ) -> str:
     """Why the claim may not be made, or nothing."""
-    if row.future and future:
+    if row.future and future and not RECOMMENDS.search(clause.text):
         return ""
     if row.future and row.name == "use in patients" and BEFORE_ANY.search(clause.text):
         return ""

@@ -74,6 +74,8 @@ LIES_ALWAYS = (
     "The contract was changed after the results were seen, which improved the fit.",
     "A Bayesian reanalysis agrees with the claim.",
     "Seven of eight centers showed the effect.",
+    "COL1A1 should now be used to choose treatment.",
+    "High COL1A1 expression must guide therapy.",
 )
 
 # Lies where the verdict is not "supported": they claim that the hypothesis held.
