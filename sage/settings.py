@@ -16,7 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 
 class Model(BaseModel):

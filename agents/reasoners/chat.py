@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from agents.base import Agent, I, O, Reply, Role, Spent
 from agents.disclosure import Withheld, require_disclosable
-from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
 from kg.printable import one_line
+from sage.core.errors import FaultError, InputError
 
 Message = dict[str, object]
 

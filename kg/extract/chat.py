@@ -19,12 +19,12 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kg.chunks import Chunk, count_tokens
-from kg.errors import FaultError
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
+from sage.core.errors import FaultError
 
 PROMPT = "triples.v1.md"
 VERSION = "3"
