@@ -8,11 +8,11 @@ from pathlib import Path
 from kg.embed import Embedder
 from kg.fusion_model import FusionOptions
 from kg.score_fusion import FusionScore, KnownNames, score_fusion
-from kg.types import Frozen
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class Calibration(Frozen):
+class Calibration(Strict):
     """Scores over a range of thresholds, and the one to use.
 
     `tau` is the lowest threshold whose precision, and that of all higher ones, is at least

@@ -10,11 +10,11 @@ from typing import Any
 
 from kg import graphml
 from kg.graph import TYPES, Graph
-from kg.types import Frozen
 from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
 
 
-class Exported(Frozen):
+class Exported(Strict):
     """What was written where."""
 
     path: str

@@ -13,10 +13,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.registry import explain
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 Complete = Callable[[str, str], str]
 """A language model: system text and user text to a reply."""
@@ -26,20 +27,14 @@ REPAIRS = 2
 MOST_STEPS = 8
 
 
-class Closed(BaseModel):
-    """Refuses unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Reference(Closed):
+class Reference(Strict):
     """A value that an earlier step's result holds under `field`."""
 
     step: str
     field: str
 
 
-class Step(Closed):
+class Step(Strict):
     """One call. `uses` fills arguments from earlier steps."""
 
     id: str
@@ -49,7 +44,7 @@ class Step(Closed):
     why: str = ""
 
 
-class Plan(Closed):
+class Plan(Strict):
     """Steps in order, and who chose them."""
 
     steps: list[Step] = Field(min_length=1, max_length=MOST_STEPS)
@@ -58,10 +53,8 @@ class Plan(Closed):
     notes: list[str] = Field(default_factory=list)
 
 
-class ToolCard(BaseModel):
+class ToolCard(Strict):
     """What is known of a tool before it runs, wherever it lives."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     suite: str

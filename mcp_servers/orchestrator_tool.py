@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.orchestrator import Complete, Orchestrated, Orchestrator
 from mcp_servers.orchestrator_hosts import WorkersHost
 from mcp_servers.registry import ATTRIBUTE, Resources, ToolSpec, tool
 from mcp_servers.workers.base import Workers
+from sage.core.models import Strict
 
 
-class RequestInput(BaseModel):
+class RequestInput(Strict):
     """What is wanted, and on what."""
-
-    model_config = ConfigDict(extra="forbid")
 
     request: str = Field(
         min_length=3,

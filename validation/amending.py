@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.compile import changed_data
 from validation.contract import (
     Contract,
@@ -25,7 +26,7 @@ from validation.contract import (
     draft,
     freeze,
 )
-from validation.hypothesis import Hypothesis, Strict
+from validation.hypothesis import Hypothesis
 from validation.types import canonical_json
 
 if TYPE_CHECKING:
