@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 from validation.results import TestOutcome
 from validation.store import Kind, Mark, Row, Store
 from validation.types import canonical_json, sha256_text

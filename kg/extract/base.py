@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import Field
 
-from kg.chunks import Chunk
+from kg.corpus.chunks import Chunk
 from kg.types import EntityType, Polarity
 from sage.core.models import Strict
 
