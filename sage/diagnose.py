@@ -66,8 +66,8 @@ def _libraries() -> list[Check]:
 
 
 def _data() -> Check:
+    from sage.core.data import data_root
     from sage.core.errors import FaultError
-    from sage.data import data_root
 
     try:
         root = data_root()

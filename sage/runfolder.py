@@ -20,8 +20,8 @@ from pydantic import Field, ValidationError
 
 from kg.printable import one_line
 from sage.core.errors import InputError
+from sage.core.files import naming, read_json, write_json
 from sage.core.models import Strict
-from sage.files import naming, read_json, write_json
 from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]

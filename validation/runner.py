@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import write_bytes
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits, timing_qualifiers
 from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
@@ -414,7 +415,4 @@ def _copy_figures(folder: Path, out: Path, found: Results) -> None:
         source = folder / Path(one.file).name
         target = out / one.file
         if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.partial")
-            shutil.copyfile(source, temporary)
-            temporary.replace(target)
+            write_bytes(target, source.read_bytes())

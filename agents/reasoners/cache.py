@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sage.core.errors import FaultError
+from sage.core.files import append_line, write_text
 
 
 class BudgetError(FaultError):
@@ -65,15 +64,8 @@ class ReplyCache:
 
     def put(self, key: str, reply: RawReply) -> None:
         """Keep a reply."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(reply.__dict__, file, ensure_ascii=False)
-            Path(name).replace(self.folder / f"{key}.json")
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        text = json.dumps(reply.__dict__, ensure_ascii=False)
+        write_text(self.folder / f"{key}.json", text)
 
     def forget(self, key: str) -> None:
         """Drop a reply that turned out useless."""
@@ -123,7 +115,6 @@ class Meter:
             self.total_usd += usd
             if self.path is None:
                 return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             line = {
                 "agent": agent,
                 "model": reply.model,
@@ -131,5 +122,4 @@ class Meter:
                 "completion_tokens": reply.completion_tokens,
                 "usd": usd,
             }
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append_line(self.path, json.dumps(line))

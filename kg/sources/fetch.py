@@ -18,6 +18,7 @@ from kg.services.limits import Limit
 from kg.services.runner import Runner
 from kg.sources.identifiers import clean_doi, clean_pmid
 from sage.core.errors import InputError
+from sage.core.files import write_text
 
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BATCH = 150
@@ -126,10 +127,7 @@ async def _fetch(
                 if pmid not in records:
                     report.missing.append(pmid)
                     continue
-                path = folder / f"pmid-{pmid}.nbib"
-                temporary = path.with_suffix(".tmp")
-                temporary.write_text(records[pmid], encoding="utf-8")
-                temporary.replace(path)
+                write_text(folder / f"pmid-{pmid}.nbib", records[pmid])
                 report.written.append(pmid)
     finally:
         await client.close()

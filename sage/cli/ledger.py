@@ -169,7 +169,7 @@ def export(
     Example: sage ledger export ledger-2026.jsonl
     """
     from sage.console import out
-    from validation.types import write_text
+    from sage.core.files import write_text
 
     if file.exists():
         raise InputError(f"{file} exists already: name a new file")

@@ -18,7 +18,7 @@ from agents.statement import settled
 from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from agents.types import ExpandedHypothesis, dictionary_view
 from agents.views import ExpansionInput
-from sage.files import read_json, write_json
+from sage.core.files import read_json, write_json
 from sage.machine.services import Services
 from sage.machine.state import (
     CloseIn,

@@ -22,7 +22,7 @@ from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor, Reply
 from kg.lexicon.ontology import Ontology
 from kg.printable import quoted
-from sage.data import data_root
+from sage.core.data import data_root
 
 MARK = "XQZ"
 BREAKS = (

@@ -20,7 +20,7 @@ from agents.reasoners.cache import Meter, ReplyCache
 from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
 from agents.types import ExpandedHypothesis
 from sage.begin import reopen
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine import evaluation_nodes as nodes
 from sage.machine.state import InterpreterIn, SummaryIn
 from sage.report.build import write_report

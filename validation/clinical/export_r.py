@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from validation.contracts.contract import Contract, FrozenContract, TestPlan
 from validation.hypothesis import Filter
 from validation.inputs.population import Cut, numbers_of
 from validation.results import AnalysisResult
-from validation.types import write_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_bytes, write_text
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of
 from validation.inputs.derive import signatures
-from validation.types import sha256_file, write_text
+from validation.types import sha256_file
 
 if TYPE_CHECKING:
     pass
@@ -302,7 +303,6 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
     with (out / "gdc_files.csv").open(encoding="utf-8", newline="") as handle:
         listed = list(csv.DictReader(handle))
     folder = out / "star_counts"
-    folder.mkdir(exist_ok=True)
     genes: list[tuple[str, str]] = []
     columns = []
     for done, one in enumerate(listed):
@@ -311,9 +311,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
             body = service.call("GET", f"data/{one['file_id']}").content
             if hashlib.md5(body, usedforsecurity=False).hexdigest() != one["md5sum"]:
                 raise FaultError(f"GDC file {one['file_id']} arrived damaged; call again")
-            temporary = path.with_suffix(".partial")
-            temporary.write_bytes(body)
-            temporary.replace(path)
+            write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
             raise FaultError(f"{path}: other genes than in the files before it")
@@ -325,10 +323,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
         ["ensembl_id", "symbol", *(one["aliquot"] for one in listed)],
         ([*gene, *row.tolist()] for gene, row in zip(genes, matrix, strict=True)),
     )
-    temporary = target.with_name(f".{target.name}.partial")
-    with gzip.GzipFile(temporary, "wb", mtime=0) as packed:
-        packed.write(text.encode())
-    temporary.replace(target)
+    write_bytes(target, gzip.compress(text.encode(), mtime=0))
 
 
 def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:

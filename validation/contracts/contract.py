@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
-from validation.types import canonical_json, sha256_text, write_text
+from validation.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

@@ -29,6 +29,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, TestPlan
 from validation.controls.rules import Objection
@@ -42,7 +43,6 @@ from validation.results import (
     TestOutcome,
     stable_json,
 )
-from validation.types import write_text
 
 TASK, TABLE, NUMBERS = "task.json", "table.parquet", "numbers.json"
 LARGEST_FILE = 64 * 1024
@@ -236,10 +236,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
         if plan.subgroup is not None and part != "replication":
             table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{TABLE}.partial"
-    table.to_parquet(partial, engine="pyarrow", index=False)
-    partial.replace(folder / TABLE)
+    with writing(folder / TABLE) as stream:
+        table.to_parquet(stream, engine="pyarrow", index=False)
     write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
     return task
 

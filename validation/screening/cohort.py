@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.types import write_text
+from sage.core.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np
