@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kg.graph import graphml
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.types import Frozen
 from sage.core.errors import FaultError, InputError
 
