@@ -25,6 +25,7 @@ from kg.lexicon.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError
+from sage.core.models import Strict
 
 PROMPT = "triples.v1.md"
 VERSION = "3"
@@ -32,10 +33,8 @@ _REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
 
-class Reply(BaseModel):
+class Reply(Strict):
     """What a completion returns: the text (JSON), and what it cost."""
-
-    model_config = ConfigDict(frozen=True)
 
     content: str
     prompt_tokens: int = 0

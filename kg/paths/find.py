@@ -18,9 +18,10 @@ from kg.paths.score import Rows, choose, score_candidates
 from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class PathOptions(BaseModel):
+class PathOptions(Strict):
     """How paths are searched, scored and chosen.
 
     The weights are those of SAGE, equation 1, with larger Novelty and Surprise. `hub_cap`: at a
@@ -30,8 +31,6 @@ class PathOptions(BaseModel):
     `avoid`: types that no path passes through, because they link what only was studied alike; they
     still end paths. Where that leaves nothing, they are let in and a note says so.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(default=8, ge=1, le=1000)
     min_hops: int = Field(default=2, ge=1)
