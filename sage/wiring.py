@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.feasibility import EvidenceClients
     from kg.embedding.embed import Embedder
     from kg.literature.search import Literature
-    from mcp_servers.registry import ToolSpec
+    from mcp_servers.spec import ToolSpec
     from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
