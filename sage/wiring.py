@@ -14,10 +14,15 @@ from sage.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from agents.disclosure import Withheld
     from agents.feasibility import EvidenceClients
+    from agents.reasoners.chat import ChatReasoner
     from kg.embed import Embedder
     from kg.literature.search import Literature
     from mcp_servers.registry import ToolSpec
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
+    from sage.core.llm.client import Client
     from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
@@ -30,29 +35,39 @@ def make_reasoner(services: Services) -> Reasoner:
         from agents.reasoners.rules import RulesReasoner
 
         return RulesReasoner(services.resources)
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
-
-    settings = services.settings
-    chat = ChatSettings(
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        models={
-            Role.NANO: ModelChoice(**settings.models.nano.model_dump()),
-            Role.MINI: ModelChoice(**settings.models.mini.model_dump()),
-            Role.HIGH: ModelChoice(**settings.models.high.model_dump()),
-        },
-        timeout_s=settings.timeout_s,
-        retries=settings.retries,
-        repairs=settings.repairs,
-        structured=settings.structured,
-        vision=settings.vision,
-    )
     root = services.folder.root
-    meter = Meter(root / "spending.jsonl", services.manifest.budget_usd)
-    return ChatReasoner(
-        chat, ReplyCache(root / "replies"), meter, lambda: services.patient_identifiers
+    return make_chat(
+        services.settings,
+        root,
+        budget_usd=services.manifest.budget_usd,
+        withheld=lambda: services.patient_identifiers,
     )
+
+
+def make_chat(
+    settings: Settings,
+    folder: Path,
+    *,
+    budget_usd: float | None,
+    withheld: Withheld = frozenset,
+) -> ChatReasoner:
+    """A reasoner on the settings' models that keeps replies and spending in `folder`."""
+    from agents.reasoners.chat import ChatReasoner, ChatSettings
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
+
+    models = {role: getattr(settings.models, role.value) for role in Role}
+    chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
+    meter = Meter(folder / "spending.jsonl", budget_usd)
+    client = make_client(settings, meter, ReplyCache(folder / "replies"))
+    return ChatReasoner(chat, client, withheld)
+
+
+def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
+    """The one client for the settings' endpoint."""
+    from sage.core.llm.client import Client
+
+    return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:

@@ -226,16 +226,13 @@ def completion() -> Complete | None:
         return None
 
     def complete(system: str, user: str) -> str:
-        from langchain_openai import ChatOpenAI
+        from sage.core.llm.budget import Meter
+        from sage.core.llm.messages import Message, Request
+        from sage.wiring import make_client
 
-        client = ChatOpenAI(
-            model=settings.models.mini.name,
-            base_url=settings.base_url,
-            api_key=settings.api_key,
-            timeout=settings.timeout_s,
-            max_retries=settings.retries,
-        )
-        return str(client.invoke([("system", system), ("user", user)]).content)
+        messages = (Message(role="system", text=system), Message(role="user", text=user))
+        request = Request(agent="planner", model=settings.models.mini, messages=messages)
+        return make_client(settings, Meter()).ask(request).reply.content
 
     return complete
 
