@@ -20,13 +20,13 @@ from pydantic import Field
 from kg import scores
 from kg.concepts import check_embedder
 from kg.embed import Embedder
-from kg.errors import InputError
 from kg.graph import TYPES, Graph
 from kg.paths import PathOptions
 from kg.paths_build import Steps, sentences
 from kg.paths_score import score_candidates
 from kg.paths_search import Searcher
 from kg.types import Frozen
+from sage.core.errors import InputError
 
 SCORES = ("logic", "relevance", "novelty", "surprise")
 _FEWEST = 10

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from kg import corpus
 from kg.build_report import BuildOptions, BuildReport, Excluded
 from kg.chunks import Chunk, chunk
-from kg.errors import InputError
 from kg.extract.base import Extraction, Extractor
 from kg.lexicon import Lexicon
 from kg.ontology import Ontology
@@ -26,6 +25,7 @@ from kg.screen import screen
 from kg.sources import ReadOptions
 from kg.store import Store
 from kg.types import Document
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from kg.embed import Embedder

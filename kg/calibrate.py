@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kg.embed import Embedder
-from kg.errors import InputError
 from kg.fusion_model import FusionOptions
 from kg.score_fusion import FusionScore, KnownNames, score_fusion
 from kg.types import Frozen
+from sage.core.errors import InputError
 
 
 class Calibration(Frozen):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kg.embed import Embedder, FloatArray
-from kg.errors import InputError
 from kg.fusion_names import lexical_key
 from kg.graph import TYPES, Graph
 from kg.types import ConceptMatch, EntityType
+from sage.core.errors import InputError
 
 #: Words that stand for a class of nodes.
 CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {

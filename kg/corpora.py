@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.types import EntityType
+from sage.core.errors import InputError
 
 TYPES = {
     "geneorgeneproduct": EntityType.GENE, "gene": EntityType.GENE,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kg._kernels import recheck, scan_block
 from kg.embed import FloatArray
-from kg.errors import InputError
+from sage.core.errors import InputError
 
 #: Above float32 rounding of the rotation and of a dot product of 384 terms.
 _MARGIN = 2e-5

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.errors import FaultError, InputError
+from sage.core.errors import FaultError, InputError
 
 if TYPE_CHECKING:
     from kg.embed_cache import VectorCache

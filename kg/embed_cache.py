@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.errors import FaultError
+from sage.core.errors import FaultError
 
 _VARIABLES = 500  # under SQLite's oldest limit on bound variables
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from kg.errors import InputError
 from kg.types import Triple
+from sage.core.errors import InputError
 
 SAMPLE = 200
 GIVEN = (

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kg import graphml
-from kg.errors import FaultError, InputError
 from kg.graph import TYPES, Graph
 from kg.types import Frozen
+from sage.core.errors import FaultError, InputError
 
 
 class Exported(Frozen):

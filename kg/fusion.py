@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from kg.embed import Embedder
-from kg.errors import InputError
 from kg.fusion_edges import assemble, prune
 from kg.fusion_mentions import Mentions, abbreviations
 from kg.fusion_merge import Clusters, merge_guarded, merge_paper
@@ -29,6 +28,7 @@ from kg.fusion_model import (
     Support,
 )
 from kg.types import Triple
+from sage.core.errors import InputError
 
 __all__ = [
     "Entry",

@@ -15,7 +15,7 @@ import numpy as np
 
 from kg.cosine import Pairs, cross_pairs, pairs
 from kg.embed import Embedder, FloatArray
-from kg.errors import FaultError
+from sage.core.errors import FaultError
 
 _FORMAT = 1
 

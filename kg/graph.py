@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from kg.belief import POLARITIES, SIGNS, edge_measures, opponents
 from kg.embed import FloatArray
-from kg.errors import InputError
 from kg.fusion_model import FusedGraph, Merge, Support
 from kg.graph_rows import JsonRows
 from kg.graph_types import EdgeView, GraphStats, Neighbor, NodeView
 from kg.types import ConceptMatch, EntityType
+from sage.core.errors import InputError
 
 TYPES = tuple(EntityType)
 #: Stands for "no year" in year arrays.

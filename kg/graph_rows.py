@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.errors import InputError
+from sage.core.errors import InputError
 
 
 class JsonRows:

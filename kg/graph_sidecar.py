@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kg.errors import FaultError, InputError
 from kg.graph_rows import JsonRows
+from sage.core.errors import FaultError, InputError
 
 if TYPE_CHECKING:
     from kg.graph import Graph

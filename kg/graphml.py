@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from kg.belief import POLARITIES
-from kg.errors import FaultError
 from kg.types import EntityType
+from sage.core.errors import FaultError
 
 if TYPE_CHECKING:
     from kg.graph import Graph

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from kg.errors import InputError
 from kg.fusion_model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Merge, Support
 from kg.fusion_names import clean_name
 from kg.graphml import EDGE_KEYS, NODE_KEYS
 from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from kg.graph import Graph

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kg.errors import InputError
 from kg.lexicon_terms import GREEK, same_symbol, squeeze, variants
 from kg.types import EntityType
+from sage.core.errors import InputError
 
 U64 = npt.NDArray[np.uint64]
 FORMAT = 3

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.lexicon import Lexicon, LexiconEntry, Term
 from kg.types import EntityType
 from kg.wordlist import words
+from sage.core.errors import InputError
 
 Row = tuple[str, str, EntityType, list[str]]  # id, name, type, synonyms
 

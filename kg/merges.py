@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kg.errors import InputError
 from kg.fusion_model import Merge, MergeTier
 from kg.graph import Graph
 from kg.types import Frozen
+from sage.core.errors import InputError
 
 
 class MergeList(Frozen):

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.lexicon import Lexicon, LexiconEntry, Match, Term
 from kg.types import EntityType, Polarity
 from kg.wordlist import words
+from sage.core.errors import InputError
 
 ENTITY_COLUMNS = ("id", "name", "type", "synonyms", "definition", "identifiers")
 RELATION_COLUMNS = ("canonical", "patterns", "polarity", "precedence", "symmetric")

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from kg import scores
 from kg.concepts import Understanding, check_embedder, understand
 from kg.embed import Embedder
-from kg.errors import InputError
 from kg.graph import TYPES, Graph
 from kg.paths_build import Steps, build_path, sentences
 from kg.paths_score import Rows, choose, score_candidates
 from kg.paths_search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
+from sage.core.errors import InputError
 
 
 class PathOptions(BaseModel):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kg.embed import Embedder
-from kg.errors import InputError
 from kg.fusion_mentions import Mentions
 from kg.fusion_merge import Clusters, merge_guarded, merge_paper
 from kg.fusion_model import FusionOptions, OntologyLike
 from kg.types import EntityType, Frozen
+from sage.core.errors import InputError
 
 #: Types of the namespaces that identity files name.
 NAMESPACE_TYPES: Mapping[str, EntityType] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from kg.errors import InputError
+from sage.core.errors import InputError
 
 SCHEMA_VERSION = 2
 _SCHEMA = """

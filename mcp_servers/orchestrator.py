@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcp_servers.errors import InputError
 from mcp_servers.registry import explain
+from sage.core.errors import InputError
 
 Complete = Callable[[str, str], str]
 """A language model: system text and user text to a reply."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from mcp_servers.describe import describe_tool
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.orchestrator import ToolCard
 from mcp_servers.registry import ToolSpec
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
+from sage.core.errors import Cancelled, FaultError, InputError
 
 if TYPE_CHECKING:
     from mcp.client.stdio import StdioServerParameters

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_servers.errors import InputError
 from mcp_servers.orchestrator import Plan, Reference, Step, ToolCard
+from sage.core.errors import InputError
 
 STEM = 5
 """Words are compared by this many first letters: segment and segmentation are one."""

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import Cancelled, FaultError, InputError
+from sage.core.errors import Cancelled, FaultError, InputError, SageError
 
 if TYPE_CHECKING:
     from mcp_servers.results_cache import HashIndex, ResultsCache
@@ -331,14 +331,9 @@ def execute(
     started = time.monotonic()
     try:
         answer = spec.function(given, context)
-    except (InputError, FaultError, Cancelled):
+    except (SageError, Cancelled):
         raise
     except Exception as error:
-        kinds = {base.__name__ for base in type(error).__mro__}
-        if "InputError" in kinds:  # of kg or validation, or derived from theirs
-            raise InputError(str(error)) from error
-        if "FaultError" in kinds:
-            raise FaultError(str(error)) from error
         raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:

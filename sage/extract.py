@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from agents.base import Resources
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import write_text
 
 if TYPE_CHECKING:

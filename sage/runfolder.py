@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kg.printable import one_line
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import naming, read_json, write_json
 from sage.integrity import Record
 

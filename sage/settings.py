@@ -16,9 +16,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
-from sage.errors import InputError
 
 
 class Models(BaseModel):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.base import Reasoner, Role
+from sage.core.errors import InputError
 from sage.data import data_root
-from sage.errors import InputError
 from sage.settings import Settings
 
 if TYPE_CHECKING:

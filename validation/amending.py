@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from sage.core.errors import InputError
 from validation.compile import changed_data
 from validation.contract import (
     Contract,
@@ -24,7 +25,6 @@ from validation.contract import (
     draft,
     freeze,
 )
-from validation.errors import InputError
 from validation.hypothesis import Hypothesis, Strict
 from validation.types import canonical_json
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from sage.core.errors import InputError
 from validation.clinical.e_value import put_e_value
 from validation.contract import FrozenContract, TestPlan
 from validation.control_results import (
@@ -36,7 +37,6 @@ from validation.control_results import (
     TimingResult,
 )
 from validation.controls import control_outcome, ledger_fields
-from validation.errors import InputError
 from validation.flow import group_numbers, patient_flow
 from validation.population import Cut
 from validation.prediction import PredictionModel

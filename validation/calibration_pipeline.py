@@ -172,10 +172,10 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
     A hypothesis that SAGE refuses to register counts as refused, with the message as its badge.
     """
+    from sage.core.errors import InputError
     from validation.cohort import load
     from validation.contract import Contract, freeze
     from validation.draft import draft
-    from validation.errors import InputError
     from validation.ledger import Ledger
     from validation.relevance import expected_direction
     from validation.runner import run

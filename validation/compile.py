@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core.errors import InputError
 from validation.contract import Contract, FrozenContract, VariableUse, known_since
 from validation.controls import SEPARATOR, is_replaceable
-from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
 from validation.population import Cut, cuts_of, held_back

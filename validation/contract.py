@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.hypothesis import (
     Comparison,
     CutRule,

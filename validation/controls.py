@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan, VariableUse
 from validation.control_results import (
     ControlResult,
@@ -21,7 +22,6 @@ from validation.control_results import (
     Specifications,
     TimingResult,
 )
-from validation.errors import InputError
 from validation.hypothesis import CutRule, Direction
 from validation.keys import Key, random_key
 from validation.population import Exposed, expose, find_cut, numbers_of

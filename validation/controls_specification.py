@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.control_results import ControlStatus, Specifications
 from validation.controls import all_layers
-from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Direction
 from validation.population import Cut, expose, find_cut, numbers_of
 from validation.registered import SEARCHING

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.hypothesis import Strict
 from validation.types import data_folder
 

@@ -6,6 +6,7 @@ written into the contract, where it can be reviewed.
 
 from __future__ import annotations
 
+from sage.core.errors import InputError
 from validation.clinical.adjustment import Adjustment, adjust, read_arrows
 from validation.contract import (
     Contract,
@@ -20,7 +21,6 @@ from validation.contract import (
     VariableUse,
 )
 from validation.dictionary import DataDictionary, Endpoint
-from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
 from validation.planned_power import planned_power
 from validation.registered import (

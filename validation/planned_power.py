@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+from sage.core.errors import InputError
 from validation.contract import Power, Rules
 from validation.dictionary import DataDictionary, Endpoint
-from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Filter, Hypothesis
 from validation.registered import CONTINUOUS_CUTS, uses_groups
 from validation.variables import find_variable

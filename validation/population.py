@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import Contract, Power, VariableUse
-from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Filter, Strict
 
 if TYPE_CHECKING:

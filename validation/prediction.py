@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.hypothesis import Strict
 from validation.population import Cut
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sage.core.errors import InputError
 from validation.contract import Method, TestPlan
 from validation.dictionary import DataDictionary, Endpoint
-from validation.errors import InputError
 from validation.hypothesis import Comparison, CutRule, Hypothesis
 
 SEARCHING: dict[CutRule, Method] = {

@@ -28,9 +28,9 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from sage.core.errors import InputError
 from validation.contract import Contract, TestPlan
 from validation.control_rules import Objection
-from validation.errors import InputError
 from validation.hypothesis import Strict
 from validation.results import (
     AnalysisResult,

@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from sage.core.errors import InputError
 from validation.contract import Method, Scale, TestRole
 from validation.control_results import Controls
 from validation.dictionary import JoinReport
-from validation.errors import InputError
 from validation.hypothesis import Strict
 from validation.population import Cut
 from validation.prediction import PredictionModel

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
+from sage.core.errors import InputError
 from validation.compile import Part, confirmation_key, prepare, require_variables
 from validation.contract import FrozenContract
-from validation.errors import InputError
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients

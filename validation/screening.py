@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.types import write_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 
 DEEPEST = 8
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.contract import Contract, VariableUse
-from validation.errors import InputError
 from validation.hypothesis import Filter
 from validation.population import (
     Cut,

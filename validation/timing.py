@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.contract import Contract, VariableUse, known_since
 from validation.dictionary import Endpoint, JoinReport
-from validation.errors import InputError
 from validation.hypothesis import CutRule, Hypothesis, KnownAt
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from validation.errors import FaultError
+from sage.core.errors import FaultError
 from validation.hypothesis import Strict
 
 Severity = Literal["error", "warning", "info"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sage.core.errors import InputError
 from validation.contract import VariableUse
 from validation.dictionary import DataDictionary, Endpoint, Variable
-from validation.errors import InputError
 from validation.hypothesis import CutRule, Hypothesis
 
 MOST_LEVELS = 12

@@ -29,9 +29,8 @@ from agents.coding.types import (
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.disclosure import MIN_COUNT
-from agents.errors import InputError
+from sage.core.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
-from validation.errors import InputError as Unreadable
 from validation.reproduction import (
     NUMBERS,
     TABLE,
@@ -332,7 +331,7 @@ class Carrying:
                 table = inputs / "second" / TABLE
                 added = read_appendix(out, code, table, self.min_count)
                 self.store.keep_appendix(part, digest, added)
-            except Unreadable as error:
+            except InputError as error:
                 problems = [str(error)]
         elif result.reason is Reason.POLICY:
             problems = result.message.splitlines()

@@ -10,13 +10,14 @@ from pydantic import ValidationError
 
 from agents.base import Agent, I, O, Reply, Role, Spent, View
 from agents.disclosure import Withheld, require_disclosable
-from agents.errors import FaultError, InputError
 from agents.reasoners.prompting import parse, render
 from kg.printable import one_line
+from sage.core.errors import FaultError, InputError
 from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
 from sage.core.llm.messages import Reply as RawReply
 from sage.core.llm.structured import extract_json
+
 
 class ChatSettings(View):
     """Which model serves which role, and how often a refused reply goes back."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kg.chunks import Chunk, count_tokens
-from kg.errors import FaultError, InputError
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
+from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.sources.base import (
     MAX_BYTES,
     ReadOptions,
@@ -15,6 +14,7 @@ from kg.sources.base import (
     sha256_bytes,
 )
 from kg.types import Document
+from sage.core.errors import InputError
 
 __all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read", "read_file"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.registry import InputPath, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.registry import ATTRIBUTE, Resources, ToolSpec, tool
+from sage.core.errors import FaultError, InputError
 
 RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 """A run's id, its beginning, or "last"; never a path."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 from validation.hypothesis import Filter
 
 if TYPE_CHECKING:

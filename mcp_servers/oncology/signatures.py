@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.oncology.common import (
     SMALLEST,
     CohortChoice,
@@ -13,6 +12,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
 )
 from mcp_servers.registry import Resources, Validity, tool
+from sage.core.errors import InputError
 
 
 class SignatureInput(CohortChoice):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".scn", ".bif")
 """Endings of what is trained on."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.patch_files import IMAGES, bare, pair
 from mcp_servers.slides.arrays import F32, F64, I64
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext

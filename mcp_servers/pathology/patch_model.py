@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
 from mcp_servers.registry import explain
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_servers import catalog
-from mcp_servers.errors import InputError
 from mcp_servers.orchestrator import Complete
 from mcp_servers.orchestrator_tool import orchestrate_tool
 from mcp_servers.registry import Registry
@@ -16,6 +15,7 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.inline import InlineWorkers
 from mcp_servers.workers.jobs import Recipe
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Drive

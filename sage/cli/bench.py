@@ -45,7 +45,7 @@ def novelty(
 
     Example: sage bench novelty data/novelty/proposals.jsonl
     """
-    from agents.errors import InputError
+    from sage.core.errors import InputError
 
     kind = dataset.suffix.lower()
     if kind == ".jsonl":
@@ -252,11 +252,11 @@ def _embed(settings: Settings) -> Embed:
 
 
 def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Literature:
-    from agents.errors import InputError
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
     from kg.literature.search import Literature
     from kg.ontology import Ontology
+    from sage.core.errors import InputError
     from sage.data import data_root
 
     if not settings.contact_email:

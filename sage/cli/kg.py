@@ -10,7 +10,7 @@ import typer
 from sage.cli import kg_build, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 app = typer.Typer(
     name="kg",

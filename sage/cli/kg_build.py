@@ -9,7 +9,7 @@ import typer
 
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from kg.build_report import BuildReport

@@ -64,7 +64,7 @@ def paths(
     """
     from kg.paths import PathOptions, between, generate
     from sage.console import err, out, print_json
-    from sage.errors import InputError
+    from sage.core.errors import InputError
     from sage.settings import load
     from sage.wiring import make_embedder
 

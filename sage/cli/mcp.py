@@ -136,7 +136,7 @@ def _token(token: str | None, file: Path | None, none: bool) -> tuple[str | None
     """The token to ask for, and whether it was made here."""
     import secrets
 
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     if none:
         if token or file:

@@ -142,11 +142,11 @@ def run(
 
         sage tools run tls --slides slides --out results --workers 2 --set mpp=0.25
     """
-    from mcp_servers.errors import InputError
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.cohort import find_slides, slide_argument
     from mcp_servers.workers.jobs import Recipe
+    from sage.core.errors import InputError
 
     if slide is not None and slides is not None:
         raise InputError("give --input or --slides, not both")

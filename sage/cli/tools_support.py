@@ -24,7 +24,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
     Raises `InputError` for a word without "=", or a key that the tool does not take.
     """
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     properties = spec.input_schema.get("properties", {})
     found: dict[str, Any] = {}
@@ -40,7 +40,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
 def split_setting(word: str) -> tuple[str, str]:
     """`KEY=VALUE` as its two halves; raises `InputError` for anything else."""
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     key, sign, value = word.partition("=")
     if not sign or not key:
@@ -65,8 +65,8 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
     import tempfile
     import time
 
-    from mcp_servers.errors import Cancelled
     from mcp_servers.knowledge.runs import Answer
+    from sage.core.errors import Cancelled
 
     command = [sys.executable, "-m", "sage", *words]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort

@@ -10,7 +10,7 @@ from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import (

@@ -137,6 +137,8 @@ class Services:
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
         """Log a node's start, end and duration, tell the listener, and record what it wrote."""
+        from langgraph.errors import GraphInterrupt
+
         before = self.folder.record.begin(f"{name} {hypothesis}".strip())
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
@@ -146,10 +148,11 @@ class Services:
         begun = time.perf_counter()
         try:
             yield
+        except GraphInterrupt:
+            raise
         except Exception as error:
-            if type(error).__name__ != "GraphInterrupt":
-                self.folder.event("error", **fields, message=str(error)[:500])
-                self.listener("error", name, fields)
+            self.folder.event("error", **fields, message=str(error)[:500])
+            self.listener("error", name, fields)
             raise
         seconds = round(time.perf_counter() - begun, 4)
         self.folder.event("end", **fields, seconds=seconds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agents.base import Agent, I, O, Reply
 from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
-from sage.errors import FaultError
+from sage.core.errors import FaultError
 from sage.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.app import app
+from sage.core.errors import InputError
 from sage.settings import load as settings
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
@@ -26,7 +27,6 @@ from validation.amending import amend
 from validation.cohort.cohort import Cohort
 from validation.compile import confirmation_key
 from validation.contract import FrozenContract, SplitRule, digest
-from validation.errors import InputError
 from validation.ledger import Entry, Ledger, LedgerState
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.screening import screen_cohort

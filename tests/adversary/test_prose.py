@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
-from agents.base import Role
 from agents.prose.check import check_before, check_result, early_judge, words_of
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
-from agents.reasoners.cache import Meter, ReplyCache
-from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
 from agents.types import ExpandedHypothesis
 from sage.begin import reopen
 from sage.files import read_json
@@ -26,7 +22,7 @@ from sage.machine.state import InterpreterIn, SummaryIn
 from sage.report.build import write_report
 from tests.adversary import sentences as said
 from tests.end_to_end.harness import PROMPT, sage
-from tests.openai_server import Answer, serve
+from tests.openai_server import Answer, chat_reasoner, serve
 
 SIGNIFICANT = TestFact(significant=True, expected=True, harm=True, excludes_null=True)
 NOT_SIGNIFICANT = TestFact(significant=False, expected=True, harm=True, excludes_null=False)
@@ -278,16 +274,7 @@ def retell(run: Path, place: Path) -> list[dict[str, Any]]:
     replies = {"Interpretation": LYING_INTERPRETATION, "Summary": LYING_SUMMARY}
     with serve(answer) as server:
         services = reopen(str(run))
-        services.reasoner = ChatReasoner(
-            ChatSettings(
-                base_url=server.url,
-                api_key=SecretStr("none"),
-                models=dict.fromkeys(Role, ModelChoice(name="local")),
-                retries=0,
-            ),
-            ReplyCache(place / "replies"),
-            Meter(place / "spending.jsonl"),
-        )
+        services.reasoner = chat_reasoner(server.url, place)
         number = read_json(run / "outputs/state.json")["evaluations"][0]["revisions"]
         tail = "h1" if number == 0 else f"h1-r{number}"
         expanded = ExpandedHypothesis.model_validate(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from agents.errors import InputError
 from agents.novelty import calibration as c
 from agents.novelty.datasets import (
     read_ideas,
@@ -22,6 +21,7 @@ from agents.novelty.datasets import (
 )
 from kg.literature.local import LocalIndex
 from kg.literature.types import Query, Record, SearchAnswer
+from sage.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "novelty"

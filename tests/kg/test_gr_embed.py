@@ -10,7 +10,7 @@ import pytest
 from kg import embed
 from kg.embed import Embedder, HashingEmbedder, MiniLM
 from kg.embed_cache import VectorCache
-from kg.errors import FaultError, InputError
+from sage.core.errors import FaultError, InputError
 
 TEXTS = [
     "tertiary lymphoid structures",

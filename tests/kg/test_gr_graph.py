@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kg import graphml
 from kg.belief import combine, noisy_or
 from kg.embed import HashingEmbedder
-from kg.errors import InputError
 from kg.graph import Graph
 from kg.paths import PathOptions, between
 from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, E, G, bladder, graph, triple
 
 

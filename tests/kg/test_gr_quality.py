@@ -12,11 +12,11 @@ import pytest
 from kg import embed
 from kg.backtest import auc, backtest, fit_weights
 from kg.calibrate import calibrate
-from kg.errors import InputError
 from kg.fusion import FusionOptions
 from kg.fusion_merge import Clusters
 from kg.score_fusion import KnownNames, cluster_names, read_identity, score_fusion
 from kg.types import EntityType
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
 
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))

@@ -16,10 +16,10 @@ import pytest
 from kg.build import build
 from kg.build_report import BuildOptions
 from kg.chunks import chunk, count_tokens
-from kg.errors import InputError
 from kg.sources import read_file
 from kg.store import Store
 from kg.types import Document
+from sage.core.errors import InputError
 from tests.kg.in_helpers import FAST, ROOT, note, ontology, pdf_bytes, shared
 
 FINDINGS = [

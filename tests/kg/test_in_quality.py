@@ -10,12 +10,12 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from kg.corpora import load_corpus
-from kg.errors import InputError
 from kg.evaluate import QUESTIONS, score_sheet, stratified, wilson, write_sheet
 from kg.lexicon import Lexicon
 from kg.lexicon_import import import_lexicons
 from kg.score_extractor import score_extractor
 from kg.types import EntityType, Evidence, Triple
+from sage.core.errors import InputError
 from tests.kg.in_helpers import ontology, shared
 
 

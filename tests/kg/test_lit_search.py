@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.errors import InputError
 from kg.literature.arxiv import Arxiv
 from kg.literature.biorxiv import Biorxiv
 from kg.literature.crossref import Crossref
@@ -28,6 +27,7 @@ from kg.literature.types import Query, Record, clean_doi, says_retracted, title_
 from kg.ontology import Ontology
 from kg.services.client import Policy
 from kg.types import Document
+from sage.core.errors import InputError
 from tests.kg import lit_bodies as bodies
 from tests.kg.lit_server import Answer, FakeServices, serving
 

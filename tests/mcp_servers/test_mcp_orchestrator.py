@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.orchestrator import Orchestrator, Plan, Step, ToolCard
 from mcp_servers.orchestrator_hosts import McpHost, WorkersHost
 from mcp_servers.orchestrator_select import COMPOSITIONS, by_composition, by_descriptions
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.workers.inline import InlineWorkers
+from sage.core.errors import FaultError, InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")

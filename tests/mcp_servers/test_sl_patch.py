@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.slide_accuracy import outlines
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import write_geojson
 from mcp_servers.slides.slide import Slide
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide

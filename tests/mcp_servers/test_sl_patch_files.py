@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, write_geojson
 from mcp_servers.slides.geometry import Polygon, covered, grid, rasterize
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
 
 

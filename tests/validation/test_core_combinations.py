@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, cause_of_death, claim, patients, validate, write
-from validation.errors import InputError
 
 MARKER = {"variable": "clinical:marker", "label": "marker"}
 CENTER = """

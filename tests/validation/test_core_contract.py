@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contract import (
     Contract,
@@ -17,7 +18,6 @@ from validation.contract import (
     freeze,
     read_hypothesis,
 )
-from validation.errors import InputError
 from validation.hypothesis import CutRule
 from validation.population import cuts_of, find_cut, in_population
 

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation.contract import FrozenContract
-from validation.errors import InputError
 from validation.ledger import Entry, Ledger
 from validation.overlap import require_other_patients
 from validation.runner import record_crash, run

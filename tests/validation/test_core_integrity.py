@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import (
     NODE,
     STRONG,
@@ -27,7 +28,6 @@ from tests.validation.core_help import (
 from validation import cohort as cohorts
 from validation.compile import confirmation_key, prepare
 from validation.contract import FrozenContract, SplitRule, draft, freeze
-from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.overlap import copied, require_other_patients
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, run_once
 from validation.amending import amend
 from validation.analysis import Analysis
 from validation.compile import confirmation_key, prepare
 from validation.contract import FrozenContract, Rules, SplitRule, freeze
-from validation.errors import InputError
 from validation.ledger import Entry, Ledger
 from validation.runner import collect, finalize, record_crash, run
 from validation.verdict import Evidence, judge

@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.figures import (
     OKABE_ITO,
     ForestRow,

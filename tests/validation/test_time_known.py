@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contract import draft
-from validation.errors import InputError
 from validation.hypothesis import Hypothesis
 from validation.ledger import Ledger
 from validation.population import apply_filters

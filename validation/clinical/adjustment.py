@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.hypothesis import Strict
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import Contract, FrozenContract, TestPlan
-from validation.errors import InputError
 from validation.hypothesis import Filter
 from validation.population import Cut, numbers_of
 from validation.results import AnalysisResult

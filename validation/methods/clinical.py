@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan, VariableUse
-from validation.errors import InputError
 from validation.methods.shared import (
     fit_cox,
     fit_logistic,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan
-from validation.errors import InputError
 from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import (
     HORIZONS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan, VariableUse
-from validation.errors import InputError
 from validation.hypothesis import CutRule
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
 from validation.results import Book, TestOutcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan
-from validation.errors import InputError
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
 from validation.methods.shared import effect_of, fit_logistic, matrix, outcome_of, rows_of
 from validation.results import Book, Effect, TestOutcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import TestPlan
-from validation.errors import InputError
 from validation.methods.shared import bearable, fit_cox, outcome_of
 from validation.prediction import (
     FOLLOWED,

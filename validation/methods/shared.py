@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.contract import Scale, TestPlan
-from validation.errors import InputError
 from validation.results import Book, Effect, TestOutcome
 from validation.study import Study
 

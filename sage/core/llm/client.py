@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, SecretStr
 
-from sage.core.errors import FaultError, InputError
+from sage.core.errors import FaultError
 from sage.core.llm.budget import Charge, Meter, Outcome
 from sage.core.llm.cache import ReplyCache, request_key
 from sage.core.llm.failures import (
-    ModelFault,
+    ModelError,
     Unavailable,
+    connection_lost,
     explain,
     one_line,
     passes,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 Structured = Literal["json_schema", "json_object", "prompt"]
 
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
 UNBOUNDED_REPLY = 8192
 """Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
 
@@ -219,7 +221,7 @@ class Client:
             except TimeoutError:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
-                raise ModelFault(
+                raise ModelError(
                     f"model {model.name} did not finish its reply to agent {request.agent} within"
                     f" {self.endpoint.timeout_s:g} s; {tokens} tokens are counted as paid. Raise"
                     " timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
@@ -230,7 +232,7 @@ class Client:
                 raise
             except _BrokenOff as broken:
                 charge("broke off")
-                raise ModelFault(
+                raise ModelError(
                     f"{self._where()} broke off the reply to agent {request.agent} ({broken});"
                     " what came is counted as paid; `sage resume` asks again"
                 ) from None
@@ -252,7 +254,6 @@ class Client:
         received: _Received,
     ) -> None:
         """Send until the server serves the request, and read the reply to its end."""
-        import httpx
         import openai
 
         completions = self._service(model).chat.completions.with_raw_response
@@ -272,28 +273,32 @@ class Client:
                 wait = retry_after(error)
                 if not passes(error) or attempt >= self.endpoint.retries:
                     raise explain(error, self._where(), request.agent, model.name) from None
-            except (openai.APIConnectionError, httpx.TransportError):
+            except openai.APIConnectionError:
                 if received.completion:
                     raise _BrokenOff("the connection was lost") from None
                 received.under_way, wait = False, None
                 if attempt >= self.endpoint.retries:
                     raise Unavailable(
-                        ModelFault(
+                        ModelError(
                             f"{self._where()} cannot be reached (agent {request.agent}); check the"
                             " address, then `sage resume`, or run with --reasoner rules"
                         )
                     ) from None
             except openai.APIError as error:
                 raise _BrokenOff(provider_reason(error)) from None
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                if received.completion:
-                    raise _BrokenOff(f"malformed: {type(error).__name__}") from None
+            except _BrokenOff:
+                raise
+            except Exception as error:
+                if not (connection_lost(error) or isinstance(error, MALFORMED)):
+                    raise
+                if received.completion or connection_lost(error):
+                    raise _BrokenOff(type(error).__name__) from None
                 return
             attempt += 1
             wait = min(8.0, 0.5 * 2 ** (attempt - 1)) if wait is None else wait
             if wait >= self.endpoint.timeout_s:
                 raise Unavailable(
-                    ModelFault(
+                    ModelError(
                         f"{self._where()} asks agent {request.agent} to wait {wait:.0f} s, longer"
                         f" than timeout_s ({self.endpoint.timeout_s:g}); `sage resume` after that"
                     )
@@ -312,17 +317,17 @@ class Client:
         """A paid reply that says in the protocol itself that it holds no answer."""
         way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
         if received.finish == "content_filter":
-            raise ModelFault(
+            raise ModelError(
                 f"the provider's content filter withheld the reply of model {model.name} to agent"
                 f" {request.agent}; {way_on}"
             )
         if received.refusal:
-            raise ModelFault(
+            raise ModelError(
                 f"model {model.name} refused to answer agent {request.agent}"
                 f" ({one_line(received.refusal)}); {way_on}"
             )
         if not received.choices:
-            raise ModelFault(
+            raise ModelError(
                 f"model {model.name} sent a completion without choices to agent {request.agent};"
                 " `sage resume` asks again, or name another model in sage.toml"
             )
@@ -384,11 +389,13 @@ class _Received:
 
     async def read(self, raw: Any) -> None:
         """Read a response to its end: a stream, or one object where the server does not stream."""
-        if "application/json" in raw.headers.get("content-type", ""):
+        if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return
         async for chunk in raw.parse():
             self._add(chunk.model_dump(), part="delta")
+        if self.choices and not self.finish:
+            raise _BrokenOff("the stream ended without a finish_reason")
 
     def _add(self, chunk: Mapping[str, Any], part: str) -> None:
         if "choices" not in chunk:

@@ -15,7 +15,7 @@ Way = Literal["wait", "other model", "stop"]
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 
 
-class ModelFault(FaultError):
+class ModelError(FaultError):
     """A model's reply that cannot be had or used; the message says what to do."""
 
 
@@ -68,6 +68,11 @@ def retry_after(error: openai.APIStatusError) -> float | None:
         return None
 
 
+def connection_lost(error: Exception) -> bool:
+    """Whether the transport under the client failed; it goes by several names over its versions."""
+    return type(error).__module__.partition(".")[0].startswith("http")
+
+
 def passes(error: openai.APIStatusError) -> bool:
     """Whether the same request may succeed later: too many requests, or a server in trouble.
 
@@ -92,35 +97,35 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
         )
     if status == 429 and code in QUOTA:
         return Unavailable(
-            ModelFault(
+            ModelError(
                 f"{where}: the quota of model {model} is used up ({reason}); add credit with the"
                 " provider or name another model in sage.toml, then `sage resume`"
             )
         )
     if status == 429:
         return Unavailable(
-            ModelFault(
+            ModelError(
                 f"{where} answered 429, too many requests (agent {agent}): {reason}; lower"
                 " requests_per_minute or concurrency in sage.toml, then `sage resume`"
             )
         )
     if "content_filter" in code or "content_policy" in code:
-        return ModelFault(
+        return ModelError(
             f"the provider's content filter refused the prompt of agent {agent} ({reason});"
             " rephrase the question, or name another model in sage.toml, then `sage resume`"
         )
     if "context_length" in code or "context length" in reason or "context window" in reason:
-        return ModelFault(
+        return ModelError(
             f"the prompt of agent {agent} is longer than model {model} can read ({reason}); name a"
             " model with a longer context in sage.toml, then `sage resume`"
         )
     if 400 <= status < 500:
-        return ModelFault(
+        return ModelError(
             f"{where} refused the request of agent {agent} to model {model} ({status}: {reason});"
             " mend the model's options in sage.toml, then `sage resume`"
         )
     return Unavailable(
-        ModelFault(
+        ModelError(
             f"{where} answered {status} to agent {agent} until the retries were used up"
             f" ({reason}); `sage resume` goes on from here"
         )
