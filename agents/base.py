@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 
 
 class Role(StrEnum):

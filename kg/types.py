@@ -1,7 +1,7 @@
 """The words of the knowledge graph: documents, evidence, triples, scored paths.
 
 Everything here is plain data that crosses a border: store, file, agent, server. Hot paths work on
-arrays (`kg.graph.Graph`), not on these.
+arrays (`kg.graph.model.Graph`), not on these.
 """
 
 from __future__ import annotations

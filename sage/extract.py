@@ -45,7 +45,7 @@ def extract(
     """
     from agents.coding.features import resolve_cohort
     from agents.reasoners.rules import RulesReasoner
-    from kg.ontology import Ontology
+    from kg.lexicon.ontology import Ontology
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext
     from mcp_servers.roots import Roots

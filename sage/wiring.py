@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.disclosure import Withheld
     from agents.feasibility import EvidenceClients
     from agents.reasoners.chat import ChatReasoner
-    from kg.embed import Embedder
+    from kg.embedding.embed import Embedder
     from kg.literature.search import Literature
     from mcp_servers.registry import ToolSpec
     from sage.core.llm.budget import Meter
@@ -72,7 +72,7 @@ def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = Non
 
 def make_embedder(settings: Settings) -> Embedder:
     """The embedding model that settings name."""
-    from kg import embed
+    from kg.embedding import embed
 
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = settings.cache_dir / "embeddings.sqlite"
@@ -135,8 +135,8 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built live and kept in the cache by content."""
-    from kg.build import BuildOptions, build
-    from kg.ontology import Ontology
+    from kg.corpus.build import BuildOptions, build
+    from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"

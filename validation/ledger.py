@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 from validation.hypothesis import Strict
 from validation.results import TestOutcome
 from validation.store import Kind, Mark, Row, Store

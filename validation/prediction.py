@@ -13,14 +13,14 @@ from pydantic import Field
 
 from sage.core.errors import InputError
 from validation.hypothesis import Strict
-from validation.population import Cut
+from validation.inputs.population import Cut
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from validation.inputs.study import Column, Study
     from validation.statistics.cox import CoxFit
-    from validation.study import Column, Study
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]

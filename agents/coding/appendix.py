@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from agents.base import View
 from sage.core.errors import InputError
-from validation.strictjson import read_bounded
+from validation.reproduction.strictjson import read_bounded
 
 TITLE = "Exploratory, written by a model, not registered, not checked by SAGE"
 FILE = "exploratory.json"

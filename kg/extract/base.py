@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kg.chunks import Chunk
+from kg.corpus.chunks import Chunk
 from kg.types import EntityType, Polarity
 
 MIN_CONFIDENCE = 0.5  # SAGE, 3.1: triples with c >= 0.5 are retained

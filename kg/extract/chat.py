@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kg.chunks import Chunk, count_tokens
+from kg.corpus.chunks import Chunk, count_tokens
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError, InputError

@@ -13,9 +13,9 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kg.embed import Embedder
-    from kg.fusion_model import Support
-    from kg.graph import Graph
+    from kg.embedding.embed import Embedder
+    from kg.fusion.model import Support
+    from kg.graph.model import Graph
 
 SUITE = "knowledge"
 QUOTE = 400
@@ -185,7 +185,7 @@ class PathsResult(BaseModel):
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     """Paths with their scores and the papers behind them."""
-    from kg.paths import PathOptions, between, generate
+    from kg.paths.find import PathOptions, between, generate
 
     graph = open_graph(given.graph, context)
     embedder = embedder_of(graph, context)
@@ -299,7 +299,7 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
 
 def open_graph(path: str, context: ToolContext) -> Graph:
     """The graph under the roots, kept open while its files stay the same."""
-    from kg.graph import Graph
+    from kg.graph.model import Graph
 
     place = context.input(path)
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
@@ -316,7 +316,7 @@ def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
 
     A graph file names its model; a name from a file must not choose what is downloaded or loaded.
     """
-    from kg import embed
+    from kg.embedding import embed
 
     default = context.shared("embedder", embed.default)
     name = graph.embedder

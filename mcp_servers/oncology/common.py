@@ -142,7 +142,7 @@ def analysis_table(
 
     Raises `InputError` for an endpoint of another kind, or fewer patients than may be described.
     """
-    from validation.population import apply_filters
+    from validation.inputs.population import apply_filters
 
     kind = endpoint_kind(cohort, given.endpoint)
     if kind not in kinds:

@@ -233,7 +233,7 @@ class ScreenToolResult(BaseModel):
 )
 def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
     """Hazard ratios per standard deviation, Benjamini-Hochberg over all features asked for."""
-    from validation.screen import screen as screen_features
+    from validation.screening.rank import screen as screen_features
 
     cohort = open_cohort(given, context)
     time, event, values, names, covariates, covariate_names = _features(cohort, given)

@@ -188,7 +188,7 @@ def _learned(
     min_area_um2: float,
 ) -> TumorArea:
     from mcp_servers.pathology.compute.tumor import cleaned
-    from mcp_servers.pathology.patch_model import load_model, tumor_probability
+    from mcp_servers.pathology.patches.model import load_model, tumor_probability
 
     model = load_model(context.input(given.model or "", "file"))
     if not model.tumor:

@@ -125,7 +125,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     from rich.table import Table
 
     from sage.console import err, out, print_json
-    from validation.timing import known_text
+    from validation.contracts.timing import known_text
 
     with err.status(f"reading {name}"):
         dictionary = load_named(name, root, features).dictionary()

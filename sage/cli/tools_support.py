@@ -12,7 +12,6 @@ import typer
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
-    from mcp_servers.orchestrator import Complete, Orchestrated
     from mcp_servers.registry import ToolRun, ToolSpec
     from mcp_servers.workers.base import Workers
     from mcp_servers.workers.cohort import CohortReport
@@ -215,43 +214,3 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
     )
     for one in failures:
         console.print(f"failed: {one.item.path.name}: {one.error}", markup=False)
-
-
-def completion() -> Complete | None:
-    """The model that settings name, for planning; None when SAGE runs without one."""
-    from sage.settings import load
-
-    settings = load()
-    if settings.effective_reasoner != "chat":
-        return None
-
-    def complete(system: str, user: str) -> str:
-        from sage.core.llm.budget import Meter
-        from sage.core.llm.messages import Message, Request
-        from sage.wiring import make_client
-
-        messages = (Message(role="system", text=system), Message(role="user", text=user))
-        request = Request(agent="planner", model=settings.models.mini, messages=messages)
-        return make_client(settings, Meter()).ask(request).reply.content
-
-    return complete
-
-
-def tell_steps(done: Orchestrated, root: Any) -> None:
-    """Print what was done, step by step."""
-    from sage.console import Terminal
-
-    console = Terminal(soft_wrap=True, highlight=False)
-    how = f"{done.method}: {done.plan}" if done.plan else done.method
-    console.print(f"chosen by {how}", markup=False)
-    for one in done.notes:
-        console.print(f"note: {one}", markup=False)
-    for at, step in enumerate(done.steps, 1):
-        seconds = step.provenance.get("seconds", 0.0)
-        state = "from the cache" if step.provenance.get("cached") else f"{seconds:.2f} s"
-        version = step.provenance.get("version", "")
-        console.print(f"[bold]{at}. {step.tool}[/] {version} on {step.host}, {state}")
-        short = {k: v for k, v in step.result.items() if not isinstance(v, list | dict)}
-        console.print_json(json.dumps(short, ensure_ascii=False))
-        for file in step.files:
-            console.print(f"   {root / file}", markup=False)

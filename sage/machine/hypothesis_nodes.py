@@ -53,7 +53,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
     A query may name types ("genes"); the graph search reads those from a sentence.
     """
-    from kg.paths import PathOptions, generate
+    from kg.paths.find import PathOptions, generate
 
     settings = services.settings
     asked = prompt

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent, I, O, Reasoner, Reply, Resources
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from sage.data import data_root
 from sage.files import write_json
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
 if TYPE_CHECKING:
-    from kg.embed import Embedder
-    from kg.graph import Graph
+    from kg.embedding.embed import Embedder
+    from kg.graph.model import Graph
     from kg.literature.search import Literature
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
@@ -60,7 +60,7 @@ class Services:
     @cached_property
     def graph(self) -> Graph:
         """The knowledge graph."""
-        from kg.graph import Graph
+        from kg.graph.model import Graph
 
         return Graph.load(Path(self.manifest.kg))
 

@@ -13,7 +13,7 @@ from sage.core.errors import FaultError
 from sage.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
-    from validation.contract import draft, freeze
+    from validation.contracts.contract import draft, freeze
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
     frozen = freeze(contract, services.cohort)

@@ -11,7 +11,7 @@ from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
 from agents.coding.features import extract_features, offers, resolve_cohort
 from agents.reasoners.rules import RulesReasoner
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import InputPath, Registry, ToolRun, tool
 from mcp_servers.roots import Roots

@@ -16,7 +16,7 @@ from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.reasoners.rules import RulesReasoner
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from sage.core.errors import InputError
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
@@ -24,7 +24,7 @@ from sandbox.types import Job, Reason, Sandbox, SandboxResult
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contract import (
+from validation.contracts.contract import (
     ControlPlan,
     FrozenContract,
     SplitRule,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.cosine import cross_pairs, pairs
-from kg.embed import normalize
+from kg.embedding.embed import normalize
+from kg.fusion.cosine import cross_pairs, pairs
 from sage.core.errors import InputError
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kg.build import build
-from kg.build_report import BuildOptions
-from kg.chunks import Chunk, chunk
+from kg.corpus.build import build
+from kg.corpus.build_report import BuildOptions
+from kg.corpus.chunks import Chunk, chunk
 from kg.extract.align import align
 from kg.extract.base import Extraction
 from kg.extract.chat import ChatExtractor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences
 from kg.sources import SourceReport, discover, read, read_file
-from kg.textnorm import abbreviations, clean, dehyphenate, sentences
 from sage.core.errors import InputError
 from tests.kg.in_helpers import note, shared
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kg.lexicon.ontology import Ontology
 from kg.literature.arxiv import Arxiv
 from kg.literature.biorxiv import Biorxiv
 from kg.literature.crossref import Crossref
@@ -24,7 +25,6 @@ from kg.literature.search import Literature
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
-from kg.ontology import Ontology
 from kg.services.client import Policy
 from kg.types import Document
 from sage.core.errors import InputError

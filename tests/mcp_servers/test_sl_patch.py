@@ -188,7 +188,7 @@ def test_a_model_that_does_not_fit_is_refused(labelled: Labelled, trained: dict[
 def test_a_head_gives_probabilities_and_stores_no_code(
     labelled: Labelled, trained: dict[str, Any], tmp_path: Path
 ) -> None:
-    from mcp_servers.pathology.patch_model import load_model
+    from mcp_servers.pathology.patches.model import load_model
 
     path = labelled[0] / "out" / trained["model"]
     model = load_model(path)

@@ -25,7 +25,7 @@ from tests.validation.core_help import (
 from validation import cohort as cohorts
 from validation.ledger import Ledger
 from validation.runner import run
-from validation.screening import screen_cohort
+from validation.screening.cohort import screen_cohort
 
 
 def refusal(tmp_path: Path, raw: pd.DataFrame, **changes: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.validation.core_help import ROOT, shared
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contract import draft, freeze, read_hypothesis
+from validation.contracts.contract import draft, freeze, read_hypothesis
 from validation.ledger import Ledger
 from validation.results import Results
 from validation.runner import finalize, run

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.contract import Contract, FrozenContract, TestPlan
+from validation.contracts.contract import Contract, FrozenContract, TestPlan
 from validation.hypothesis import Filter
-from validation.population import Cut, numbers_of
+from validation.inputs.population import Cut, numbers_of
 from validation.results import AnalysisResult
 from validation.types import write_text
 

@@ -177,7 +177,7 @@ def _library_sizes(
 def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
     import numpy as np
 
-    from validation.derive import log2_cpm
+    from validation.inputs.derive import log2_cpm
 
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:
         raise InputError(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import FaultError, InputError
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of
-from validation.derive import signatures
+from validation.inputs.derive import signatures
 from validation.types import sha256_file, write_text
 
 if TYPE_CHECKING:

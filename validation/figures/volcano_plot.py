@@ -8,7 +8,7 @@ import numpy as np
 
 from sage.core.errors import InputError
 from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, ratio_ticks, save
-from validation.screen import ScreenResult
+from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.contract import TestPlan
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
 from validation.results import AnalysisResult, Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np
