@@ -8,15 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from sage.core.models import Strict
 from sage.settings import Settings
 
 
-class Check(BaseModel):
+class Check(Strict):
     """One thing that was looked at. `missing` is optional, `broken` is not."""
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     state: Literal["ok", "missing", "broken"]

@@ -6,20 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
 from agents.base import Resources
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from sage.files import write_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 
-class Extracted(BaseModel):
+class Extracted(Strict):
     """What the data agent decided, and the tables that were written for `--features`."""
-
-    model_config = ConfigDict(frozen=True)
 
     found: tuple[str, ...]
     missing: tuple[str, ...]

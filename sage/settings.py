@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -19,9 +19,10 @@ from pydantic_settings import (
 from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
+from sage.core.models import Strict
 
 
-class Models(BaseModel):
+class Models(Strict):
     """Which model serves which role (defaults: SAGE, Table 5).
 
     Of each: `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
@@ -29,17 +30,13 @@ class Models(BaseModel):
     `fallback`, a model with the same fields that is asked when this one is not available.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     nano: ModelChoice = ModelChoice(name="gpt-5-nano")
     mini: ModelChoice = ModelChoice(name="gpt-5-mini")
     high: ModelChoice = ModelChoice(name="gpt-5")
 
 
-class Weights(BaseModel):
+class Weights(Strict):
     """Weights of the path scores; larger for novelty and surprise (SAGE, B.1.5)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     logic: float = Field(default=0.2, ge=0)
     relevance: float = Field(default=0.2, ge=0)
@@ -47,10 +44,8 @@ class Weights(BaseModel):
     surprise: float = Field(default=0.3, ge=0)
 
 
-class LedgerSettings(BaseModel):
+class LedgerSettings(Strict):
     """Where the ledger of what was asked of which patients lies: a file, or `postgresql://…`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr | None = None
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.contracts.contract import FrozenContract
-from validation.hypothesis import Strict
 from validation.results import TestOutcome
 from validation.store import Kind, Mark, Row, Store
 from validation.types import canonical_json, sha256_text

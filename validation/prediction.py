@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from sage.core.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.models import Strict
 from validation.inputs.population import Cut
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from pydantic import (
 )
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.contracts.contract import Method, Scale, TestRole
 from validation.controls.results import Controls
 from validation.dictionary import JoinReport
-from validation.hypothesis import Strict
 from validation.inputs.population import Cut
 from validation.prediction import PredictionModel
 from validation.types import Number, write_text

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sage.core.errors import FaultError
-from validation.hypothesis import Strict
+from sage.core.models import Strict
 
 Severity = Literal["error", "warning", "info"]
 

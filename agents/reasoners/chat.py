@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from agents.base import Agent, I, O, Reply, Role, Spent, View
+from agents.base import Agent, I, O, Reply, Role, Spent
 from agents.disclosure import Withheld, require_disclosable
 from agents.reasoners.prompting import parse, render
 from kg.printable import one_line
@@ -17,9 +17,10 @@ from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
 from sage.core.llm.messages import Reply as RawReply
 from sage.core.llm.structured import extract_json
+from sage.core.models import Strict
 
 
-class ChatSettings(View):
+class ChatSettings(Strict):
     """Which model serves which role, and how often a refused reply goes back."""
 
     models: Mapping[Role, ModelChoice]

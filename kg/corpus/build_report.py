@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from kg.corpus.screen import ScreenOptions
 from kg.sources.base import SourceReport
 from sage.core.llm.messages import ModelChoice
+from sage.core.models import Strict
 
 
-class BuildOptions(BaseModel):
+class BuildOptions(Strict):
     """How a corpus becomes a graph.
 
     `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
@@ -19,8 +20,6 @@ class BuildOptions(BaseModel):
     `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
     `chat` is the model of the chat extractor.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     extractor: Literal["rules", "chat"] = "rules"
     as_of: int | None = Field(default=None, ge=1500, le=2200)

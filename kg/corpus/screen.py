@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from kg.types import Document
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
@@ -53,13 +54,11 @@ VENUES: dict[str, float] = {
 }  # fmt: skip
 
 
-class ScreenOptions(BaseModel):
+class ScreenOptions(Strict):
     """Keyword sets, weights and threshold of screening.
 
     `weights` of the parts `keywords`, `semantic`, `venue`, `substance`; they are normalized.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     threshold: float = Field(default=0.35, ge=0.0, le=1.0)
     keywords: dict[str, tuple[str, ...]] = Field(default_factory=lambda: dict(KEYWORDS))
@@ -75,10 +74,8 @@ class ScreenOptions(BaseModel):
     )
 
 
-class Screened(BaseModel):
+class Screened(Strict):
     """The score of one paper with its parts, and why it was dropped if it was."""
-
-    model_config = ConfigDict(frozen=True)
 
     doc_id: str
     path: str

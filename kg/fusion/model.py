@@ -7,21 +7,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from kg.embedding.embed import FloatArray
-from kg.types import EntityType, Evidence, Frozen, Polarity
+from kg.types import EntityType, Evidence, Polarity
+from sage.core.models import Strict
 
 
-class FusionOptions(BaseModel):
+class FusionOptions(Strict):
     """How names become nodes.
 
     `guarded` merges in tiers (lexical key, dictionary, guarded similarity to a leader); `paper` is
     the bare rule of SAGE, 3.1: whatever is above tau, chained, one edge per ordered pair.
     `apart` undoes merges: pairs of names that guarded fusion keeps in different nodes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Literal["guarded", "paper"] = "guarded"
     tau: float = Field(default=0.95, gt=0.0, le=1.0)
@@ -71,7 +70,7 @@ class MergeTier(StrEnum):
     COSINE_CHAINED = "cosine-chained"
 
 
-class Merge(Frozen):
+class Merge(Strict):
     """One name that was joined to a node, and why."""
 
     node: str
@@ -84,7 +83,7 @@ class Merge(Frozen):
     score: float | None = None
 
 
-class Support(Frozen):
+class Support(Strict):
     """One reading of an edge in a text."""
 
     evidence: Evidence

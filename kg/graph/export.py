@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kg.graph import graphml
-from kg.graph.model import TYPES, Graph
-from kg.types import Frozen
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
 
 
-class Exported(Frozen):
+class Exported(Strict):
     """What was written where."""
 
     path: str

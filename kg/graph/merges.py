@@ -6,11 +6,11 @@ from collections import Counter
 
 from kg.fusion.model import Merge, MergeTier
 from kg.graph.model import Graph
-from kg.types import Frozen
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class MergeList(Frozen):
+class MergeList(Strict):
     """Merges with their reasons; `total` counts those that a limit left out too."""
 
     merges: tuple[Merge, ...]

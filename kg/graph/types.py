@@ -5,10 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from kg.fusion.model import Support
-from kg.types import EntityType, Frozen, Polarity
+from kg.types import EntityType, Polarity
+from sage.core.models import Strict
 
 
-class NodeView(Frozen):
+class NodeView(Strict):
     """A node with its names and what the ontology knows of it.
 
     `aliases` were read in texts; `synonyms` are further names that the ontology gives.
@@ -24,7 +25,7 @@ class NodeView(Frozen):
     identifiers: dict[str, str] = Field(default_factory=dict)
 
 
-class EdgeView(Frozen):
+class EdgeView(Strict):
     """An edge with all its evidence, and the evidence against it.
 
     `weight` sums the local maxima over documents (SAGE, A.4); `belief` is in [0, 1].
@@ -46,7 +47,7 @@ class EdgeView(Frozen):
     contradicting: tuple[Support, ...] = ()
 
 
-class Neighbor(Frozen):
+class Neighbor(Strict):
     """A node one step away and the edges that lead there."""
 
     node: NodeView
@@ -55,7 +56,7 @@ class Neighbor(Frozen):
     belief: float
 
 
-class GraphStats(Frozen):
+class GraphStats(Strict):
     """The size and shape of a graph."""
 
     nodes: int

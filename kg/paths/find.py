@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kg.embedding.embed import Embedder
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.build import Steps, build_path, sentences
 from kg.paths.concepts import Understanding, check_embedder, understand
@@ -17,9 +18,10 @@ from kg.paths.score import Rows, choose, score_candidates
 from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class PathOptions(BaseModel):
+class PathOptions(Strict):
     """How paths are searched, scored and chosen.
 
     The weights are those of SAGE, equation 1, with larger Novelty and Surprise. `hub_cap`: at a
@@ -29,8 +31,6 @@ class PathOptions(BaseModel):
     `avoid`: types that no path passes through, because they link what only was studied alike; they
     still end paths. Where that leaves nothing, they are let in and a note says so.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(default=8, ge=1, le=1000)
     min_hops: int = Field(default=2, ge=1)

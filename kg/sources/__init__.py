@@ -100,7 +100,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
     result.sha256 = digest
-    result.report.documents = len(result.documents)
+    result.report = result.report.model_copy(update={"documents": len(result.documents)})
     return result
 
 

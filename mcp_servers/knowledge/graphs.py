@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import InputPath, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,18 +30,12 @@ GRAPHS = Validity(
 )
 
 
-class Closed(BaseModel):
-    """Refuses unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 GraphPath = Annotated[
     InputPath, Field(description="Graph folder that `sage kg build` wrote, or a GraphML file")
 ]
 
 
-class SearchInput(Closed):
+class SearchInput(Strict):
     """What to look for."""
 
     graph: GraphPath
@@ -131,7 +126,7 @@ def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
     )
 
 
-class PathsInput(Closed):
+class PathsInput(Strict):
     """A prompt, or two entities."""
 
     graph: GraphPath
@@ -217,7 +212,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     )
 
 
-class EvidenceInput(Closed):
+class EvidenceInput(Strict):
     """Two entities, by name, alias or identifier."""
 
     graph: GraphPath

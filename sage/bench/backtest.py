@@ -18,21 +18,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kg.embedding.embed import Embedder
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.build import Steps, sentences
 from kg.paths.concepts import check_embedder
 from kg.paths.find import PathOptions
 from kg.paths.score import score_candidates
 from kg.paths.search import Searcher
-from kg.types import Frozen
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 SCORES = ("logic", "relevance", "novelty", "surprise")
 _FEWEST = 10
 
 
-class Auc(Frozen):
+class Auc(Strict):
     """Area under the ROC curve with a 95% bootstrap interval; 0.5 is chance."""
 
     value: float
@@ -40,7 +41,7 @@ class Auc(Frozen):
     high: float
 
 
-class Weights(Frozen):
+class Weights(Strict):
     """Weights of the four scores, summing to 1."""
 
     logic: float = Field(ge=0.0)
@@ -49,7 +50,7 @@ class Weights(Frozen):
     surprise: float = Field(ge=0.0)
 
 
-class BacktestResult(Frozen):
+class BacktestResult(Strict):
     """What the scores of the past said about the edges of the future.
 
     `auc` has one entry per score, for the total under the weights given, the total under the fitted

@@ -12,8 +12,9 @@ from kg.embedding.embed import Embedder
 from kg.fusion.mentions import Mentions
 from kg.fusion.merge import Clusters, merge_guarded, merge_paper
 from kg.fusion.model import FusionOptions, OntologyLike
-from kg.types import EntityType, Frozen
+from kg.types import EntityType
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 #: Types of the namespaces that identity files name.
 NAMESPACE_TYPES: Mapping[str, EntityType] = {
@@ -38,7 +39,7 @@ class KnownNames:
     identity: Mapping[str, int]
 
 
-class FusionScore(Frozen):
+class FusionScore(Strict):
     """Pairs of names merged against pairs that are one thing.
 
     Known identity is incomplete, so `precision` is a lower bound.

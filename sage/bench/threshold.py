@@ -7,12 +7,12 @@ from pathlib import Path
 
 from kg.embedding.embed import Embedder
 from kg.fusion.model import FusionOptions
-from kg.types import Frozen
 from sage.bench.fusion import FusionScore, KnownNames, score_fusion
 from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class Calibration(Frozen):
+class Calibration(Strict):
     """Scores over a range of thresholds, and the one to use.
 
     `tau` is the lowest threshold whose precision, and that of all higher ones, is at least

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.contracts.contract import (
     Contract,
     ControlPlan,
@@ -24,7 +25,7 @@ from validation.contracts.contract import (
     draft,
     freeze,
 )
-from validation.hypothesis import Hypothesis, Strict
+from validation.hypothesis import Hypothesis
 from validation.inputs.compile import changed_data
 from validation.types import canonical_json
 

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
-from validation.hypothesis import (
-    Comparison,
-    CutRule,
-    Direction,
-    Filter,
-    Hypothesis,
-    KnownAt,
-    Strict,
-)
+from sage.core.models import Strict
+from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
 from validation.types import canonical_json, sha256_text, write_text
 
 if TYPE_CHECKING:

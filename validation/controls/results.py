@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from validation.hypothesis import Strict
+from sage.core.models import Strict
 
 
 class ControlStatus(StrEnum):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError
 
 from sage.core.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.models import Strict
 from validation.types import data_folder
 
 if TYPE_CHECKING:

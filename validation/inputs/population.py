@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.contracts.contract import Contract, Power, VariableUse
-from validation.hypothesis import Comparison, CutRule, Filter, Strict
+from validation.hypothesis import Comparison, CutRule, Filter
 
 if TYPE_CHECKING:
     import numpy as np

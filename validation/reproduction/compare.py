@@ -29,9 +29,9 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.contracts.contract import Contract, TestPlan
 from validation.controls.rules import Objection
-from validation.hypothesis import Strict
 from validation.results import (
     AnalysisResult,
     Compared,

@@ -33,7 +33,6 @@ from sage.core.llm.failures import (
     retry_after,
 )
 from sage.core.llm.messages import (
-    Frozen,
     Message,
     ModelChoice,
     Reply,
@@ -42,6 +41,7 @@ from sage.core.llm.messages import (
     estimate_tokens,
 )
 from sage.core.llm.structured import split_thoughts
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     import openai
@@ -53,7 +53,7 @@ UNBOUNDED_REPLY = 8192
 """Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
 
 
-class Endpoint(Frozen):
+class Endpoint(Strict):
     """Where the models are, and how patiently and how often to ask them.
 
     Parameters

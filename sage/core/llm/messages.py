@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sage.core.models import Strict
 
 IMAGE_TOKENS = 1000
 """About what an image costs with common vision models; only estimates use it."""
 
 
-class Frozen(BaseModel):
-    """Closed to fields that it does not list."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ModelChoice(Frozen):
+class ModelChoice(Strict):
     """A model by name, and how to ask it.
 
     `price_in` and `price_out` are USD per million tokens, where the user gave them. `max_tokens`
@@ -47,14 +43,14 @@ class ModelChoice(Frozen):
         ) / 1e6
 
 
-class Image(Frozen):
+class Image(Strict):
     """A picture in a message, as base64 text."""
 
     data: str
     media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"] = "image/png"
 
 
-class ToolCall(Frozen):
+class ToolCall(Strict):
     """A model asks for a tool; `arguments` is the JSON text that it wrote."""
 
     id: str
@@ -62,7 +58,7 @@ class ToolCall(Frozen):
     arguments: str
 
 
-class Message(Frozen):
+class Message(Strict):
     """One message of a conversation: text, and pictures where the model can see."""
 
     role: Literal["system", "user", "assistant", "tool"]
