@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from validation.dictionary import known_since
 from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
 from validation.types import canonical_json, sha256_text, write_text
 
