@@ -22,13 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcp_servers.spec import Output
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_servers.context import ToolContext
-    from mcp_servers.spec import Output, ToolRun, ToolSpec
+    from mcp_servers.spec import ToolRun, ToolSpec
 
 CHUNK = 1 << 20
 FORMAT = 1
