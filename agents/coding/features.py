@@ -22,7 +22,8 @@ from sage.core.errors import InputError, SageError
 from sage.core.files import write_text
 
 if TYPE_CHECKING:
-    from mcp_servers.registry import Registry, ToolRun
+    from mcp_servers.registry import Registry
+    from mcp_servers.spec import ToolRun
     from validation.cohort.cohort import Cohort
 
 RunTool = Callable[[str, dict[str, Any]], "ToolRun"]

@@ -30,7 +30,8 @@ from sage.core.files import write_text, writing
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
-    from kg.extract.chat import Completion, Estimate, Ledger
+    from kg.extract.chat import Estimate
+    from sage.core.llm.client import Model
 
 __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 
@@ -45,7 +46,7 @@ Progress = Callable[[str, int, int], None]
 class Estimating(Protocol):
     """An extractor that costs money: it can say how much before and after."""
 
-    ledger: Ledger
+    usd: float
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
         """What reading these chunks will take."""
@@ -63,7 +64,7 @@ def build(
     ontology: Ontology | None = None,
     *,
     lexicons: Sequence[Lexicon] = (),
-    completion: Completion | None = None,
+    client: Model | None = None,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
     on_estimate: Callable[[Estimate], None] | None = None,
@@ -77,7 +78,7 @@ def build(
     options : see `BuildOptions`
     ontology : the domain's entities and relations
     lexicons : imported lexicons, after the ontology in rank
-    completion : needed by the `chat` extractor
+    client : answers the `chat` extractor
     embedder : for fusion; default `options.embedder`
     progress : called with stage, done, total
     on_estimate : called with the estimated cost before the first paid call; raise to stop
@@ -96,7 +97,7 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
     tell = progress or (lambda _stage, _done, _total: None)
-    extractor = _extractor(options, ontology, lexicons, completion, tell)
+    extractor = _extractor(options, ontology, lexicons, client, tell)
     report.extractor = extractor.key
     if options.embedder != "none" and embedder is None:
         from kg.embedding import embed
@@ -127,28 +128,20 @@ def _extractor(
     options: BuildOptions,
     ontology: Ontology,
     lexicons: Sequence[Lexicon],
-    completion: Completion | None,
+    client: Model | None,
     tell: Progress,
 ) -> Extractor:
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
 
         return RulesExtractor(ontology, lexicons, workers=options.workers)
-    if completion is None:
+    if client is None or options.chat is None:
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor, Ledger, Price
+    from kg.extract.chat import ChatExtractor
 
-    return ChatExtractor(
-        ontology,
-        completion,
-        model=options.model,
-        concurrency=options.concurrency,
-        ledger=Ledger(
-            Price(options.price_prompt, options.price_completion), limit=options.max_cost
-        ),
-    )
+    return ChatExtractor(ontology, client, model=options.chat, concurrency=options.concurrency)
 
 
 def _read(
@@ -275,7 +268,7 @@ def _extract(
     with store.batch():
         extractor.extract(chunks, emit)
     if isinstance(extractor, Estimating):
-        report.cost = round(extractor.ledger.cost, 6)
+        report.cost = round(extractor.usd, 6)
     store.set_meta("extractor", extractor.key)
     failures = store.failures(extractor.key, hashes)
     report.chunks_failed = len(failures)

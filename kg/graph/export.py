@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kg.graph import graphml
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 from sage.core.models import Strict

@@ -19,7 +19,7 @@ from sage.core.errors import FaultError
 from sage.core.files import writing
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
+    from kg.graph.arrays import GraphArrays
 
 _NS = "http://graphml.graphdrawing.org/xmlns"
 NODE_KEYS = (
@@ -35,7 +35,7 @@ EDGE_KEYS = (
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-def write(graph: Graph, path: str | Path) -> Path:
+def write(graph: GraphArrays, path: str | Path) -> Path:
     """Write the graph; the same graph gives the same bytes. A kill leaves the former file."""
     path = Path(path)
     try:
@@ -46,7 +46,7 @@ def write(graph: Graph, path: str | Path) -> Path:
     return path
 
 
-def _stream(graph: Graph, stream: Any) -> None:
+def _stream(graph: GraphArrays, stream: Any) -> None:
     stream.write(b"<?xml version='1.0' encoding='utf-8'?>\n")
     stream.write(f'<graphml xmlns="{_NS}">\n'.encode())
     for domain, keys in (("node", NODE_KEYS), ("edge", EDGE_KEYS)):
@@ -106,7 +106,7 @@ def _stream(graph: Graph, stream: Any) -> None:
     stream.write(b"</graph>\n</graphml>\n")
 
 
-def _evidence(graph: Graph, edge: int) -> str:
+def _evidence(graph: GraphArrays, edge: int) -> str:
     rows = graph.edge_rows
     at = int(graph.edge_row[edge])
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are

@@ -22,7 +22,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
+    from kg.graph.arrays import GraphArrays
 
 SIDECAR = "graph.kg"
 FORMAT = 1
@@ -46,7 +46,7 @@ def is_sidecar(folder: Path) -> bool:
     return (folder / "meta.json").is_file()
 
 
-def write_sidecar(graph: Graph, folder: Path) -> Path:
+def write_sidecar(graph: GraphArrays, folder: Path) -> Path:
     """Write `graph` to `folder`; the same graph gives the same bytes."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: a graph sidecar is a folder.")
@@ -87,7 +87,7 @@ def write_sidecar(graph: Graph, folder: Path) -> Path:
     return folder
 
 
-def _write_files(graph: Graph, work: Path) -> str:
+def _write_files(graph: GraphArrays, work: Path) -> str:
     digest = hashlib.sha256()
 
     def keep(name: str, content: bytes | mmap.mmap) -> None:

@@ -231,7 +231,7 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
 
 
 def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reasoner:
-    from agents.base import Resources, Role
+    from agents.base import Resources
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
 
@@ -239,26 +239,9 @@ def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reason
         from agents.reasoners.rules import RulesReasoner
 
         return RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+    from sage.wiring import make_chat
 
-    models = settings.models
-    chat = ChatSettings(
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        models={
-            Role.NANO: ModelChoice(**models.nano.model_dump()),
-            Role.MINI: ModelChoice(**models.mini.model_dump()),
-            Role.HIGH: ModelChoice(**models.high.model_dump()),
-        },
-        timeout_s=settings.timeout_s,
-        retries=settings.retries,
-        repairs=settings.repairs,
-        structured=settings.structured,
-    )
-    folder = settings.cache_dir.expanduser() / "bench"
-    meter = Meter(folder / "spending.jsonl", budget_usd)
-    return ChatReasoner(chat, ReplyCache(folder / "replies"), meter)
+    return make_chat(settings, settings.cache_dir.expanduser() / "bench", budget_usd=budget_usd)
 
 
 def _embed(settings: Settings) -> Embed:

@@ -10,14 +10,9 @@ import pytest
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
-from validation.contracts.contract import (
-    Contract,
-    FrozenContract,
-    SplitRule,
-    draft,
-    freeze,
-    read_hypothesis,
-)
+from validation.contracts.contract import Contract, FrozenContract, SplitRule, read_hypothesis
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import CutRule
 from validation.inputs.population import cuts_of, find_cut, in_population
 
