@@ -9,6 +9,7 @@ records with start and stop (Crowley and Hu 1977, Journal of the American Statis
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from validation.contract import Contract, VariableUse, known_since
@@ -110,27 +111,30 @@ def _remedies(use: VariableUse) -> str:
     return text
 
 
-def timing_qualifiers(contract: Contract) -> tuple[str, ...]:
-    """What the verdict's badge says about timing: exposures of which nobody said when."""
-    unsaid = [use.label for use in contract.exposures if use.known_at == "unknown"]
-    return (f"timing of {' and '.join(unsaid)} not declared",) if unsaid else ()
+def declaration_remedy(keys: Iterable[str]) -> str:
+    """The line of cohort.toml that says when these variables became known, and where it may stand.
+
+    For all of a table, of the expression matrix or of the cohort it may be written once.
+    """
+    sections = {"expression": "[expression]", "signature": "[expression]"}
+    sections["derived"] = "each variable that [derived] takes"
+    places = [
+        sections.get(kind, f"[variables.{name}]")
+        for kind, _, name in (key.partition(":") for key in keys)
+    ]
+    return (
+        'if that was before follow-up began, write known_at = "baseline" in cohort.toml, under '
+        f"{', '.join(dict.fromkeys(places))}, or once for all under [tables.NAME] or above the "
+        "first section; else when it was"
+    )
 
 
 def timing_limits(contract: Contract) -> tuple[str, ...]:
     """What stands beside the verdict about timing."""
-    unsaid = [
-        use.label
-        for use in contract.variables
-        if use.known_at == "unknown" and use.role in ("exposure", "covariate", "stratum", "filter")
-    ]
-    found = []
-    if unsaid:
-        names = ", ".join(dict.fromkeys(unsaid))
-        found.append(f"not declared when these became known (`known_at` in cohort.toml): {names}")
-    claim = contract.hypothesis
-    if claim.landmark is not None:
-        found.append(f"landmark: says nothing of the first {claim.landmark:g} months")
-    return tuple(found)
+    landmark = contract.hypothesis.landmark
+    if landmark is None:
+        return ()
+    return (f"landmark: says nothing of the first {landmark:g} months",)
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:

@@ -77,7 +77,8 @@ Known = Literal["baseline", "unknown"] | float | KnownSpec
 class TableSpec(Strict):
     """One file. `where` keeps rows whose columns have one of the given values.
 
-    `known_at` holds for all variables of the table that do not say their own.
+    `known_at` holds for all variables of the table that do not say their own; without it, the
+    cohort's does. So it is for expression and slides.
     """
 
     file: str
@@ -90,7 +91,7 @@ class TableSpec(Strict):
     missing: tuple[str, ...] = ()
     rows_per_patient: Collapse = "error"
     sample_types: tuple[str, ...] = ()
-    known_at: Known = "unknown"
+    known_at: Known | None = None
     source: str = ""
 
 
@@ -118,7 +119,7 @@ class ExpressionSpec(Strict):
     duplicate_samples: Literal["mean", "first", "deepest", "error"] = "mean"
     duplicate_genes: Literal["highest_mean", "sum", "mean", "error"] = "highest_mean"
     unit: str = ""
-    known_at: Literal["baseline", "unknown"] | float = "unknown"
+    known_at: Literal["baseline", "unknown"] | float | None = None
     source: str = ""
 
     @model_validator(mode="after")
@@ -246,11 +247,14 @@ class SlideSpec(Strict):
     table: str | None = None
     file_column: str | None = None
     pattern: str = "*.svs"
-    known_at: Literal["baseline", "unknown"] | float = "unknown"
+    known_at: Literal["baseline", "unknown"] | float | None = None
 
 
 class CohortSpec(Strict):
-    """A whole cohort description."""
+    """A whole cohort description.
+
+    `known_at` holds for every table, for expression and slides that do not say their own.
+    """
 
     id: str
     title: str
@@ -259,6 +263,7 @@ class CohortSpec(Strict):
     license: str = ""
     notes: tuple[str, ...] = ()
     min_level: int = Field(default=5, ge=1)
+    known_at: Literal["baseline", "unknown"] = "unknown"
     patient: PatientRule
     tables: dict[str, TableSpec]
     expression: ExpressionSpec | None = None
