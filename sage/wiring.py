@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.base import Reasoner, Role
+from sage.core.errors import InputError
 from sage.data import data_root
-from sage.errors import InputError
 from sage.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from agents.disclosure import Withheld
     from agents.feasibility import EvidenceClients
-    from kg.embed import Embedder
+    from agents.reasoners.chat import ChatReasoner
+    from kg.embedding.embed import Embedder
     from kg.literature.search import Literature
     from mcp_servers.registry import ToolSpec
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
+    from sage.core.llm.client import Client
     from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
@@ -30,34 +35,44 @@ def make_reasoner(services: Services) -> Reasoner:
         from agents.reasoners.rules import RulesReasoner
 
         return RulesReasoner(services.resources)
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
-
-    settings = services.settings
-    chat = ChatSettings(
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        models={
-            Role.NANO: ModelChoice(**settings.models.nano.model_dump()),
-            Role.MINI: ModelChoice(**settings.models.mini.model_dump()),
-            Role.HIGH: ModelChoice(**settings.models.high.model_dump()),
-        },
-        timeout_s=settings.timeout_s,
-        retries=settings.retries,
-        repairs=settings.repairs,
-        structured=settings.structured,
-        vision=settings.vision,
-    )
     root = services.folder.root
-    meter = Meter(root / "spending.jsonl", services.manifest.budget_usd)
-    return ChatReasoner(
-        chat, ReplyCache(root / "replies"), meter, lambda: services.patient_identifiers
+    return make_chat(
+        services.settings,
+        root,
+        budget_usd=services.manifest.budget_usd,
+        withheld=lambda: services.patient_identifiers,
     )
+
+
+def make_chat(
+    settings: Settings,
+    folder: Path,
+    *,
+    budget_usd: float | None,
+    withheld: Withheld = frozenset,
+) -> ChatReasoner:
+    """A reasoner on the settings' models that keeps replies and spending in `folder`."""
+    from agents.reasoners.chat import ChatReasoner, ChatSettings
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
+
+    models = {role: getattr(settings.models, role.value) for role in Role}
+    chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
+    meter = Meter(folder / "spending.jsonl", budget_usd)
+    client = make_client(settings, meter, ReplyCache(folder / "replies"))
+    return ChatReasoner(chat, client, withheld)
+
+
+def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
+    """The one client for the settings' endpoint."""
+    from sage.core.llm.client import Client
+
+    return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:
     """The embedding model that settings name."""
-    from kg import embed
+    from kg.embedding import embed
 
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = settings.cache_dir / "embeddings.sqlite"
@@ -120,8 +135,8 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built live and kept in the cache by content."""
-    from kg.build import BuildOptions, build
-    from kg.ontology import Ontology
+    from kg.corpus.build import BuildOptions, build
+    from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.dictionary import Modality
-from validation.errors import InputError
-from validation.hypothesis import Strict
 
 Cell = str | int | float | bool
 TimeUnit = Literal["days", "weeks", "months", "years"]
@@ -304,6 +305,24 @@ class CohortSpec(Strict):
 def key_of(name: str, spec: VariableSpec) -> str:
     """The data dictionary's key of a variable: its modality and its name."""
     return f"{spec.modality}:{name}"
+
+
+def declaration_remedy(keys: Iterable[str]) -> str:
+    """The line of cohort.toml that says when these variables became known, and where it may stand.
+
+    For all of a table, of the expression matrix or of the cohort it may be written once.
+    """
+    sections = {"expression": "[expression]", "signature": "[expression]"}
+    sections["derived"] = "each variable that [derived] takes"
+    places = [
+        sections.get(kind, f"[variables.{name}]")
+        for kind, _, name in (key.partition(":") for key in keys)
+    ]
+    return (
+        'if that was before follow-up began, write known_at = "baseline" in cohort.toml, under '
+        f"{', '.join(dict.fromkeys(places))}, or once for all under [tables.NAME] or above the "
+        "first section; else when it was"
+    )
 
 
 def read_spec(path: Path) -> CohortSpec:

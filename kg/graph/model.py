@@ -1,0 +1,178 @@
+"""The graph that paths, scores and exports run on: opened, saved and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from kg.fusion.model import FusedGraph, Merge
+from kg.graph.arrays import TYPES, GraphArrays
+from kg.graph.belief import POLARITIES
+from kg.graph.build import columns_of
+from kg.graph.graphml_read import read_graphml
+from kg.graph.lookup import Lookup
+from kg.graph.sidecar import SIDECAR, is_sidecar, read_sidecar, write_sidecar
+from kg.graph.stats import stats
+from kg.graph.time import as_of
+from kg.graph.types import EdgeView, GraphStats, Neighbor, NodeView
+from kg.types import ConceptMatch
+from sage.core.errors import InputError
+
+
+class Graph(GraphArrays):
+    """A knowledge graph: its arrays, opened, saved and asked by name."""
+
+    # -- making one -------------------------------------------------------------------------
+
+    @classmethod
+    def from_fused(cls, fused: FusedGraph) -> Graph:
+        """The arrays of a fused graph."""
+        return cls(*columns_of(fused))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Graph:
+        """A graph from a sidecar folder, a folder that holds one, or a GraphML file.
+
+        Raises
+        ------
+        InputError
+            If nothing readable is there; the message says what was looked for.
+        """
+        path = Path(path)
+        for folder in (path, path / SIDECAR):
+            if is_sidecar(folder):
+                return cls(*read_sidecar(folder))
+        for file in (path, path / "graph.graphml"):
+            if file.is_file():
+                return cls(*read_graphml(file))
+        what = "is an empty or foreign folder" if path.is_dir() else "does not exist"
+        raise InputError(
+            f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. "
+            "Build one first: sage kg build."
+        )
+
+    def save_sidecar(self, path: str | Path) -> Path:
+        """Write the graph to the folder `path`; a kill leaves the former one; returns it."""
+        return write_sidecar(self, Path(path))
+
+    def as_of(self, year: int) -> Graph:
+        """The graph as the literature up to and including `year` gave it.
+
+        Readings without a year cannot be shown to be that old and are left out. Weights, beliefs
+        and years are computed again, and small components pruned as in the build.
+        """
+        return as_of(self, year)
+
+    # -- asking it --------------------------------------------------------------------------
+
+    def find(self, text: str, limit: int = 5) -> list[ConceptMatch]:
+        """Nodes whose id, name or alias is, starts with, contains, or resembles the text."""
+        return self._lookup.find(text, limit)
+
+    def exact(self, text: str) -> int | None:
+        """The position of the node that has this id, name or alias, or None."""
+        return self._lookup.exact(text)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self)
+
+    def resolve(self, node: str | int) -> int:
+        """The position of a node given by position, id, name or alias.
+
+        Raises
+        ------
+        InputError
+            If there is none; the message names the nearest ones.
+        """
+        if isinstance(node, int):
+            if 0 <= node < self.n_nodes:
+                return node
+            raise InputError(f"node number {node}: the graph has {self.n_nodes} nodes.")
+        if node in self.position:
+            return self.position[node]
+        exact = self.exact(node)
+        if exact is not None:
+            return exact
+        near = ", ".join(f'"{m.name}"' for m in self.find(node, 3))
+        raise InputError(
+            f'no node is called "{node}".'
+            + (f" Nearest: {near}." if near else " The graph is empty.")
+        )
+
+    def node(self, id: str | int) -> NodeView:
+        """A node by id, name or position; InputError if there is none."""
+        n = self.resolve(id)
+        row = self.node_rows[int(self.node_row[n])]
+        return NodeView(
+            id=self.ids[n],
+            name=self.names[n],
+            type=TYPES[self.types[n]],
+            degree=int(self.degree[n]),
+            aliases=tuple(row.get("aliases", ())),
+            synonyms=tuple(row.get("synonyms", ())),
+            definition=row.get("definition"),
+            identifiers=row.get("identifiers", {}),
+        )
+
+    def neighbors(self, id: str | int, limit: int | None = None) -> list[Neighbor]:
+        """The nodes one step away over affirmed edges, the most believed first."""
+        n = self.resolve(id)
+        indptr, indices = self.adjacency
+        out: list[Neighbor] = []
+        for other in indices[indptr[n] : indptr[n + 1]].tolist():
+            for head, tail in ((n, other), (other, n)):
+                edges = [e for e in self.edges_between(head, tail) if not self.negated[e]]
+                if edges:
+                    out.append(
+                        Neighbor(
+                            node=self.node(other),
+                            relations=tuple(self.relations[self.relation[e]] for e in edges),
+                            forward=head == n,
+                            belief=max(float(self.belief[e]) for e in edges),
+                        )
+                    )
+        out.sort(key=lambda x: (-x.belief, x.node.id, not x.forward))
+        return out[:limit]
+
+    def edge(self, edge: int) -> EdgeView:
+        """An edge by position, with its evidence and the evidence against it."""
+        h, t = int(self.head[edge]), int(self.tail[edge])
+        return EdgeView(
+            head=self.ids[h],
+            head_name=self.names[h],
+            relation=self.relations[self.relation[edge]],
+            tail=self.ids[t],
+            tail_name=self.names[t],
+            weight=float(self.weight[edge]),
+            belief=float(self.belief[edge]),
+            polarity=POLARITIES[self.polarity[edge]],
+            negated=bool(self.negated[edge]),
+            documents=int(self.documents[edge]),
+            first_year=int(self.first_year[edge]) or None,
+            last_year=int(self.last_year[edge]) or None,
+            supports=self.supports(edge),
+            contradicting=tuple(s for other in self.against(edge) for s in self.supports(other)),
+        )
+
+    def evidence(self, head: str | int, tail: str | int) -> tuple[EdgeView, ...]:
+        """All edges head -> tail with their evidence; empty if there is none."""
+        pair = self.resolve(head), self.resolve(tail)
+        return tuple(self.edge(e) for e in self.edges_between(*pair))
+
+    def merges(self, about: str | None = None) -> tuple[Merge, ...]:
+        """The merges that made the nodes, all or those of one node."""
+        rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
+        out: list[Merge] = []
+        for n in rows:
+            row = self.node_rows[int(self.node_row[n])]
+            out.extend(
+                Merge(node=self.ids[n], kept=self.names[n], kept_type=TYPES[self.types[n]], **m)
+                for m in row.get("merges", ())
+            )
+        return tuple(out)
+
+    def stats(self) -> GraphStats:
+        """Size, components, hubs, types, relations."""
+        return stats(self, sum(1 for _ in self.merges()))
