@@ -28,7 +28,7 @@ The rules, in their order:
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
    - inconclusive (timing): nobody declared when an exposure, covariate, stratum or filter became
-     known (`validation.control_rules`, 9);
+     known (`validation.controls.rules`, 9);
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
