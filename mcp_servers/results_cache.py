@@ -22,13 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcp_servers.spec import Output
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_servers.context import ToolContext
-    from mcp_servers.registry import Output, ToolRun, ToolSpec
+    from mcp_servers.spec import ToolRun, ToolSpec
 
 CHUNK = 1 << 20
 FORMAT = 1
@@ -79,8 +80,6 @@ def companion(path: Path) -> Path | None:
 
 def describe_output(root: Path, name: str) -> Output:
     """Size, hash and type of an output file or folder below `root`."""
-    from mcp_servers.registry import Output
-
     path = root / name
     if path.is_dir():
         size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
@@ -195,7 +194,7 @@ class ResultsCache:
 
         Its outputs are copied into the context's output folder.
         """
-        from mcp_servers.registry import ToolRun
+        from mcp_servers.spec import ToolRun
 
         entry = self._read(self.key(spec, given, context))
         if entry is None:

@@ -37,6 +37,7 @@ from validation.controls.results import (
     TimingResult,
 )
 from validation.controls.run import control_outcome, ledger_fields
+from validation.figures.plots import draw
 from validation.inputs.flow import group_numbers, patient_flow
 from validation.inputs.population import Cut
 from validation.inputs.study import Study
@@ -368,8 +369,6 @@ class Analysis:
 
     def finish(self, out: Path, *, figures: bool = True) -> AnalysisResult:
         """Draw the figures, write `analysis.json` and `attempts.jsonl`, and return the result."""
-        from validation.figures.plots import draw
-
         out.mkdir(parents=True, exist_ok=True)
         study, _ = self.study() if figures else (None, None)
         drawn, failed = draw(self, study, out) if study is not None else ({}, [])

@@ -21,7 +21,8 @@ from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, Tool
 from sage.core.errors import InputError, SageError
 
 if TYPE_CHECKING:
-    from mcp_servers.registry import Registry, ToolRun
+    from mcp_servers.registry import Registry
+    from mcp_servers.spec import ToolRun
     from validation.cohort.cohort import Cohort
 
 RunTool = Callable[[str, dict[str, Any]], "ToolRun"]

@@ -29,7 +29,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import tool
+from mcp_servers.spec import tool
 {imports}
 
 {source}

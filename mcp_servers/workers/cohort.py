@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_servers.context import remove
-from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.roots import Roots
+from mcp_servers.spec import ToolRun, ToolSpec
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job
 from sage.core.errors import Cancelled, InputError, SageError

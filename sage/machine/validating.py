@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
-    from validation.contracts.contract import draft, freeze
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
     frozen = freeze(contract, services.cohort)

@@ -11,8 +11,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, OutputName, Registry, ToolSpec, load, tool
+from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from mcp_servers.spec import InputPath, OutputName, ToolSpec, tool
 from sage.core.errors import FaultError, InputError
 
 

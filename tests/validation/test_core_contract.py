@@ -15,10 +15,10 @@ from validation.contracts.contract import (
     Contract,
     FrozenContract,
     SplitRule,
-    draft,
-    freeze,
     read_hypothesis,
 )
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import CutRule
 from validation.inputs.population import cuts_of, find_cut, in_population
 

@@ -17,6 +17,7 @@ from sage.core.errors import FaultError, InputError
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
 from validation.cohort.fetch import fetch
+from validation.cohort.findings import check_cohort
 
 STUDY = "blca_tcga_pan_can_atlas_2018"
 PATIENTS = [f"TCGA-BT-A3{at:02d}" for at in range(60)]
@@ -166,7 +167,7 @@ def test_a_fetched_cohort_can_be_loaded_and_is_sound(api: tuple[Api, str], tmp_p
     assert dictionary.has("clinical:stage")
     stage = next(one for one in dictionary.variables if one.key == "clinical:stage")
     assert "1" not in stage.levels
-    assert not [one for one in cohort.check() if one.severity == "error"]
+    assert not [one for one in check_cohort(cohort) if one.severity == "error"]
 
 
 def test_a_busy_service_is_asked_again(api: tuple[Api, str], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.contract import draft
+from validation.contracts.draft import draft
 from validation.contracts.timing import ENTRY, records
 from validation.hypothesis import Hypothesis
 from validation.inputs.population import apply_filters

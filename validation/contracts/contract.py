@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from validation.dictionary import known_since
 from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
 from validation.types import canonical_json, sha256_text, write_text
-
-if TYPE_CHECKING:
-    from validation.cohort.cohort import Cohort
 
 VERSION = 2
 """The format of a contract. 2: what its verdict asks of undeclared timing."""
@@ -55,14 +53,6 @@ Method = Literal[
     "decision_curve",
 ]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
-
-
-SINCE = "@known_at"
-
-
-def known_since(key: str) -> str:
-    """The column that holds when each patient's value of a variable became known (months)."""
-    return key + SINCE
 
 
 class VariableUse(Strict):
@@ -366,29 +356,6 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
     return sha256_text(canonical_json(value))
 
 
-def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
-    """Bind a contract to a cohort's data, after group sizes and power were made exact.
-
-    Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
-
-    Raises
-    ------
-    InputError
-        If the cohort is another one, or lacks something that the contract names.
-    """
-    from validation.inputs.population import exact_power
-
-    if contract.cohort != cohort.id:
-        raise InputError(
-            f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"; draft a new one'
-        )
-    if contract.simulated != cohort.simulated:
-        raise InputError("contract and cohort disagree on whether the data are simulated")
-    exact = contract.model_copy(update={"power": exact_power(contract, cohort)})
-    hashes = cohort.hashes()
-    return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
-
-
 def read_claim(path: Path) -> Hypothesis | FrozenContract:
     """Read a hypothesis file, or a frozen contract; InputError if it is neither."""
     found = _read(path)
@@ -424,10 +391,3 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not readable as JSON: {error}") from None
-
-
-def draft(*args: Any, **options: Any) -> Contract:
-    """See `validation.contracts.draft.draft`."""
-    from validation.contracts.draft import draft as make
-
-    return make(*args, **options)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, VariableUse, known_since
-from validation.dictionary import Endpoint, JoinReport
+from validation.contracts.contract import Contract, VariableUse
+from validation.dictionary import Endpoint, JoinReport, known_since
 from validation.hypothesis import CutRule, Hypothesis, KnownAt
 
 if TYPE_CHECKING:

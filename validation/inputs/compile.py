@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, FrozenContract, VariableUse, known_since
+from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.run import SEPARATOR, is_replaceable
+from validation.dictionary import known_since
 from validation.inputs.population import Cut, cuts_of, held_back
 from validation.inputs.variables import use_of
 from validation.ledger import Ledger
