@@ -667,12 +667,12 @@ class Ledger:
         for claim, question in zip(named, questions, strict=True):
             asked[family[question]].add(claim)
         p, e = [], []
-        for claim, question in zip(claims, questions, strict=True):
-            one = claim.model_copy(update={"p": (instead or {}).get(claim.contract, claim.p)})
-            known = one.p is not None and one.status == "ok"
-            raw = max(one.p, 1e-300) if one.p is not None and known else 1.0
+        for entry, question in zip(claims, questions, strict=True):
+            own = (instead or {}).get(entry.contract, entry.p)
+            known = own is not None and entry.status == "ok"
+            raw = max(own, 1e-300) if own is not None and known else 1.0
             p.append(min(1.0, raw * len(asked[family[question]])))
-            factor = disjoint.get(one.key[:2], 1.0)
+            factor = disjoint.get(entry.key[:2], 1.0)
             e.append(float(p_to_e([raw])[0]) * factor if known else 0.0)
         best, mean_e = [1.0] * len(family), [0.0] * len(family)
         for at, question in enumerate(questions):

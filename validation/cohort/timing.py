@@ -22,6 +22,7 @@ def declared(cohort: CohortData, key: str) -> Known:
 
     The tissue source site of a barcode was known when the tissue came.
     """
+    said: tuple[Known | None, ...]
     if key in cohort.variables:
         spec = cohort.variables[key]
         said = (spec.known_at, cohort.tables[spec.table].spec.known_at)
