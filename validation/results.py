@@ -119,6 +119,7 @@ Because = Literal[
     "power",
     "assumption",
     "data",
+    "timing",
     "control",
     "independence",
     "relevance",
