@@ -642,13 +642,17 @@ class Ledger:
                 found[entry.key] = entry
         return list(found.values())
 
-    def adjust(self, role: str = "primary", alpha: float = 0.05) -> list[Adjusted]:
+    def adjust(
+        self, role: str = "primary", alpha: float = 0.05, instead: Mapping[str, float] | None = None
+    ) -> list[Adjusted]:
         """Benjamini-Hochberg q-values and e-BH over all claims of a role.
 
         The family holds each question once. Contracts that ask it again (another version, seed or
         cut) pay by Bonferroni among themselves, so that repeating a strong claim gains no other one
         a smaller q. A hypothesis that was tested on disjoint patients (discovery, confirmation,
         replication) brings the product of its e-values; q-values use each claim's own p.
+
+        `instead` gives contracts another p than that of their primary test.
         """
         from validation.statistics.multiplicity import bh, e_bh, p_to_e
 
@@ -663,11 +667,12 @@ class Ledger:
         for claim, question in zip(named, questions, strict=True):
             asked[family[question]].add(claim)
         p, e = [], []
-        for one, question in zip(claims, questions, strict=True):
-            known = one.p is not None and one.status == "ok"
-            raw = max(one.p, 1e-300) if one.p is not None and known else 1.0
+        for entry, question in zip(claims, questions, strict=True):
+            own = (instead or {}).get(entry.contract, entry.p)
+            known = own is not None and entry.status == "ok"
+            raw = max(own, 1e-300) if own is not None and known else 1.0
             p.append(min(1.0, raw * len(asked[family[question]])))
-            factor = disjoint.get(one.key[:2], 1.0)
+            factor = disjoint.get(entry.key[:2], 1.0)
             e.append(float(p_to_e([raw])[0]) * factor if known else 0.0)
         best, mean_e = [1.0] * len(family), [0.0] * len(family)
         for at, question in enumerate(questions):

@@ -120,6 +120,7 @@ Because = Literal[
     "power",
     "assumption",
     "data",
+    "timing",
     "control",
     "independence",
     "relevance",

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
 from validation.contracts.contract import FrozenContract
-from validation.contracts.timing import timing_limits, timing_qualifiers
+from validation.contracts.timing import timing_limits
 from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
@@ -262,6 +262,7 @@ def collect(
             contract=frozen.contract,
             analysis=main,
             q=adjusted.q if adjusted is not None else None,
+            q_adjusted=_q_adjusted(frozen, main, ledger),
             family=adjusted.family if adjusted is not None else 1,
             replicate=second,
             locked=locked,
@@ -275,7 +276,6 @@ def collect(
                 *weighed.objections,
             ),
             qualifiers=(
-                *timing_qualifiers(frozen.contract),
                 *ledger_qualifiers(state, alpha),
                 *weighed.qualifiers,
             ),
@@ -291,6 +291,16 @@ def collect(
     _copy_figures(folder, out, found)
     found.write(out / "results.json")
     return found
+
+
+def _q_adjusted(frozen: FrozenContract, main: AnalysisResult, ledger: Ledger) -> float | None:
+    """The adjusted model's p after control over the ledger, in place of the primary one."""
+    found = main.test("adjusted")
+    if found is None or found.p is None:
+        return None
+    alpha = frozen.contract.rules.alpha
+    mine = _mine(frozen, main.part, ledger.adjust("primary", alpha, {frozen.sha256: found.p}))
+    return mine.q if mine is not None else None
 
 
 def finalize(
@@ -373,6 +383,9 @@ def _results(
     book.put("rules.relevant_ratio", contract.rules.relevant_ratio, contract.scale)
     if adjusted is not None:
         book.put("primary.q", adjusted.q, "q-value")
+        beside = _q_adjusted(frozen, main, ledger)
+        if beside is not None:
+            book.put("adjusted.q", beside, "q-value")
         book.put("primary.e", adjusted.e, "e-value")
         book.put("ledger.claims", adjusted.family, "claims")
     for status, count in sorted(ledger.counts().items()):

@@ -331,13 +331,37 @@ def test_dictionary_and_contract_show_when_each_variable_was_known(tmp_path: Pat
 
 
 @pytest.mark.parametrize("known", ["baseline", "unknown"])
-def test_timing_that_nobody_declared_stands_in_the_badge(tmp_path: Path, known: str) -> None:
+def test_timing_that_nobody_declared_supports_nothing(tmp_path: Path, known: str) -> None:
     folder = write(tmp_path / "c", patients(log_hr=1.1))
     text = (folder / "cohort.toml").read_text().replace('"baseline"', f'"{known}"')
     (folder / "cohort.toml").write_text(text)
-    found = result_of(tmp_path, cohorts.load(folder), claim())
-    said = "timing of marker not declared" in found.verdict.badge
-    assert said == (known == "unknown")
+    verdict = result_of(tmp_path, cohorts.load(folder), claim()).verdict
+    timed = {"baseline": "supported", "unknown": "inconclusive"}
+    assert verdict.verdict == timed[known]
+    if known == "unknown":
+        assert verdict.because == "timing"
+        assert "nobody says when marker, Sex, Stage became known" in verdict.badge
+
+
+@pytest.mark.parametrize("place", ["variables", "table", "cohort"])
+def test_the_remedy_for_undeclared_timing_is_enough(tmp_path: Path, place: str) -> None:
+    folder = write(tmp_path / "c", patients(log_hr=1.1))
+    line, toml = 'known_at = "baseline"\n', folder / "cohort.toml"
+    text = toml.read_text().replace(line, "")
+    toml.write_text(text)
+    said = [one for one in cohorts.check(folder) if one.code == "timing_undeclared"]
+    assert [one.severity for one in said] == ["warning"]
+    assert line.strip() in said[0].remedy
+    assert "[variables.marker], [variables.stage], [variables.sex]" in said[0].remedy
+    places = {
+        "variables": text.replace("\ncolumn", f"\n{line}column"),
+        "table": text.replace("[tables.clinical]\n", f"[tables.clinical]\n{line}"),
+        "cohort": line + text,
+    }
+    toml.write_text(places[place])
+    known = {one.known_at for one in cohorts.load(folder).dictionary().variables}
+    assert known == {"baseline"}
+    assert "timing_undeclared" not in {one.code for one in cohorts.check(folder)}
 
 
 def test_standard_covariates_and_known_positive_leave_late_variables_out(tmp_path: Path) -> None:

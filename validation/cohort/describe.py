@@ -64,6 +64,7 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
             modality="clinical",
             kind="categorical",
             source="barcode",
+            known_at=known_at(cohort, key),
             n=known,
             missing=round(missing, 4),
             levels=_levels(values, cohort.spec.min_level),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.endpoints import TO_MONTHS
-from validation.cohort.model import Known, KnownSpec, TimeUnit
+from validation.cohort.model import SOURCE_SITE, Known, KnownSpec, TimeUnit
 from validation.cohort.tables import numeric, text_of
 from validation.hypothesis import KnownAt
 
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 
 def declared(cohort: CohortData, key: str) -> Known:
-    """What the cohort's description says of one variable: its own word, else its table's."""
+    """What the description says of one variable: its own word, else its table's, the cohort's.
+
+    The tissue source site of a barcode was known when the tissue came.
+    """
+    said: tuple[Known | None, ...]
     if key in cohort.variables:
         spec = cohort.variables[key]
-        return cohort.tables[spec.table].spec.known_at if spec.known_at is None else spec.known_at
-    expression = cohort.spec.expression
-    return "unknown" if expression is None else expression.known_at
+        said = (spec.known_at, cohort.tables[spec.table].spec.known_at)
+    elif key == SOURCE_SITE:
+        return "baseline"
+    else:
+        said = (None if cohort.spec.expression is None else cohort.spec.expression.known_at,)
+    return next((word for word in said if word is not None), cohort.spec.known_at)
 
 
 def known_at(cohort: CohortData, key: str) -> KnownAt:

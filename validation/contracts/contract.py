@@ -22,7 +22,8 @@ from validation.dictionary import known_since
 from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
 from validation.types import canonical_json, sha256_text
 
-VERSION = 1
+VERSION = 2
+"""The format of a contract. 2: what its verdict asks of undeclared timing."""
 Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
@@ -337,6 +338,15 @@ class FrozenContract(Strict):
         InputError
             If the file is missing, not JSON, no frozen contract, or was changed since.
         """
+        given = _read(path)
+        contract = given.get("contract") if isinstance(given, dict) else None
+        written = contract.get("schema_version") if isinstance(contract, dict) else None
+        if isinstance(written, int) and written != VERSION:
+            raise InputError(
+                f"{path}: frozen in format {written} of contracts, and this SAGE reads format "
+                f"{VERSION}. Run it with the version of SAGE that froze it, or freeze its "
+                "hypothesis anew with `sage validate contract`"
+            )
         found: FrozenContract = _validated(cls, path)
         return found
 
