@@ -117,7 +117,7 @@ def verify(
 
     Exit code 1 where something was edited, removed or exchanged.
 
-    Example: sage ledger verify validation runs/20261121-223433-identify-a-novel-research-8955
+    Example: sage ledger verify sage-validation
     """
     from sage.console import out, print_json
     from validation.ledger import FILE, Ledger
@@ -190,7 +190,7 @@ def merge(
 
     A source whose chain is broken is refused whole. What is here already is kept once.
 
-    Example: sage ledger merge ledger-2026.jsonl
+    Example: sage ledger merge colleague.jsonl
     """
     from sage.console import out, print_json
     from validation.store import open_store
