@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sage import settings as settings_module
+from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.machine.services import Services
-from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id, now
+from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import demo_graph, load_cohort
@@ -92,7 +93,7 @@ def begin(
         thread=identity,
         place=str(root),
         prompt=request.prompt.strip(),
-        created=now(),
+        created=clock.stamp(),
         reasoner=reasoner,
         models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
         cohort=_stable_name(request.cohort),

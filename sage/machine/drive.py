@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
-from sage.runfolder import RunFolder, now
+from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -115,7 +116,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
             raise
         pause = _pause(machine.get_state(config))
     if pause is None:
-        folder.update(status="finished", finished=now(), sealed=folder.record.head())
+        folder.update(status="finished", finished=clock.stamp(), sealed=folder.record.head())
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
