@@ -19,7 +19,7 @@ from validation.controls.run import SEPARATOR, is_replaceable
 from validation.dictionary import known_since
 from validation.inputs.population import Cut, cuts_of, held_back
 from validation.inputs.variables import use_of
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
 from validation.types import canonical_json, sha256_file, sha256_text
 
