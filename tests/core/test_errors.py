@@ -47,15 +47,26 @@ def test_callers_that_catch_the_usual_classes_still_do() -> None:
     assert not issubclass(InputError, FaultError) and issubclass(InputError, SageError)
 
 
-def test_the_classes_are_defined_once() -> None:
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("SageError", "sage/core/errors.py"),
+        ("InputError", "sage/core/errors.py"),
+        ("FaultError", "sage/core/errors.py"),
+        ("Strict", "sage/core/models.py"),
+        ("Ledger", "validation/ledger/ledger.py"),
+    ],
+)
+def test_a_name_that_many_use_is_defined_once(name: str, place: str) -> None:
     defined = [
         path.relative_to(HOUSE).as_posix()
         for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
         for path in (HOUSE / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and node.name in ("InputError", "FaultError")
+        if f"class {name}" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and node.name == name
     ]
-    assert defined == ["sage/core/errors.py"] * 2
+    assert defined == [place]
 
 
 def test_the_application_package_imports_nothing() -> None:
