@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,13 @@ def test_a_name_that_many_use_is_defined_once(name: str, place: str) -> None:
 def test_the_application_package_imports_nothing() -> None:
     tree = ast.parse((HOUSE / "sage/__init__.py").read_text(encoding="utf-8"))
     assert [type(node) for node in tree.body] == [ast.Expr]
+
+
+def test_what_the_command_line_needs_to_start_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, sage.__main__, sage.cli.app, sage.core.data, sage.core.seeds\n"
+        "heavy = 'pydantic numpy pandas httpx tenacity rich.console'.split()\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=HOUSE, capture_output=True, text=True)
+    assert told.stdout == "[]\n", told.stderr
