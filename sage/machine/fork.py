@@ -1,4 +1,4 @@
-"""A copied run's checkpoints in a shared database: a thread of its own, as the folder was copied."""
+"""A copied run's checkpoints in a shared database: a thread of its own, as when it was copied."""
 
 from __future__ import annotations
 
