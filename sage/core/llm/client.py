@@ -194,6 +194,7 @@ class Client:
             limit = UNBOUNDED_REPLY
         body = wire.body(request, model, limit, official=self._official)
         prompt, most = _prompt_tokens(request, body), limit or UNBOUNDED_REPLY
+        service = self._service(model)
         await self._wait_for_turn()
         with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:
             received = _Received(prompt)
@@ -217,7 +218,7 @@ class Client:
 
             try:
                 async with asyncio.timeout(self.endpoint.timeout_s):
-                    await self._send(request, model, limit, wire, received)
+                    await self._send(service, request, model, limit, wire, received)
             except TimeoutError:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
@@ -247,6 +248,7 @@ class Client:
 
     async def _send(
         self,
+        service: openai.AsyncOpenAI,
         request: Request,
         model: ModelChoice,
         limit: int | None,
@@ -256,7 +258,7 @@ class Client:
         """Send until the server serves the request, and read the reply to its end."""
         import openai
 
-        completions = self._service(model).chat.completions.with_raw_response
+        completions = service.chat.completions.with_raw_response
         attempt = 0
         while True:
             try:
