@@ -152,7 +152,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     Raises
     ------
     InputError
-        If another process holds the run, or its checkpoints stayed with the run it was copied from.
+        If another process holds the run, a file of it was changed, or its checkpoints stayed with
+        the run that it was copied from.
     """
     folder = open_run(name)
     folder.hold()
@@ -160,7 +161,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     if budget_usd is not None:
         manifest = folder.update(budget_usd=budget_usd)
     settings = settings_module.load()
-    if manifest.parent and settings.checkpoint_url:
+    if manifest.parent and not manifest.copied_thread and settings.checkpoint_url:
         raise InputError(
             f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
             " are the original's; go on there"

@@ -36,6 +36,8 @@ class Manifest(Strict):
     run_id: str = ""
     thread: str = ""
     parent: str | None = None
+    copied_thread: str = ""
+    checkpoint: str = ""
     place: str = ""
     sealed: str = ""
     prompt: str
@@ -65,14 +67,15 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        fixed = self.model_dump(mode="json", exclude=CHANGING)
+        unset = set() if self.copied_thread else {"copied_thread"}
+        fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
 FORMAT = 3
 """Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
 one step needs of another is in the state, so that an evaluation begun before cannot go on."""
-CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed"}
+CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed", "checkpoint"}
 
 
 class RunFolder:
@@ -142,14 +145,16 @@ class RunFolder:
         self.save(manifest)
         return manifest
 
-    def verify(self) -> None:
+    def verify(self, *, under_way: bool = False) -> None:
         """Refuse a folder whose files are not as the run left them (`Record.verify`).
 
-        A folder of the first format has no record and passes.
+        A folder of the first format has no record and passes. A run that goes on (`under_way`) may
+        find what an interrupted step left, and a program that a person was asked to mend.
         """
         manifest = self.manifest()
         if manifest.format > 1 or self.record.exists():
-            self.record.verify(manifest.sealed)
+            mended = ".py" if under_way and manifest.status == "escalated" else ""
+            self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
         """Take the run for this process until it ends, and clear what a killed one left half-done.
@@ -189,7 +194,13 @@ class RunFolder:
         """The manifest of a held run, brought up to date: older formats, folders moved or copied.
 
         A copy beside its original becomes a run of its own that names its parent.
+
+        Raises
+        ------
+        InputError
+            If a file is not as the run left it: nothing goes on from what somebody changed.
         """
+        self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
         if manifest.format < FORMAT:
             begun = any(self.root.glob("outputs/expanded-*.json"))
@@ -211,8 +222,14 @@ class RunFolder:
         if manifest.place != here:
             copied = _names_run(Path(manifest.place), manifest.run_id)
             if copied:
-                update = {"run_id": str(uuid.uuid4()), "parent": manifest.run_id, "place": here}
-                self.verify()
+                identity = str(uuid.uuid4())
+                update = {
+                    "run_id": identity,
+                    "thread": identity,
+                    "copied_thread": manifest.thread,
+                    "parent": manifest.run_id,
+                    "place": here,
+                }
             else:
                 update = {"place": here}
             manifest = manifest.model_copy(update=update)
