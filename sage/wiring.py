@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sage.core.llm.client import Client
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
 
 
 def make_chat(
@@ -87,8 +87,8 @@ def load_cohort(
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
     """A folder's ledger over the store that settings name."""
-    from validation.ledger import Ledger
-    from validation.store import open_store
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
 
     return Ledger(path, open_store(settings.ledger.place))
 

@@ -18,8 +18,10 @@ from sage.core.files import write_bytes
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits
 from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
-from validation.ledger import Adjusted, Entry, Ledger, entry_of
-from validation.ledger_rules import ledger_objections, ledger_qualifiers
+from validation.ledger.error_control import Adjusted
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry, entry_of
+from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh

@@ -17,7 +17,7 @@ from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.results import Results
 
 

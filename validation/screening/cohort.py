@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.screening.rank import ScreenResult
 
 Q_LEVEL = 0.05
