@@ -71,9 +71,7 @@ def run(
         str | None, typer.Option(help="A second cohort on which the claim must hold as well.")
     ] = None,
     replicate_root: Annotated[Path | None, typer.Option(help="--root of the second one.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path(
-        "sage-validation"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("sage-validation"),
     seed: Seed = 0,
     alpha: Alpha = 0.05,
     split: Split = None,
@@ -260,8 +258,8 @@ def amend(
     in the ledger. What can be set: seed, and the fields of hypothesis, rules,
     missing, split, controls, specification (`sage validate schema contract`).
 
-    Example: sage validate amend e5.json --cohort cohorts/tcga-blca --reason "stage is recorded late"
-    --set hypothesis.covariates='["clinical:age"]' --out e5.v2.json
+    Example: sage validate amend e5.json --cohort cohorts/tcga-blca
+    --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]' --out e5.v2.json
     """
     from sage.cli.cohort import load_named
     from sage.console import err

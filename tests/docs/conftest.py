@@ -1,4 +1,4 @@
-"""A folder that holds what the examples name: papers, graph, cohorts, slides, small and made here."""
+"""A folder that holds what the examples name: papers, graph, cohorts, slides, all made here."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def run(line: str, folder: Path) -> str:
 
 
 def served(line: str, folder: Path) -> str:
-    """Start a server: over stdio it ends with its input, over HTTP it is interrupted once it serves."""
+    """Start a server: over stdio it ends with its input; over HTTP it is interrupted."""
     over_http = "--transport http" in line
     server = subprocess.Popen(
         [sys.executable, "-m", *shlex.split(line, comments=True), *(["--port", "0"] * over_http)],

@@ -90,9 +90,7 @@ def test_every_exception_is_needed() -> None:
 
 def test_every_command_has_an_example() -> None:
     shown = {example.where for example in of_help()}
-    plain = {
-        name for name, command in commands().items() if not hasattr(command, "list_commands")
-    }
+    plain = {name for name, command in commands().items() if not hasattr(command, "list_commands")}
     assert {name for name in plain if f"{name} --help" not in shown} == set()
 
 
