@@ -89,29 +89,22 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
     where = settings.base_url or "OpenAI"
     if not probe:
         return Check(what="reasoner", state="ok", found=f"chat at {where} (not asked; --probe)")
-    import httpx
+    from sage.core.http.client import BlockingClient, Limit, Policy, Request
+    from sage.core.http.errors import ServiceError
 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    try:
-        answer = httpx.get(
-            f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models",
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=10,
-        )
-    except httpx.HTTPError as error:
-        return Check(
-            what="reasoner",
-            state="broken",
-            found=f"chat at {where}: {type(error).__name__}",
-            remedy="check base_url, or use --reasoner rules",
-        )
-    if answer.status_code != 200:
-        return Check(
-            what="reasoner",
-            state="broken",
-            found=f"chat at {where} answers {answer.status_code}",
-            remedy="check SAGE_API_KEY",
-        )
+    url = f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models"
+    headers = {"Authorization": f"Bearer {key}"}
+    with BlockingClient(None, Policy(attempts=1, deadline=10, attempt=10)) as client:
+        try:
+            client.fetch(Request("model server", Limit(1), url, secret_headers=headers), bytes)
+        except ServiceError as error:
+            return Check(
+                what="reasoner",
+                state="broken",
+                found=f"chat at {where}: {error.reason}",
+                remedy="check base_url and SAGE_API_KEY, or use --reasoner rules",
+            )
     return Check(what="reasoner", state="ok", found=f"chat at {where} answers")
 
 
