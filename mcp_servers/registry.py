@@ -30,6 +30,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.context import ToolContext
 from sage.core.errors import Cancelled, FaultError, InputError, SageError
+from sage.core.extras import explain_absence
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
@@ -333,6 +334,8 @@ def execute(
     except (SageError, Cancelled):
         raise
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (known := explain_absence(error)):
+            raise known from error
         raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:

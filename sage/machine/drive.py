@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import FaultError, InputError
+from sage.core.extras import need
 from sage.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
 from sage.runfolder import RunFolder, now
@@ -57,14 +58,11 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         finally:
             connection.close()
         return
-    try:
-        from langgraph.checkpoint.postgres import PostgresSaver
-        from psycopg import Connection, OperationalError
-        from psycopg.rows import dict_row
-    except ImportError:
-        raise InputError(
-            "checkpoint_url needs the postgres extra: pip install 'sage-pathology[postgres]'"
-        ) from None
+    need("postgres", "checkpoint_url")
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from psycopg import Connection, OperationalError
+    from psycopg.rows import dict_row
+
     try:
         with Connection.connect(
             url.get_secret_value(), autocommit=True, prepare_threshold=0, row_factory=dict_row

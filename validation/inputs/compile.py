@@ -268,7 +268,7 @@ def _source(cohort: Cohort, key: str) -> str:
 def _write_table(table: pd.DataFrame, path: Path) -> None:
     """Parquet under a temporary name, then renamed."""
     temporary = path.with_name(f".{path.name}.partial")
-    table.to_parquet(temporary, engine="pyarrow", compression="zstd", index=True)
+    table.to_parquet(temporary, engine="fastparquet", compression="ZSTD", index=True)
     temporary.replace(path)
 
 

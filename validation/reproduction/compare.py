@@ -238,7 +238,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{TABLE}.partial"
-    table.to_parquet(partial, engine="pyarrow", index=False)
+    table.to_parquet(partial, engine="fastparquet", index=False)
     partial.replace(folder / TABLE)
     write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
     return task
