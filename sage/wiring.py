@@ -6,43 +6,28 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.base import Reasoner, Role
+from agents.base import Role
+from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import absent
-from sage.data import data_root
 from sage.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agents.disclosure import Withheld
-    from agents.feasibility import EvidenceClients
     from agents.reasoners.chat import ChatReasoner
     from kg.embedding.embed import Embedder
+    from kg.lexicon.ontology import Ontology
+    from kg.literature.rank import Embed
     from kg.literature.search import Literature
-    from mcp_servers.registry import ToolSpec
+    from mcp_servers.spec import ToolSpec
     from sage.core.llm.budget import Meter
     from sage.core.llm.cache import ReplyCache
     from sage.core.llm.client import Client
-    from sage.machine.services import Services
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
-
-
-def make_reasoner(services: Services) -> Reasoner:
-    """The reasoner that the run's manifest names."""
-    if services.manifest.reasoner == "rules":
-        from agents.reasoners.rules import RulesReasoner
-
-        return RulesReasoner(services.resources)
-    root = services.folder.root
-    return make_chat(
-        services.settings,
-        root,
-        budget_usd=services.manifest.budget_usd,
-        withheld=lambda: services.patient_identifiers,
-    )
+    from validation.ledger.ledger import Ledger
 
 
 def make_chat(
@@ -103,8 +88,8 @@ def load_cohort(
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
     """A folder's ledger over the store that settings name."""
-    from validation.ledger import Ledger
-    from validation.store import open_store
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
 
     return Ledger(path, open_store(settings.ledger.place))
 
@@ -152,22 +137,29 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
     return out
 
 
-def make_literature(services: Services) -> Literature:
-    """Search over the run's corpus, and over the services when the run is online."""
+def make_literature(
+    settings: Settings, corpus: Path, ontology: Ontology, embed: Embed | None
+) -> Literature:
+    """Search over a run's corpus, and over the services as well where `embed` is given.
+
+    Raises
+    ------
+    InputError
+        If the corpus is gone, or the services may not be asked for want of a contact address.
+    """
     from kg.literature.local import LocalIndex
     from kg.literature.search import Literature
 
-    corpus = Path(services.manifest.corpus)
     if not corpus.is_dir():
         raise InputError(f"the run's corpus {corpus} is gone; give it again with --corpus")
     local = LocalIndex.from_folder(corpus)
-    cache = services.settings.cache_dir / "literature"
-    if services.manifest.literature == "local":
+    cache = settings.cache_dir / "literature"
+    if embed is None:
         return Literature((), cache, local=local)
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
 
-    email = services.settings.contact_email
+    email = settings.contact_email
     if not email:
         raise InputError(
             "online literature needs contact_email in sage.toml: the services ask for it"
@@ -176,8 +168,8 @@ def make_literature(services: Services) -> Literature:
         all_sources(email=email),
         cache,
         local=local,
-        expand=expander(services.ontology),
-        embed=services.embedder.embed,
+        expand=expander(ontology),
+        embed=embed,
         retractions=retraction_source(email=email),
     )
 
@@ -200,12 +192,3 @@ def tools(settings: Settings) -> list[ToolSpec]:
             "all", tool_folders=[settings.user_tools] if settings.user_tools else ()
         ).all()
     )
-
-
-def make_evidence(services: Services) -> EvidenceClients | None:
-    """Outside registries for feasibility; none when the run is not online."""
-    if services.manifest.literature == "local":
-        return None
-    from agents.evidence.clients import EvidenceClients as Clients
-
-    return Clients(services.settings.cache_dir / "evidence")

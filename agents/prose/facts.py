@@ -217,7 +217,9 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         stable=spoke("specification curve"),
         permuted=None if permuted is None else permuted < rules.alpha,
         specific=spoke("random features"),
-        known_positive=None if known is None else spoke("known positive") is not False,
+        known_positive=None
+        if known is None
+        else known < rules.alpha and spoke("known positive") is not False,
         negative_control=None if negative is None else spoke("negative control") is not False,
         powered=_powered(primary, contract),
         controlled=False if verdict.because == "multiplicity" else found.significant,

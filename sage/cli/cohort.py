@@ -83,11 +83,12 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     Example: sage cohort check cohorts/tcga-blca
     """
     from sage.console import err, out, print_json
+    from validation.cohort.findings import check_cohort
     from validation.types import Finding
 
     with err.status(f"checking {name}"):
         try:
-            findings = load_named(name, root).check()
+            findings = check_cohort(load_named(name, root))
         except InputError as error:
             findings = [
                 Finding(

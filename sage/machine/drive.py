@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
 from sage.runfolder import RunFolder, now
 

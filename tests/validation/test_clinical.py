@@ -17,7 +17,7 @@ from tests.validation.core_help import NODE, claim, load, patients, run_once, va
 from validation.clinical.adjustment import adjust
 from validation.clinical.e_value import e_value
 from validation.clinical.planning import Accrual, Question, plan, prediction_size
-from validation.contracts.contract import draft
+from validation.contracts.draft import draft
 from validation.results import Effect
 from validation.statistics.decision_curve import net_benefit
 

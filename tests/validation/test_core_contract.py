@@ -11,13 +11,14 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contracts.contract import (
+    VERSION,
     Contract,
     FrozenContract,
     SplitRule,
-    draft,
-    freeze,
     read_hypothesis,
 )
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import CutRule
 from validation.inputs.population import cuts_of, find_cut, in_population
 
@@ -59,6 +60,16 @@ def test_a_frozen_contract_cannot_be_changed_unnoticed(tmp_path: Path) -> None:
     value["contract"]["rules"]["alpha"] = 0.2
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match="changed after it was frozen"):
+        FrozenContract.read(path)
+
+
+@pytest.mark.parametrize("written", [VERSION - 1, VERSION + 1])
+def test_a_contract_of_another_format_is_not_called_changed(tmp_path: Path, written: int) -> None:
+    path = frozen_for(load(tmp_path, patients())).write(tmp_path / "contract.json")
+    value = json.loads(path.read_text())
+    value["contract"]["schema_version"] = written
+    path.write_text(json.dumps(value))
+    with pytest.raises(InputError, match=f"format {written}.*reads format {VERSION}.*freeze"):
         FrozenContract.read(path)
 
 
@@ -182,8 +193,9 @@ def test_the_committed_hypotheses_are_valid() -> None:
     folder = ROOT / "docs" / "hypotheses"
     names = {read_hypothesis(path).id for path in folder.glob("*.json")}
     assert names == {"e5-fabp5-tls", "e5-fabp5-tls-all-slides", "table8-cxcl13",
-                     "e1-adrm1-male", "e2-adrm1-stroma",
-                     "cxcl13-os"}  # fmt: skip
+                     "e1-adrm1-male", "e1-adrm1-male-all-slides", "e2-adrm1-stroma",
+                     "e2-adrm1-stroma-tertiles", "cxcl13-os",
+                     "gbsg2-progesterone-receptor"}  # fmt: skip
 
 
 def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from sage.core.errors import InputError
 from tests.validation.core_help import ROOT
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contracts.contract import ControlPlan, MissingRule, draft, freeze, read_hypothesis
+from validation.contracts.contract import ControlPlan, MissingRule, read_hypothesis
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.reproduction.compare import (
     Numbers,
     SecondTest,
