@@ -268,7 +268,7 @@ def _source(cohort: Cohort, key: str) -> str:
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    data = table.to_parquet(None, engine="fastparquet", compression="ZSTD", index=True)
+    data = table.to_parquet(None, engine="fastparquet", compression="zstd", index=True)
     with writing(path) as stream:
         stream.write(data)
 
