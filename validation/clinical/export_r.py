@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
-from validation.contracts.contract import Contract, FrozenContract, TestPlan
+from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
 from validation.dictionary import known_since
 from validation.hypothesis import Filter
-from validation.inputs.population import Cut, numbers_of
+from validation.inputs.population import POSITIVE, Cut, numbers_of
 from validation.results import AnalysisResult
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "late": [
-            {"key": use.key, "since": known_since(use.key), "before": use.before}
-            for use in {one.key: one for one in contract.variables}.values()
+            {"key": use.key, "since": known_since(use.key), "before": _before(use)}
+            for use in {one.key: one for one in reversed(contract.variables)}.values()
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
         "tests": tests,
@@ -205,6 +205,16 @@ def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
     """True where SAGE fitted with Firth's penalty."""
     outcome = analysis.test(plan.id)
     return outcome is not None and "Firth" in " ".join(outcome.notes)
+
+
+def _before(use: VariableUse) -> str | float | None:
+    """What a late variable is until it is known; of an exposure as the table holds it, a number."""
+    if use.role != "exposure" or not isinstance(use.before, str):
+        return use.before
+    try:
+        return float(use.before)
+    except ValueError:
+        return float(use.before.casefold() in POSITIVE)
 
 
 def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
