@@ -311,8 +311,8 @@ def worlds_part(args):
     """Hostile worlds: false claims by kind, power beside a plain adjusted test, cost of controls.
 
     Each world is a line of `validation_worlds.jsonl`, written as it ends: a run that was stopped
-    goes on where it stood, one world of every kind after the other. Worlds that contracts of another
-    format judged stay in the file and count no more.
+    goes on where it stood, one world of every kind after the other. Worlds judged under contracts
+    of another format stay in the file and count no more.
     """
     from validation.contracts.contract import VERSION
     from validation.simulate.hostile import KINDS
