@@ -14,9 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
+from sage.core.models import Strict
 
 
 class Role(StrEnum):
@@ -27,10 +28,8 @@ class Role(StrEnum):
     HIGH = "high"
 
 
-class View(BaseModel):
+class View(Strict):
     """An agent's input or output: frozen, and closed to fields that it does not list."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Coding instructions: what the contract must say beyond the hypothesis (SAGE, 3.3 and E.5).
 
-The contract itself is drafted from the hypothesis by `validation.contract`; this agent settles what
-the hypothesis leaves open before any outcome is read.
+The contract itself is drafted from the hypothesis by `validation.contracts.contract`; this agent
+settles what the hypothesis leaves open before any outcome is read.
 """
 
 from __future__ import annotations

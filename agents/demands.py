@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.base import View
-from validation.contract import Rules
+from validation.contracts.contract import Rules
 from validation.dictionary import DataDictionary, Variable
 from validation.hypothesis import Hypothesis
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.errors import FaultError
+from sage.core.errors import FaultError
 
 MIN_COUNT = 5
 """Fewest patients that a count may stand for in anything that a model sees."""

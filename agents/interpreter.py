@@ -15,8 +15,8 @@ from agents.prose.check import Problem, check_result, replaced, replaced_text, w
 from agents.prose.facts import ResultFacts
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
+from validation.controls.keys import Key
 from validation.hypothesis import Hypothesis
-from validation.keys import Key
 
 
 class KeyedNumber(View):

@@ -15,7 +15,7 @@ from agents.statement import settled, within_sentence
 from agents.types import DictionaryView, Relationship
 from agents.views import Proposal, ScientistInput, StepRef
 from agents.wording import describe_design
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.dictionary import Endpoint, Variable
 from validation.hypothesis import (

@@ -12,6 +12,7 @@ from typing import Any
 
 from agents.prose.reading import word_set
 from agents.types import DictionaryView
+from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.dictionary import DataDictionary, Variable
 from validation.hypothesis import (
     Comparison,
@@ -22,7 +23,6 @@ from validation.hypothesis import (
     Hypothesis,
     Population,
 )
-from validation.registered import CONTINUOUS_CUTS, uses_groups
 
 Known = DataDictionary | DictionaryView
 OPPOSITE = {"high": "low", "low": "high"}

@@ -30,10 +30,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.peers.peer import peak_mb
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology import models, networks
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
+from sage.core.errors import InputError
 
 
 def operations(network: Any, side: int) -> float:

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from kg.embed import FloatArray, HashingEmbedder, normalize
-from kg.fusion_model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Support
-from kg.graph import Graph
+from kg.embedding.embed import FloatArray, HashingEmbedder, normalize
+from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Support
+from kg.graph.model import Graph
 from kg.types import EntityType, Evidence, Polarity
 
 NODES, EDGES = 41_053, 56_338
@@ -112,7 +112,7 @@ def line(what: str, seconds: float, target: str = "", note: str = "") -> None:
 
 def fusion(quick: bool) -> None:
     """All pairs above tau."""
-    from kg.cosine import cross_pairs, pairs
+    from kg.fusion.cosine import cross_pairs, pairs
 
     pairs(clustered(3000, 384), 0.9)  # compiles
     for n, target in ((NODES, "<= 5 s"), (100_000, "<= 20 s")):
@@ -166,7 +166,7 @@ class Given:
 
 def cached(x: FloatArray) -> None:
     """A fusion that meets 500 new names, with its cache of pairs read and written."""
-    from kg.fusion_pairs import similar_pairs
+    from kg.fusion.pairs import similar_pairs
 
     names = [str(n) for n in range(len(x))]
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ def cached(x: FloatArray) -> None:
 
 def paths(quick: bool, graph: Graph) -> None:
     """Paths between random nodes and between hubs."""
-    from kg.paths_search import Searcher
+    from kg.paths.search import Searcher
 
     indptr, indices = graph.adjacency
     hubs = np.argsort(-graph.degree, kind="stable")[:10].tolist()
@@ -238,10 +238,10 @@ def paths(quick: bool, graph: Graph) -> None:
 
 def scoring(graph: Graph) -> None:
     """Relevance, Novelty, Surprise of 10,000 candidates, and a whole search."""
-    from kg.graph import TYPES
-    from kg.paths import PathOptions, between
-    from kg.paths_score import score_candidates
-    from kg.paths_search import Searcher
+    from kg.graph.model import TYPES
+    from kg.paths.find import PathOptions, between
+    from kg.paths.score import score_candidates
+    from kg.paths.search import Searcher
 
     indptr, indices = graph.adjacency
     hubs = np.argsort(-graph.degree, kind="stable")[:2].tolist()
@@ -262,7 +262,7 @@ def scoring(graph: Graph) -> None:
 
 def files(quick: bool, graph: Graph) -> None:
     """Sidecar and GraphML."""
-    from kg import graphml, graphml_read
+    from kg.graph import graphml, graphml_read
 
     with tempfile.TemporaryDirectory() as folder:
         side = Path(folder) / "graph.kg"
@@ -291,7 +291,7 @@ def files(quick: bool, graph: Graph) -> None:
 
 def embedding(quick: bool) -> None:
     """Names embedded per second."""
-    from kg.embed import MiniLM, default, minilm_folder
+    from kg.embedding.embed import MiniLM, default, minilm_folder
 
     words = (
         ("loss", "gain", "expression", "density"),

@@ -112,8 +112,8 @@ def lexicon(data: Path, path: Path) -> dict[str, Any]:
     """Import, load and match, beside an automaton over the same spellings."""
     import ahocorasick
 
-    from kg.lexicon import Lexicon
-    from kg.lexicon_import import import_lexicons
+    from kg.lexicon.index import Lexicon
+    from kg.lexicon.vocabularies import import_lexicons
 
     start = time.perf_counter()
     report = import_lexicons(vocabularies(data), path)
@@ -144,13 +144,13 @@ def lexicon(data: Path, path: Path) -> dict[str, Any]:
 
 def rules(data: Path, lexicon_path: Path) -> dict[str, Any]:
     """Rules on the BioRED abstracts, and their scores on train and dev."""
-    from kg.chunks import chunk
-    from kg.corpora import load_corpus
+    from kg.corpus.chunks import chunk
     from kg.extract.rules import RulesExtractor
-    from kg.lexicon import Lexicon
-    from kg.ontology import Ontology
-    from kg.score_extractor import score_extractor
+    from kg.lexicon.index import Lexicon
+    from kg.lexicon.ontology import Ontology
     from kg.types import Document
+    from sage.bench.corpora import load_corpus
+    from sage.bench.extraction import score_extractor
 
     ontology = Ontology.load(ROOT / "data" / "ontology")
     lexicons = [Lexicon.load(lexicon_path)]
@@ -173,9 +173,9 @@ def rules(data: Path, lexicon_path: Path) -> dict[str, Any]:
 
 def builds() -> dict[str, Any]:
     """The demonstration corpus: first build, again, and with ten notes more."""
-    from kg.build import build
-    from kg.build_report import BuildOptions
-    from kg.ontology import Ontology
+    from kg.corpus.build import build
+    from kg.corpus.build_report import BuildOptions
+    from kg.lexicon.ontology import Ontology
 
     ontology = Ontology.load(ROOT / "data" / "ontology")
     options = BuildOptions()

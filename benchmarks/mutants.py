@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-RULES = ("validation/relevance.py", "validation/control_rules.py", "validation/verdict.py")
+RULES = ("validation/relevance.py", "validation/controls/rules.py", "validation/verdict.py")
 """In the order in which they import one another."""
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",

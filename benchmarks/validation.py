@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from validation.calibration import (
+from sage.bench.null_statistics import (
     COMPETING,
     DISHONEST,
     TESTS,
@@ -94,7 +94,7 @@ def screen_part(args):
     from sksurv.linear_model import CoxPHSurvivalAnalysis
     from sksurv.util import Surv
 
-    from validation.screen import screen
+    from validation.screening.rank import screen
 
     warnings.filterwarnings("ignore")
     n, p, sampled = 400, args.features, args.peer_features
@@ -240,7 +240,7 @@ def flat(found):
 
 def worlds(args, seeds, **options):
     """`judge_world` over seeds, in processes."""
-    from validation.calibration_pipeline import judge_world
+    from sage.bench.worlds import judge_world
 
     with tempfile.TemporaryDirectory() as folder:
         work = partial(judge_world, Path(folder), **options)
@@ -252,7 +252,7 @@ def worlds(args, seeds, **options):
 
 def pipeline_part(args):
     """Null worlds, planted worlds and interval coverage through contract, runner and verdict."""
-    from validation.calibration_pipeline import JOINT, claim_rates
+    from sage.bench.worlds import JOINT, claim_rates
     from validation.statistics.power import power_at
 
     start = time.perf_counter()
@@ -340,7 +340,7 @@ def one_hostile(folder, what):
     """One world as a line."""
     from dataclasses import asdict
 
-    from validation.calibration_pipeline import judge_hostile
+    from sage.bench.worlds import judge_hostile
     from validation.simulate.hostile import BY_NAME
 
     name, seed = what

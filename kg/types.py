@@ -1,14 +1,16 @@
 """The words of the knowledge graph: documents, evidence, triples, scored paths.
 
 Everything here is plain data that crosses a border: store, file, agent, server. Hot paths work on
-arrays (`kg.graph.Graph`), not on these.
+arrays (`kg.graph.model.Graph`), not on these.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sage.core.models import Strict
 
 
 class EntityType(StrEnum):
@@ -43,13 +45,7 @@ class Polarity(StrEnum):
     NEUTRAL = "neutral"
 
 
-class Frozen(BaseModel):
-    """Immutable value."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Section(Frozen):
+class Section(Strict):
     """One section of a document; `start` is its character offset in the document's text."""
 
     title: str
@@ -57,7 +53,7 @@ class Section(Frozen):
     end: int
 
 
-class Document(Frozen):
+class Document(Strict):
     """A source text with its identifiers. `id` is the SHA-256 of the file's content."""
 
     id: str
@@ -77,7 +73,7 @@ class Document(Frozen):
     topics: tuple[str, ...] = ()
 
 
-class Evidence(Frozen):
+class Evidence(Strict):
     """Where a triple was read: `start:end` are character offsets in the document's text."""
 
     doc_id: str
@@ -93,7 +89,7 @@ class Evidence(Frozen):
     retracted: bool = False
 
 
-class Triple(Frozen):
+class Triple(Strict):
     """One extracted statement (h, t_h, r_text, r_norm, t, t_t, c, e) (SAGE, 3.1)."""
 
     head: str
@@ -110,7 +106,7 @@ class Triple(Frozen):
     extractor: str = "rules"
 
 
-class PathNode(Frozen):
+class PathNode(Strict):
     """An entity on a path, with what the ontology knows of it."""
 
     id: str
@@ -121,7 +117,7 @@ class PathNode(Frozen):
     identifiers: dict[str, str] = Field(default_factory=dict)
 
 
-class PathEdge(Frozen):
+class PathEdge(Strict):
     """A step of a path. `forward` is False where the step runs against the edge's direction."""
 
     head: str
@@ -136,7 +132,7 @@ class PathEdge(Frozen):
     contradicting: tuple[Evidence, ...] = ()
 
 
-class PathScores(Frozen):
+class PathScores(Strict):
     """The four scores of a path, raw and normalized to [0, 1] (SAGE, B.1)."""
 
     logic_raw: float
@@ -150,7 +146,7 @@ class PathScores(Frozen):
     total: float
 
 
-class ScoredPath(Frozen):
+class ScoredPath(Strict):
     """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`."""
 
     nodes: tuple[PathNode, ...]
@@ -167,7 +163,7 @@ class ScoredPath(Frozen):
         return " ".join(words)
 
 
-class ConceptMatch(Frozen):
+class ConceptMatch(Strict):
     """A concept of the prompt and the graph node that it was matched to."""
 
     phrase: str
@@ -178,7 +174,7 @@ class ConceptMatch(Frozen):
     score: float
 
 
-class PathSearch(Frozen):
+class PathSearch(Strict):
     """What a path search returns: the concepts it understood, and the ranked paths."""
 
     prompt: str

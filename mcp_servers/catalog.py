@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 
 SUITES = {
     "pathology": "mcp_servers.pathology",

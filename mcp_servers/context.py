@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcp_servers.errors import Cancelled, InputError
 from mcp_servers.roots import Kind, Roots
+from sage.core.errors import Cancelled, InputError
 
 T = TypeVar("T")
 

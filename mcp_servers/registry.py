@@ -26,10 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import Cancelled, FaultError, InputError
+from sage.core.errors import Cancelled, FaultError, InputError, SageError
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from mcp_servers.results_cache import HashIndex, ResultsCache
@@ -50,10 +51,8 @@ OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
 """A file that the tool wrote, relative to the output folder."""
 
 
-class Card(BaseModel):
+class Card(Strict):
     """Frozen description."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Resources(Card):
@@ -331,14 +330,9 @@ def execute(
     started = time.monotonic()
     try:
         answer = spec.function(given, context)
-    except (InputError, FaultError, Cancelled):
+    except (SageError, Cancelled):
         raise
     except Exception as error:
-        kinds = {base.__name__ for base in type(error).__mro__}
-        if "InputError" in kinds:  # of kg or validation, or derived from theirs
-            raise InputError(str(error)) from error
-        if "FaultError" in kinds:
-            raise FaultError(str(error)) from error
         raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

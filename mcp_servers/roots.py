@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 
 MAX_PATH = 1024
 """Longest path or output name that a caller may send, in characters."""

@@ -8,6 +8,8 @@ import os
 import sys
 from typing import NoReturn
 
+from sage.core.errors import SageError
+
 
 def main() -> None:
     """Run the command line; turn errors into one clear line and an exit code.
@@ -56,19 +58,9 @@ def _end(code: int) -> NoReturn:
 
 
 def exit_code(error: BaseException) -> int | None:
-    """2 for an InputError, 1 for a FaultError of any of our packages, None for a defect.
-
-    The classes are looked up among the modules already loaded, so that nothing heavy is imported
-    to report an error.
-    """
-    for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox"):
-        module = sys.modules.get(f"{package}.errors")
-        if module is None:
-            continue
-        if isinstance(error, module.InputError):
-            return 2
-        if isinstance(error, module.FaultError):
-            return 1
+    """An error's own exit code, 1 for a full disk below SQLite, None for a defect."""
+    if isinstance(error, SageError):
+        return error.exit_code
     if type(error).__module__ == "sqlite3" and "disk is full" in str(error):
         return 1
     return None

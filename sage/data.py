@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sage.errors import FaultError
+from sage.core.errors import FaultError
 
 
 def data_root() -> Path:

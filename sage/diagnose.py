@@ -8,15 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from sage.core.models import Strict
 from sage.settings import Settings
 
 
-class Check(BaseModel):
+class Check(Strict):
     """One thing that was looked at. `missing` is optional, `broken` is not."""
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     state: Literal["ok", "missing", "broken"]
@@ -69,8 +66,8 @@ def _libraries() -> list[Check]:
 
 
 def _data() -> Check:
+    from sage.core.errors import FaultError
     from sage.data import data_root
-    from sage.errors import FaultError
 
     try:
         root = data_root()
@@ -171,7 +168,7 @@ def _writable(settings: Settings) -> Check:
 
 
 def _ledger(settings: Settings) -> Check:
-    from validation.errors import FaultError, InputError
+    from sage.core.errors import SageError
     from validation.ledger import Ledger
     from validation.store import open_store
 
@@ -181,7 +178,7 @@ def _ledger(settings: Settings) -> Check:
     try:
         store = open_store(settings.ledger.place)
         state, head = Ledger(None, store).state, store.head()
-    except (InputError, FaultError) as error:
+    except SageError as error:
         return Check(what="ledger", state="broken", found=str(error), remedy="set SAGE_LEDGER")
     return Check(
         what="ledger",

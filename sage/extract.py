@@ -6,20 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
 from agents.base import Resources
-from sage.errors import InputError
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from sage.files import write_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 
-class Extracted(BaseModel):
+class Extracted(Strict):
     """What the data agent decided, and the tables that were written for `--features`."""
-
-    model_config = ConfigDict(frozen=True)
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
@@ -45,7 +42,7 @@ def extract(
     """
     from agents.coding.features import resolve_cohort
     from agents.reasoners.rules import RulesReasoner
-    from kg.ontology import Ontology
+    from kg.lexicon.ontology import Ontology
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext
     from mcp_servers.roots import Roots

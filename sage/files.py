@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 
 def write_text(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import naming
 
 NAME = "integrity.jsonl"

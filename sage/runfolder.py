@@ -16,20 +16,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from kg.printable import one_line
-from sage.errors import InputError
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from sage.files import naming, read_json, write_json
 from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
 
 
-class Manifest(BaseModel):
+class Manifest(Strict):
     """What was asked, and with what. Holds no secret."""
-
-    model_config = ConfigDict(extra="forbid")
 
     format: int = 1
     id: str

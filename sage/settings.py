@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -16,13 +16,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from sage.errors import InputError
+from sage.core.errors import InputError
+from sage.core.models import Strict
 
 
-class Model(BaseModel):
+class Model(Strict):
     """A model's name, with its price in USD per million tokens if a budget is to hold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     price_in: float | None = Field(default=None, ge=0)
@@ -30,20 +29,16 @@ class Model(BaseModel):
     temperature: float | None = None
 
 
-class Models(BaseModel):
+class Models(Strict):
     """Which model serves which role (defaults: SAGE, Table 5)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     nano: Model = Model(name="gpt-5-nano")
     mini: Model = Model(name="gpt-5-mini")
     high: Model = Model(name="gpt-5")
 
 
-class Weights(BaseModel):
+class Weights(Strict):
     """Weights of the path scores; larger for novelty and surprise (SAGE, B.1.5)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     logic: float = Field(default=0.2, ge=0)
     relevance: float = Field(default=0.2, ge=0)
@@ -51,10 +46,8 @@ class Weights(BaseModel):
     surprise: float = Field(default=0.3, ge=0)
 
 
-class LedgerSettings(BaseModel):
+class LedgerSettings(Strict):
     """Where the ledger of what was asked of which patients lies: a file, or `postgresql://…`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr | None = None
 

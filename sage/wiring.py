@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.base import Reasoner, Role
+from sage.core.errors import InputError
 from sage.data import data_root
-from sage.errors import InputError
 from sage.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agents.feasibility import EvidenceClients
-    from kg.embed import Embedder
+    from kg.embedding.embed import Embedder
     from kg.literature.search import Literature
     from mcp_servers.registry import ToolSpec
     from sage.machine.services import Services
@@ -57,7 +57,7 @@ def make_reasoner(services: Services) -> Reasoner:
 
 def make_embedder(settings: Settings) -> Embedder:
     """The embedding model that settings name."""
-    from kg import embed
+    from kg.embedding import embed
 
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = settings.cache_dir / "embeddings.sqlite"
@@ -120,8 +120,8 @@ def corpus_key(folder: Path) -> str:
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """The graph of the demonstration corpus, built live and kept in the cache by content."""
-    from kg.build import BuildOptions, build
-    from kg.ontology import Ontology
+    from kg.corpus.build import BuildOptions, build
+    from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"

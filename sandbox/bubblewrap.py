@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sage.core.errors import FaultError
 from sandbox import cgroup, output, runtime, seccomp, verdict
-from sandbox.errors import FaultError
 from sandbox.logs import Log
 from sandbox.mounts import Mount, plan, stage_input
 from sandbox.stage import Stage, check_job
@@ -49,7 +49,7 @@ class Bubblewrap:
 
     name = "bubblewrap"
 
-    def __init__(self, packages: Sequence[str] = ("validation",)) -> None:
+    def __init__(self, packages: Sequence[str] = runtime.OFFERED) -> None:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:

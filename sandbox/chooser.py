@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from sandbox.errors import InputError
+from sage.core.errors import InputError
+from sandbox.runtime import OFFERED
 from sandbox.types import Availability, Sandbox
 
 Name = Literal["auto", "docker", "bubblewrap", "subprocess"]
@@ -21,7 +22,7 @@ def choose(
     compiled_by_sage: bool = False,
     image: str | None = None,
     runtime: str | None = None,
-    packages: Sequence[str] = ("validation",),
+    packages: Sequence[str] = OFFERED,
 ) -> Sandbox:
     """The sandbox to use here.
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import FaultError
 from sandbox import cgroup, output, runtime, seccomp, verdict
-from sandbox.errors import FaultError
 from sandbox.logs import Log
 from sandbox.mounts import stage_input
 from sandbox.stage import Stage, alive, check_job, owner
@@ -48,7 +48,7 @@ class DockerSandbox:
         self,
         image: str | None = None,
         runtime: str | None = None,
-        packages: Sequence[str] = ("validation",),
+        packages: Sequence[str] = runtime.OFFERED,
     ) -> None:
         self.image = image or IMAGE
         self.runtime = runtime
@@ -172,7 +172,7 @@ class DockerSandbox:
             return [
                 *found,
                 *(Mount(f"/opt/sage/lib/{name}", empty, type="bind", read_only=True)
-                  for name in built),
+                  for name in sorted({name.partition("/")[0] for name in built})),
             ]  # fmt: skip
         for name, folder in runtime.package_folders(self.packages).items():
             if built.get(name) != runtime.fingerprint(folder):

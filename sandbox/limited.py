@@ -27,7 +27,7 @@ class LimitedSubprocess:
 
     name = "subprocess"
 
-    def __init__(self, packages: Sequence[str] = ("validation",)) -> None:
+    def __init__(self, packages: Sequence[str] = runtime.OFFERED) -> None:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
@@ -59,6 +59,7 @@ class LimitedSubprocess:
         packages = stage.empty("lib")
         offered = self.packages if job.offers_sage else ()
         for name, folder in runtime.package_folders(offered).items():
+            (packages / name).parent.mkdir(exist_ok=True)
             (packages / name).symlink_to(folder)
         runtime.write_environment(stage.empty("env"), [str(packages), *sites])
         environment = {

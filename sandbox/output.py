@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from sandbox.errors import InputError
+from sage.core.errors import InputError
 from sandbox.types import Artifact
 
 MAX_FILES = 2000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from pydantic import BaseModel, ConfigDict
+from sage.core.models import Strict
 
 _IMPORTS = """
     __future__ abc bisect collections contextlib copy csv dataclasses datetime decimal enum
@@ -58,10 +58,8 @@ ALLOWED_DUNDERS = frozenset(_DUNDERS.split())
 MAX_CHARACTERS = 200_000
 
 
-class Violation(BaseModel):
+class Violation(Strict):
     """One thing that the policy refuses. `line` counts from 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     line: int
     message: str

@@ -15,8 +15,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from sandbox.errors import InputError
+from sage.core.errors import InputError
 
+OFFERED = ("validation", "sage.core")
+"""The packages of ours that analysis code finds: the analysis, and what it stands on."""
 OURS = ("sage", "agents", "kg", "mcp_servers", "sandbox", "validation")
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
@@ -42,7 +44,7 @@ the same code on the same data gives the same bytes."""
 
 
 def package_folders(names: Iterable[str]) -> dict[str, Path]:
-    """Where the top-level packages `names` lie; none of them is imported.
+    """Where the packages `names` lie, by their place among the packages; none is imported.
 
     Raises
     ------
@@ -51,10 +53,13 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
     """
     found = {}
     for name in names:
-        spec = importlib.util.find_spec(name) if name.isidentifier() else None
-        if spec is None or not spec.submodule_search_locations:
+        top, *below = name.split(".")
+        spec = importlib.util.find_spec(top) if top.isidentifier() else None
+        places = (spec.submodule_search_locations if spec else None) or ()
+        folder = next((Path(place).joinpath(*below) for place in places), None)
+        if folder is None or not folder.is_dir():
             raise InputError(f'package "{name}" is not installed here; it cannot be offered')
-        found[name] = Path(next(iter(spec.submodule_search_locations))).resolve()
+        found["/".join((top, *below))] = folder.resolve()
     return found
 
 

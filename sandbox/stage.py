@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from sandbox.errors import InputError
+from sage.core.errors import InputError
 from sandbox.types import Job
 
 PREFIX = "sage-sandbox-"

@@ -6,13 +6,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sage.core.models import Strict
 
 
-class Limits(BaseModel):
+class Limits(Strict):
     """Bounds of one run. Wall time in seconds, memory and output in MiB, logs in KiB."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seconds: float = 600
     memory_mb: int = 4096
@@ -22,15 +22,13 @@ class Limits(BaseModel):
     log_kb: int = 256
 
 
-class Job(BaseModel):
+class Job(Strict):
     """Code to run. `files` are written into the work folder; `inputs` are mounted read-only.
 
     `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a limited
     subprocess accepts nothing else. Without `offers_sage` the code finds none of our packages to
     import, so that a second implementation cannot call the first.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: dict[str, str]
     command: tuple[str, ...] = ("python", "-I", "analysis.py")
@@ -56,30 +54,24 @@ class Reason(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-class Artifact(BaseModel):
+class Artifact(Strict):
     """A regular file that the run left in its output folder."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
     bytes: int
     sha256: str
 
 
-class Usage(BaseModel):
+class Usage(Strict):
     """What the run used."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     wall_seconds: float = 0.0
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
 
 
-class SandboxResult(BaseModel):
+class SandboxResult(Strict):
     """How a run ended, whatever it tried."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sandbox: str
     exit_code: int | None
@@ -97,10 +89,8 @@ class SandboxResult(BaseModel):
         return self.reason is Reason.OK
 
 
-class Availability(BaseModel):
+class Availability(Strict):
     """Whether a sandbox can run here, and what to do when it cannot."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     ok: bool

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from sage.core.errors import InputError
 from validation.clinical.e_value import put_e_value
-from validation.contract import FrozenContract, TestPlan
-from validation.control_results import (
+from validation.contracts.contract import FrozenContract, TestPlan
+from validation.controls.results import (
     ControlResult,
     Controls,
     ControlStatus,
@@ -35,19 +36,18 @@ from validation.control_results import (
     Specifications,
     TimingResult,
 )
-from validation.controls import control_outcome, ledger_fields
-from validation.errors import InputError
-from validation.flow import group_numbers, patient_flow
-from validation.population import Cut
+from validation.controls.run import control_outcome, ledger_fields
+from validation.inputs.flow import group_numbers, patient_flow
+from validation.inputs.population import Cut
+from validation.inputs.study import Study
 from validation.prediction import PredictionModel
 from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
-from validation.study import Study
 from validation.types import sha256_file, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from validation.specification import SpecificationCurve
+    from validation.controls.curve import SpecificationCurve
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 # Repeated in a second cohort, beside the primary test.
@@ -236,7 +236,7 @@ class Analysis:
 
     def _run_controls(self, study: Study) -> None:
         """Run every control that the contract asks for; the others are said to be switched off."""
-        from validation import controls
+        from validation.controls import run as controls
 
         plan, primary = self.contract.controls, self.contract.primary_test
         self._controls = Controls(
@@ -332,7 +332,7 @@ class Analysis:
         return kind(status=status, reason=outcome.reason or outcome.status)
 
     def _curve(self, study: Study) -> Specifications:
-        from validation.controls_specification import specification
+        from validation.controls.specification import specification
 
         found, curve = specification(study)
         self.curve = curve
@@ -368,7 +368,7 @@ class Analysis:
 
     def finish(self, out: Path, *, figures: bool = True) -> AnalysisResult:
         """Draw the figures, write `analysis.json` and `attempts.jsonl`, and return the result."""
-        from validation.plots import draw
+        from validation.figures.plots import draw
 
         out.mkdir(parents=True, exist_ok=True)
         study, _ = self.study() if figures else (None, None)

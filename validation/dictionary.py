@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from validation.hypothesis import KnownAt, Strict
+from sage.core.models import Strict
+from validation.hypothesis import KnownAt
 
 Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
 

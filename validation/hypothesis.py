@@ -11,19 +11,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from sage.core.models import Strict
 
 LONGEST_ID = 80
 LONGEST_NAME = 200
 """Bytes of a file name that an id may take, which leaves room for what is put around it."""
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories: control characters, halves of pairs, separators of lines and paragraphs."""
-
-
-class Strict(BaseModel):
-    """Immutable value that refuses unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 KnownAt = Literal["baseline", "column", "unknown"] | float

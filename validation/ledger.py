@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from validation.contract import FrozenContract
-from validation.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import FrozenContract
 from validation.results import TestOutcome
 from validation.store import Kind, Mark, Row, Store
 from validation.types import canonical_json, sha256_text

@@ -10,7 +10,7 @@ part of the badge. Pure functions.
 
 from __future__ import annotations
 
-from validation.control_rules import Objection
+from validation.controls.rules import Objection
 from validation.ledger import LedgerState
 
 USUAL = 0.05

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.ids import BARCODE
-from validation.contract import FrozenContract
-from validation.errors import InputError
+from validation.contracts.contract import FrozenContract
 from validation.types import sha256_file
 
 if TYPE_CHECKING:

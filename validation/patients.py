@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from validation.errors import InputError
-from validation.hypothesis import Strict
-from validation.population import Cut
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.inputs.population import Cut
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from validation.inputs.study import Column, Study
     from validation.statistics.cox import CoxFit
-    from validation.study import Column, Study
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]

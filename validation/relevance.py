@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from validation.contract import Contract
+from validation.contracts.contract import Contract
 from validation.hypothesis import Direction
 from validation.results import Effect
 

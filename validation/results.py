@@ -20,12 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from validation.contract import Method, Scale, TestRole
-from validation.control_results import Controls
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import Method, Scale, TestRole
+from validation.controls.results import Controls
 from validation.dictionary import JoinReport
-from validation.errors import InputError
-from validation.hypothesis import Strict
-from validation.population import Cut
+from validation.inputs.population import Cut
 from validation.prediction import PredictionModel
 from validation.types import Number, write_text
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import ValidationError
 
-from validation.compile import Part, confirmation_key, prepare, require_variables
-from validation.contract import FrozenContract
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import FrozenContract
+from validation.contracts.timing import timing_limits, timing_qualifiers
+from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
 from validation.ledger import Adjusted, Entry, Ledger, entry_of
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
-from validation.reproduction import Weighed, read_reproductions, reproduce_here, weigh
+from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
 from validation.results import AnalysisResult, Book, Results, Verdict
-from validation.timing import timing_limits, timing_qualifiers
 from validation.types import Number
 from validation.verdict import Evidence, judge
 

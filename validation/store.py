@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from validation.errors import FaultError, InputError
-from validation.hypothesis import Strict
+from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
 from validation.patients import Patients, Population, index_of
 from validation.types import canonical_json, sha256_text, write_text
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from validation.errors import FaultError
-from validation.hypothesis import Strict
+from sage.core.errors import FaultError
+from sage.core.models import Strict
 
 Severity = Literal["error", "warning", "info"]
 

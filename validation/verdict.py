@@ -18,7 +18,8 @@ The rules, in their order:
 
 1. Data. The primary test gave no effect with interval and p: inconclusive (data).
 2. Fail closed. A registered control did not run, the known positive does not show, or the negative
-   control moves (`validation.control_rules`, 1 to 3): inconclusive (control), whatever the answers.
+   control moves (`validation.controls.rules`, 1 to 3): inconclusive (control), whatever the
+   answers.
    An exposure that was not known at baseline (4): inconclusive (data).
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
@@ -26,7 +27,7 @@ The rules, in their order:
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
    - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
-   - inconclusive (control), (assumption): a control objects (`validation.control_rules`, 5 to 8);
+   - inconclusive (control), (assumption): a control objects (`validation.controls.rules`, 5 to 8);
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;
@@ -60,8 +61,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from validation.contract import Contract, TestPlan
-from validation.control_rules import Objection, control_objections, control_reasons
+from validation.contracts.contract import Contract, TestPlan
+from validation.controls.rules import Objection, control_objections, control_reasons
 from validation.hypothesis import Direction
 from validation.methods.sites import site_limits
 from validation.relevance import (

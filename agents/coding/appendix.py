@@ -24,8 +24,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from agents.base import View
-from validation.errors import InputError
-from validation.strictjson import read_bounded
+from sage.core.errors import InputError
+from validation.reproduction.strictjson import read_bounded
 
 TITLE = "Exploratory, written by a model, not registered, not checked by SAGE"
 FILE = "exploratory.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.coding.types import Column, ContractBrief, PlannedTest
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 
 
 def brief(frozen: FrozenContract) -> ContractBrief:

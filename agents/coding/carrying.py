@@ -29,10 +29,9 @@ from agents.coding.types import (
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.disclosure import MIN_COUNT
-from agents.errors import InputError
+from sage.core.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
-from validation.errors import InputError as Unreadable
-from validation.reproduction import (
+from validation.reproduction.compare import (
     NUMBERS,
     TABLE,
     Task,
@@ -46,7 +45,7 @@ from validation.results import AnalysisResult, Part, Reproduction
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.contract import FrozenContract
+    from validation.contracts.contract import FrozenContract
     from validation.ledger import Ledger
 
 Event = Callable[[str, dict[str, Any]], None]
@@ -132,7 +131,7 @@ class Carrying:
 
     def _register(self) -> None:
         """Note the contract, and refuse a second cohort that could not replicate it."""
-        from validation.compile import require_variables
+        from validation.inputs.compile import require_variables
         from validation.overlap import require_other_patients
 
         known = self.ledger.registration(self.frozen.sha256)
@@ -150,7 +149,7 @@ class Carrying:
         It is the compiled program of the contract, run in the sandbox. A part that was computed
         before an interruption is taken as it is.
         """
-        from validation.compile import code
+        from validation.inputs.compile import code
         from validation.runner import read_analysis, record_crash, record_tests
 
         inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
@@ -229,7 +228,7 @@ class Carrying:
         main, discovery, locked = first, None, False
         if first == "discovery":
             if unlocks(self.frozen, first_found):
-                from validation.compile import confirmation_key
+                from validation.inputs.compile import confirmation_key
 
                 self.ledger.unlock(confirmation_key(self.frozen), self.frozen)
                 handed = {"cuts": first_found.cuts, "model": first_found.model}
@@ -275,7 +274,7 @@ class Carrying:
 
         `handed` are the cut-points and the model found in earlier patients.
         """
-        from validation.compile import prepare
+        from validation.inputs.compile import prepare
 
         folder = self.store.folder / "inputs" / part
         said = prepare(self.frozen, cohort, folder, part=part, ledger=self.ledger, **(handed or {}))
@@ -332,7 +331,7 @@ class Carrying:
                 table = inputs / "second" / TABLE
                 added = read_appendix(out, code, table, self.min_count)
                 self.store.keep_appendix(part, digest, added)
-            except Unreadable as error:
+            except InputError as error:
                 problems = [str(error)]
         elif result.reason is Reason.POLICY:
             problems = result.message.splitlines()

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base import Reasoner, View
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
-from agents.errors import InputError
-from mcp_servers.errors import FaultError as ToolFault
-from mcp_servers.errors import InputError as ToolRefusal
+from sage.core.errors import InputError, SageError
 
 if TYPE_CHECKING:
     from mcp_servers.registry import Registry, ToolRun
@@ -202,7 +200,7 @@ def _extract(
         for path in paths:
             try:
                 ended = run_tool(one.tool, {**one.arguments, argument: str(path)})
-            except (ToolRefusal, ToolFault) as wrong:
+            except SageError as wrong:
                 failed += 1
                 reason = str(wrong).replace(str(path), "(slide)").replace(path.name, "(slide)")
                 reasons[reason[:120]] = reasons.get(reason[:120], 0) + 1

@@ -3,7 +3,7 @@
 It is given everything it uses (reasoner, sandbox, cohort, folder), so that it can be run with a
 scripted reasoner and a sandbox of any kind. Everything published is SAGE's own computation of the
 contract; the program that an agent gives computes the registered numbers again, and how the two
-compare is a result of its own (`validation.reproduction`).
+compare is a result of its own (`validation.reproduction.compare`).
 
 Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
@@ -23,7 +23,7 @@ from sandbox.types import Limits, Sandbox
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.contract import FrozenContract
+    from validation.contracts.contract import FrozenContract
     from validation.ledger import Ledger
 
 

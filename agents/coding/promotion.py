@@ -10,7 +10,7 @@ import ast
 import re
 from pathlib import Path
 
-from agents.errors import InputError
+from sage.core.errors import InputError
 from sandbox import policy
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ValidationError
 from agents.coding.appendix import Appendix, Read
 from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
-from agents.errors import InputError
+from sage.core.errors import InputError
 from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)

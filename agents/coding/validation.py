@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, prompt_file
 from agents.coding.types import ContractBrief, ExecutionPlan
-from validation.reproduction import Task, second_program
+from validation.reproduction.compare import Task, second_program
 
 
 class ProgramInput(View):

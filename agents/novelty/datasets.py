@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from agents.base import View
-from agents.errors import InputError
 from kg.literature.local import NAME
 from kg.literature.types import Record, clean_doi
+from sage.core.errors import InputError
 
 Tier = Literal["A", "B", "C", "D", "E"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import synonyms
 from kg.literature.text import normalize
-from kg.ontology import Ontology
 from validation.hypothesis import Direction, Hypothesis
 
 _HIGH = r"high|higher|elevated|increased|over-?express\w*|up-?regulat\w*|abundant|dense|presence"

@@ -15,10 +15,10 @@ from itertools import combinations
 from agents.novelty.direction import Opposition
 from agents.novelty.types import CitedRecord
 from agents.types import ExpandedHypothesis
+from kg.lexicon.ontology import Ontology
 from kg.literature.expansion import synonyms
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
-from kg.ontology import Ontology
 
 _DENIAL = re.compile(
     r"\b(no (significant )?(association|correlation|difference|effect|evidence|benefit|"

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from agents.base import View
-from validation.contract import Contract
-from validation.control_results import Controls
+from validation.contracts.contract import Contract
+from validation.controls.results import Controls
 from validation.hypothesis import Direction
 from validation.relevance import expected_direction
 from validation.results import Results, TestOutcome

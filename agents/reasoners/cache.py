@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.errors import FaultError
+from sage.core.errors import FaultError
 
 
 class BudgetError(FaultError):

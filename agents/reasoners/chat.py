@@ -7,22 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
 from agents.base import Agent, I, O, Reply, Role, Spent
 from agents.disclosure import Withheld, require_disclosable
-from agents.errors import FaultError, InputError
 from agents.reasoners.cache import Meter, RawReply, ReplyCache, request_key
 from agents.reasoners.prompting import extract_json, parse, render, schema_of
 from kg.printable import one_line
+from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
 
 Message = dict[str, object]
 
 
-class ModelChoice(BaseModel):
+class ModelChoice(Strict):
     """A model by name, with its price in USD per million tokens where the user gave one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     price_in: float | None = Field(default=None, ge=0)
@@ -36,10 +35,8 @@ class ModelChoice(BaseModel):
         ) / 1e6
 
 
-class ChatSettings(BaseModel):
+class ChatSettings(Strict):
     """Where the models are and how patiently to ask them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base_url: str | None = None
     api_key: SecretStr | None = None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from agents.base import PromptFile
-from agents.errors import InputError
 from kg.printable import printable, quoted
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from agents.base import Agent, I, O, Reply, Resources, Spent
-from agents.errors import FaultError
+from sage.core.errors import FaultError
 
 
 class RulesReasoner:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from kg.chunks import Chunk
+from kg.corpus.chunks import Chunk
 from kg.types import EntityType, Polarity
+from sage.core.models import Strict
 
 MIN_CONFIDENCE = 0.5  # SAGE, 3.1: triples with c >= 0.5 are retained
 
@@ -25,10 +26,8 @@ class Mention:
     entity_id: str | None = None
 
 
-class Statement(BaseModel):
+class Statement(Strict):
     """A triple as read in one chunk; `start:end` is its evidence span within the chunk."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     head: str
     head_type: EntityType

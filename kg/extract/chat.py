@@ -18,13 +18,14 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kg.chunks import Chunk, count_tokens
-from kg.errors import FaultError
+from kg.corpus.chunks import Chunk, count_tokens
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
+from sage.core.errors import FaultError
+from sage.core.models import Strict
 
 PROMPT = "triples.v1.md"
 VERSION = "3"
@@ -32,10 +33,8 @@ _REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
 
-class Reply(BaseModel):
+class Reply(Strict):
     """What a completion returns: the text (JSON), and what it cost."""
-
-    model_config = ConfigDict(frozen=True)
 
     content: str
     prompt_tokens: int = 0

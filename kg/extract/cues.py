@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kg.wordlist import words
+from kg.lexicon.wordlist import words
 
 UP = words(
     """

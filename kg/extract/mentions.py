@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from kg.extract.base import Mention
-from kg.lexicon import Lexicon
-from kg.ontology import Ontology
+from kg.lexicon.index import Lexicon
+from kg.lexicon.ontology import Ontology
+from kg.lexicon.wordlist import words
 from kg.types import EntityType
-from kg.wordlist import words
 
 _MICRORNA = re.compile(r"\b(?:hsa-)?mi[Rr](?:NA)?-?\d+[a-z]?(?:-[35]p)?(?:-\d)?\b|\blet-7[a-i]?\b")
 _VARIANT = re.compile(

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from kg.chunks import Chunk
+from kg.corpus.chunks import Chunk
+from kg.corpus.textnorm import sentences
 from kg.extract import cues, groups, syntax
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.syntax import Trigger, TriggerFinder
-from kg.lexicon import Lexicon
-from kg.ontology import Ontology
-from kg.textnorm import sentences
+from kg.lexicon.index import Lexicon
+from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
 VERSION = "10"

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from kg.extract import cues
 from kg.extract.base import Mention
-from kg.ontology import Ontology, RelationEntry, inflected
+from kg.lexicon.ontology import Ontology, RelationEntry, inflected
+from kg.lexicon.wordlist import words
 from kg.types import EntityType
-from kg.wordlist import words
 
 _BE = re.compile(
     r"\b(?:is|are|was|were|been|being|be|gets?|became)\s+(?:[\w-]+ly\s+|also\s+|not\s+)*$"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.literature.text import phrase_key
 from kg.literature.types import Query
-from kg.ontology import Ontology, OntologyEntry
 
 _GROUPS: tuple[tuple[str, ...], ...] = (
     (

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kg.errors import InputError
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Query, Record, clean_doi
 from kg.types import Document
+from sage.core.errors import InputError
 
 NAME = "local index"
 K1, B = 1.2, 0.75

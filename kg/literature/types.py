@@ -8,7 +8,7 @@ from datetime import date
 
 from pydantic import Field
 
-from kg.types import Frozen
+from sage.core.models import Strict
 
 
 def title_key(title: str) -> str:
@@ -42,7 +42,7 @@ def clean_doi(doi: str | None) -> str | None:
     return bare.lower() if re.match(r"10\.\d{4,9}/\S+$", bare) else None
 
 
-class Query(Frozen):
+class Query(Strict):
     """What to look for: `phrases` must all occur (AND); `text` is the free-text form.
 
     `any_of[i]`, where given, lists synonyms of `phrases[i]`; one of them is enough.
@@ -63,7 +63,7 @@ class Query(Frozen):
         )
 
 
-class Record(Frozen):
+class Record(Strict):
     """One publication as the sources describe it.
 
     `published` is the earliest date any source gives (ISO, may be absent); `year` alone is known
@@ -136,14 +136,14 @@ class Record(Frozen):
         )
 
 
-class MissingSource(Frozen):
+class MissingSource(Strict):
     """A source that did not contribute, and why."""
 
     name: str
     reason: str
 
 
-class SearchAnswer(Frozen):
+class SearchAnswer(Strict):
     """Merged, ranked records; what was missing; what it took.
 
     `served_by` names the sources that answered ("local index" when the local index did),

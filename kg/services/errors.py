@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kg.errors import FaultError
+from sage.core.errors import FaultError
 
 
 class ServiceError(FaultError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.sources.base import (
     MAX_BYTES,
     ReadOptions,
@@ -15,6 +14,7 @@ from kg.sources.base import (
     sha256_bytes,
 )
 from kg.types import Document
+from sage.core.errors import InputError
 
 __all__ = ["ReadOptions", "SourceReport", "SourceResult", "discover", "read", "read_file"]
 
@@ -100,7 +100,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
     result.sha256 = digest
-    result.report.documents = len(result.documents)
+    result.report = result.report.model_copy(update={"documents": len(result.documents)})
     return result
 
 

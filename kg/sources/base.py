@@ -6,9 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from kg.types import Document
+from sage.core.models import Strict
 
 READER_VERSION = "5"
 MAX_BYTES = 512 * 1024 * 1024
@@ -18,15 +17,13 @@ class SourceError(Exception):
     """A file that cannot be read, with the reason that goes into its report."""
 
 
-class ReadOptions(BaseModel):
+class ReadOptions(Strict):
     """How files are read.
 
     `pdf_order`: `fast` tries pypdfium2, then pypdf, then pdfplumber; `paper` uses the order of
     SAGE, A.2 (pdfplumber first). `ocr`: hand pages without text to an OCR program if installed.
     `tables`: also read tables by pdfplumber (slow), as rows in sections of their own.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pdf_order: str = "fast"
     ocr: bool = False
@@ -41,10 +38,8 @@ class ReadOptions(BaseModel):
         )
 
 
-class SourceReport(BaseModel):
+class SourceReport(Strict):
     """What became of one file: `read`, `skipped` or `failed`, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str
     status: str

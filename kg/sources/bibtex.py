@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
+from kg.corpus.textnorm import clean
 from kg.sources.base import SourceError, decode, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_year
-from kg.textnorm import clean
 from kg.types import Document, Section
 
 _ENTRY = re.compile(r"@(\w+)\s*[{(]\s*([^,\s]*)\s*,")

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.errors import InputError
 from kg.services.client import Policy, Request, ServiceClient
 from kg.services.errors import SourceChanged
 from kg.services.limits import Limit
 from kg.services.runner import Runner
 from kg.sources.identifiers import clean_doi, clean_pmid
+from sage.core.errors import InputError
 
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BATCH = 150

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from kg.corpus.textnorm import clean
 from kg.sources.base import SourceError, decode, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_year
-from kg.textnorm import clean
 from kg.types import Document, Section
 
 _TAG = re.compile(r"^([A-Z]{2,4})\s*- (.*)$")

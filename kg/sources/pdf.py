@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kg.corpus.textnorm import clean
 from kg.sources.base import ReadOptions, SourceError, SourceReport, SourceResult, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_year
 from kg.sources.pdf_layout import assemble
 from kg.sources.pdf_quality import BAD, GOOD, Quality, measure
-from kg.textnorm import clean
 from kg.types import Document, Section
 
 _BAD_TITLE = re.compile(r"untitled|microsoft|\.(?:docx?|indd|qxd|tex|pdf|dvi)\b|^\W*$|^doi:", re.I)

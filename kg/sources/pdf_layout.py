@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from kg.textnorm import clean, dehyphenate
+from kg.corpus.textnorm import clean, dehyphenate
 from kg.types import Section
 
 _EDGE = 4  # lines at the top and bottom of a page that may be header or footer

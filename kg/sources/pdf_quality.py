@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kg.wordlist import words
+from kg.lexicon.wordlist import words
 
 GOOD = 0.75  # below, the next tier is asked
 BAD = 0.5  # below, even the slow tier is

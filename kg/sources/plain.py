@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kg.corpus.textnorm import clean
 from kg.sources.base import SourceError, decode, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_year
-from kg.textnorm import clean
 from kg.types import Document, Section
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kg.corpus.textnorm import clean
 from kg.sources.base import SourceError, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_year
-from kg.textnorm import clean
 from kg.types import Document, Section
 
 _ENTITY = re.compile(rb"<!ENTITY\s", re.IGNORECASE)

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F64
 from mcp_servers.slides.geometry import Polygon
+from sage.core.errors import InputError
 
 ObjectType = Literal["annotation", "detection", "cell", "tile"]
 Color = tuple[int, int, int]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F32, I64, AnyArray
+from sage.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

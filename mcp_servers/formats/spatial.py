@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F64, I64
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.formats.geojson import Annotated

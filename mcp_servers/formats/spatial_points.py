@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.spatial import Elements, check_inside, column_names, placed
+from sage.core.errors import InputError
 
 ROWS = 200_000
 Kind: TypeAlias = "np.dtype[Any] | type[str]"

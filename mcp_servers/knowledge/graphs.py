@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.registry import InputPath, Resources, Validity, tool
+from sage.core.errors import InputError
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kg.embed import Embedder
-    from kg.fusion_model import Support
-    from kg.graph import Graph
+    from kg.embedding.embed import Embedder
+    from kg.fusion.model import Support
+    from kg.graph.model import Graph
 
 SUITE = "knowledge"
 QUOTE = 400
@@ -29,18 +30,12 @@ GRAPHS = Validity(
 )
 
 
-class Closed(BaseModel):
-    """Refuses unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 GraphPath = Annotated[
     InputPath, Field(description="Graph folder that `sage kg build` wrote, or a GraphML file")
 ]
 
 
-class SearchInput(Closed):
+class SearchInput(Strict):
     """What to look for."""
 
     graph: GraphPath
@@ -131,7 +126,7 @@ def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
     )
 
 
-class PathsInput(Closed):
+class PathsInput(Strict):
     """A prompt, or two entities."""
 
     graph: GraphPath
@@ -185,7 +180,7 @@ class PathsResult(BaseModel):
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     """Paths with their scores and the papers behind them."""
-    from kg.paths import PathOptions, between, generate
+    from kg.paths.find import PathOptions, between, generate
 
     graph = open_graph(given.graph, context)
     embedder = embedder_of(graph, context)
@@ -217,7 +212,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     )
 
 
-class EvidenceInput(Closed):
+class EvidenceInput(Strict):
     """Two entities, by name, alias or identifier."""
 
     graph: GraphPath
@@ -299,7 +294,7 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
 
 def open_graph(path: str, context: ToolContext) -> Graph:
     """The graph under the roots, kept open while its files stay the same."""
-    from kg.graph import Graph
+    from kg.graph.model import Graph
 
     place = context.input(path)
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
@@ -316,7 +311,7 @@ def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
 
     A graph file names its model; a name from a file must not choose what is downloaded or loaded.
     """
-    from kg import embed
+    from kg.embedding import embed
 
     default = context.shared("embedder", embed.default)
     name = graph.embedder

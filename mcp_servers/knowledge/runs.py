@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.registry import ATTRIBUTE, Resources, ToolSpec, tool
+from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
 
 RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 """A run's id, its beginning, or "last"; never a path."""
@@ -35,16 +36,10 @@ Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
 """Runs `sage` with these arguments; the second argument tells whether to stop it."""
 
 
-class Closed(BaseModel):
-    """Refuses unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 RunName = Annotated[str, Field(description='A run\'s id, its beginning, or "last"', max_length=128)]
 
 
-class StartInput(Closed):
+class StartInput(Strict):
     """A research question, and what to test it on."""
 
     prompt: str = Field(min_length=8, max_length=4000, description="The research question")
@@ -56,7 +51,7 @@ class StartInput(Closed):
     seed: int = Field(default=0, ge=0)
 
 
-class ReviewInput(Closed):
+class ReviewInput(Strict):
     """A decision on the hypotheses that wait for one."""
 
     run: RunName
@@ -70,7 +65,7 @@ class ReviewInput(Closed):
     hypothesis: str | None = Field(default=None, max_length=128, description="Default: all")
 
 
-class StatusInput(Closed):
+class StatusInput(Strict):
     """Which run."""
 
     run: RunName = "last"

@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.hypothesis import Filter
 
 if TYPE_CHECKING:
@@ -40,13 +41,7 @@ Key = Annotated[
 Cut = Literal["median", "tertile", "levels"]
 
 
-class Closed(BaseModel):
-    """Refuses unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class CohortChoice(Closed):
+class CohortChoice(Strict):
     """A cohort."""
 
     cohort: CohortName
@@ -142,7 +137,7 @@ def analysis_table(
 
     Raises `InputError` for an endpoint of another kind, or fewer patients than may be described.
     """
-    from validation.population import apply_filters
+    from validation.inputs.population import apply_filters
 
     kind = endpoint_kind(cohort, given.endpoint)
     if kind not in kinds:

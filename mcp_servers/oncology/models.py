@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.oncology.common import (
     EXPLORATORY,
     CohortInput,
@@ -19,6 +18,7 @@ from mcp_servers.oncology.common import (
     safe_count,
 )
 from mcp_servers.registry import OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -233,7 +233,7 @@ class ScreenToolResult(BaseModel):
 )
 def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
     """Hazard ratios per standard deviation, Benjamini-Hochberg over all features asked for."""
-    from validation.screen import screen as screen_features
+    from validation.screening.rank import screen as screen_features
 
     cohort = open_cohort(given, context)
     time, event, values, names, covariates, covariate_names = _features(cohort, given)

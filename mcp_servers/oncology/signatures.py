@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.oncology.common import (
     SMALLEST,
     CohortChoice,
@@ -13,6 +12,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
 )
 from mcp_servers.registry import Resources, Validity, tool
+from sage.core.errors import InputError
 
 
 class SignatureInput(CohortChoice):
@@ -81,7 +81,7 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
     import numpy as np
     import pandas as pd
 
-    from validation.derive import mean_z, signatures
+    from validation.inputs.derive import mean_z, signatures
 
     cohort = open_cohort(given, context)
     matrix = cohort.expression

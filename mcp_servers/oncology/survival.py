@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.oncology.common import (
     EXPLORATORY,
     SMALLEST,
@@ -24,6 +23,7 @@ from mcp_servers.oncology.common import (
     safe_count,
 )
 from mcp_servers.registry import OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

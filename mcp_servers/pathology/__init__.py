@@ -18,7 +18,7 @@ TOOL_MODULES = (
     "cluster",
     "heatmap",
     "mil",
-    "patch_train",
+    "patches.train",
     "zeroshot",
     "spatial",
 )

@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, Seed, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, tool
+from sage.core.errors import InputError
 
 # the first eight are those of Okabe and Ito, told apart with any kind of color vision
 PALETTE = (

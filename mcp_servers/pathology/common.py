@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import InputPath
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     from mcp_servers.slides.geometry import Polygon
@@ -26,10 +27,8 @@ SMALL_REGION = 25.0
 """Cells of the tissue mask below which a region is warned of: its area is off by a fifth or so."""
 
 
-class Given(BaseModel):
+class Given(Strict):
     """Arguments of a tool; unknown names are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class SlideInput(Given):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.slides.arrays import F32, I64, AnyArray

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F32, U8
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext

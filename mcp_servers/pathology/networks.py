@@ -13,8 +13,8 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.models import EncoderSpec
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import (
     SUITE,
     Device,
@@ -19,6 +18,7 @@ from mcp_servers.pathology.common import (
     region_warnings,
 )
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.formats.spool import Spool

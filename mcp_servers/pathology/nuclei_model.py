@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei

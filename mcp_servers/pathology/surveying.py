@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.common import SlideInput

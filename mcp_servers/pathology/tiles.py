@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.formats.hdf5 import Grid

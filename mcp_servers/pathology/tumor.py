@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.pathology.common import (
     SUITE,
     Device,
@@ -19,6 +18,7 @@ from mcp_servers.pathology.common import (
     open_slide,
 )
 from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,7 +188,7 @@ def _learned(
     min_area_um2: float,
 ) -> TumorArea:
     from mcp_servers.pathology.compute.tumor import cleaned
-    from mcp_servers.pathology.patch_model import load_model, tumor_probability
+    from mcp_servers.pathology.patches.model import load_model, tumor_probability
 
     model = load_model(context.input(given.model or "", "file"))
     if not model.tumor:

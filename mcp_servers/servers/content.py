@@ -11,7 +11,6 @@ from urllib.parse import quote
 import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
-from mcp_servers.orchestrator_hosts import relocate
 from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.servers.options import Limits
 
@@ -97,6 +96,17 @@ def describe(spec: ToolSpec) -> types.Tool:
             "sage/validity": card,
         },
     )
+
+
+def relocate(value: Any, names: dict[str, str]) -> Any:
+    """A result with each output name replaced by its path below the output folder."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, list):
+        return [relocate(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: relocate(item, names) for key, item in value.items()}
+    return value
 
 
 def uri_of(path: str) -> str:

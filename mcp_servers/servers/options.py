@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from mcp_servers.errors import InputError
 from mcp_servers.servers.authority import parse_authority
+from sage.core.errors import InputError
 
 
 @dataclass(frozen=True)

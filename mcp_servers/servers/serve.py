@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from mcp_servers.errors import InputError
 from mcp_servers.servers.gate import Gate
 from mcp_servers.servers.listener import BoundedListener
 from mcp_servers.servers.options import HttpOptions
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.servers.server import ToolServer

@@ -17,13 +17,13 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.registry import ToolSpec
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import content
 from mcp_servers.servers.options import Limits
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
 from mcp_servers.workers.jobs import Job, State
+from sage.core.errors import InputError, SageError
 
 JOB_ARGUMENT = {
     "type": "object",
@@ -110,7 +110,7 @@ class ToolServer:
             raise MCPError(types.INVALID_PARAMS, f'no tool is called "{params.name}"')
         try:
             job = self._submit(params.name, arguments)
-        except (InputError, FaultError) as error:
+        except SageError as error:
             return failed(self._hide(str(error)))
         try:
             await self._wait(ctx, job)

@@ -7,15 +7,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_servers import catalog
-from mcp_servers.errors import InputError
-from mcp_servers.orchestrator import Complete
-from mcp_servers.orchestrator_tool import orchestrate_tool
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.servers.options import Limits
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.inline import InlineWorkers
 from mcp_servers.workers.jobs import Recipe
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Drive
@@ -33,12 +31,10 @@ def open_server(
     cache_folder: str | None = None,
     limits: Limits | None = None,
     drive: Drive | None = None,
-    complete: Complete | None = None,
 ) -> Iterator[ToolServer]:
     """A server of one suite or of all, with its workers; they stop when the block ends.
 
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
-    `complete` is a language model for the orchestrator; without it, rules choose the tools.
     """
     from mcp_servers.servers.server import ToolServer
 
@@ -53,6 +49,5 @@ def open_server(
 
             for spec in run_tools(drive):
                 local.add(spec)
-        local.add(orchestrate_tool(pool, complete))
         inline = stack.enter_context(InlineWorkers(local))
         yield ToolServer(f"sage-{suite}", roots, pool, inline, limits)

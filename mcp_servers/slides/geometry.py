@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F64, I64, U8, AnyArray, BoolArray
 from mcp_servers.slides.components import spread
 from mcp_servers.slides.outlines import outlines
+from sage.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import U8, AnyArray
 from mcp_servers.slides.source import Level, blank, crop_padded, shrink
+from sage.core.errors import InputError
 
 MAX_IMAGE_PIXELS = 200_000_000
 """Images without a pyramid are held in memory; larger ones must be converted first."""

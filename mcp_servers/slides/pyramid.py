@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import U8
 from mcp_servers.slides.source import blank, shrink
+from sage.core.errors import InputError
 
 Band = Callable[[int, int], U8]
 """`band(top, rows)` returns (rows, width, 3) RGB."""

@@ -13,7 +13,6 @@ from typing import Literal, Self
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import U8
 from mcp_servers.slides.metadata import (
     PLAUSIBLE_MPP,
@@ -27,6 +26,7 @@ from mcp_servers.slides.others import ImageSource, OpenSlideSource
 from mcp_servers.slides.source import Level, Source
 from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
 from mcp_servers.slides.view import View
+from sage.core.errors import InputError
 
 Backend = Literal["auto", "direct", "openslide", "image"]
 MppSource = Literal["file", "override", "none"]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import I64, U8
 from mcp_servers.slides.source import WHITE, Level, blank, shrink
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

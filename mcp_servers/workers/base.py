@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import Registry, ToolRun
 from mcp_servers.roots import Roots
 from mcp_servers.workers.jobs import Job, Recipe, State, job_for
+from sage.core.errors import Cancelled, FaultError, InputError
 
 KEEP_FINISHED = 1000
 """Ended jobs that stay known, the oldest forgotten first."""

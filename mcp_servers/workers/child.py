@@ -52,8 +52,8 @@ def run_request(
 ) -> dict[str, Any]:
     """Run one request against a registry; the answer as JSON data, never an exception."""
     from mcp_servers.context import ToolContext
-    from mcp_servers.errors import Cancelled, FaultError, InputError
-    from mcp_servers.workers.jobs import roots_of
+    from mcp_servers.workers.jobs import kind_of, roots_of
+    from sage.core.errors import Cancelled, SageError
 
     spec = registry.tools.get(request["tool"])
     device = request["device"]
@@ -71,12 +71,12 @@ def run_request(
     )
     try:
         run = registry.run(request["tool"], request["arguments"], context)
-    except (InputError, FaultError, Cancelled) as error:
-        kind = type(error).__name__
-        return {"op": "failed", "id": request["id"], "kind": kind, "message": str(error)}
+    except (SageError, Cancelled) as error:
+        told = {"kind": kind_of(error), "message": str(error)}
+        return {"op": "failed", "id": request["id"], **told}
     except MemoryError:
         words = f"{request['tool']} ran out of memory"
-        return {"op": "failed", "id": request["id"], "kind": "FaultError", "message": words}
+        return {"op": "failed", "id": request["id"], "kind": "fault", "message": words}
     return {"op": "done", "id": request["id"], "run": run.model_dump(mode="json")}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mcp_servers.errors import InputError
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Recipe
+from sage.core.errors import InputError
 
 
 def open_workers(

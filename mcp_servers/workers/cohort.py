@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from mcp_servers.context import remove
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job
+from sage.core.errors import Cancelled, InputError, SageError
 
 SLIDE_SUFFIXES = frozenset(
     [
@@ -261,7 +261,7 @@ def _first(items: Iterable[Item], count: int) -> list[Item]:
 def _outcome(item: Item, job: Job) -> Outcome:
     try:
         return Outcome(item, run=job.result(0))
-    except (InputError, FaultError, Cancelled) as error:
+    except (SageError, Cancelled) as error:
         return Outcome(item, error=str(error))
 
 

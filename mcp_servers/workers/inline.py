@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Mapping
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import Registry, Resources
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, job_for
+from sage.core.errors import Cancelled, FaultError, SageError
 
 
 class InlineWorkers(Workers):
@@ -50,7 +50,7 @@ class InlineWorkers(Workers):
         job.begin()
         try:
             job.finish(run=self.registry.run(job.tool, job.arguments, context))
-        except (InputError, FaultError, Cancelled) as error:
+        except (SageError, Cancelled) as error:
             job.finish(error=error)
 
     def close(self) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_servers.context import remove
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import Registry, Resources, ToolRun, ToolSpec, load
 from mcp_servers.roots import Roots
+from sage.core.errors import Cancelled, FaultError, InputError
 
 _order = itertools.count()
 
@@ -189,16 +189,21 @@ def roots_of(request: Mapping[str, Any]) -> Roots:
     return Roots(tuple(Path(one) for one in request["inputs"]), Path(request["output"]))
 
 
-ERRORS: dict[str, type[Exception]] = {
-    "InputError": InputError,
-    "FaultError": FaultError,
-    "Cancelled": Cancelled,
+KINDS: dict[str, type[Exception]] = {
+    "input": InputError,
+    "fault": FaultError,
+    "cancelled": Cancelled,
 }
+
+
+def kind_of(error: Exception) -> str:
+    """The word by which an error crosses a process border."""
+    return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 
 def failure(kind: str, message: str) -> Exception:
     """An error that crossed a process border, as its own type again."""
-    return ERRORS.get(kind, FaultError)(message)
+    return KINDS[kind](message)
 
 
 def job_for(

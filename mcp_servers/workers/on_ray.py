@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
+from sage.core.errors import Cancelled, FaultError, InputError
 
 TICK = 0.2
 _warm: dict[str, Any] = {}

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.registry import ToolRun
 from mcp_servers.workers import child, machine
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
+from sage.core.errors import Cancelled, FaultError, InputError
 
 TICK = 0.2
 """Seconds between looks at memory and deadlines while something runs."""

@@ -9,10 +9,10 @@ import typer
 
 if TYPE_CHECKING:
     from agents.base import Reasoner
-    from agents.novelty.calibration import Scored
     from kg.literature.local import LocalIndex
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
+    from sage.bench.novelty import Scored
     from sage.settings import Settings
 
 app = typer.Typer(help="Calibration benchmarks.", no_args_is_help=True)
@@ -45,7 +45,7 @@ def novelty(
 
     Example: sage bench novelty data/novelty/proposals.jsonl
     """
-    from agents.errors import InputError
+    from sage.core.errors import InputError
 
     kind = dataset.suffix.lower()
     if kind == ".jsonl":
@@ -70,11 +70,11 @@ def _proposals(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    from agents.novelty.calibration import as_expanded, local_retriever, scored, without_own
     from agents.novelty.datasets import read_literature, read_proposals
     from agents.novelty.debate import hold, retriever
     from agents.novelty.settings import DebateSettings
     from kg.literature.local import LocalIndex
+    from sage.bench.novelty import as_expanded, local_retriever, scored, without_own
     from sage.console import counting
     from sage.data import data_root
     from sage.settings import load
@@ -117,10 +117,10 @@ def _proposals(
 def _ideas(
     dataset: Path, kind: str, budget_usd: float | None, limit: int | None, as_json: bool
 ) -> None:
-    from agents.novelty.calibration import as_expanded, over, rank_correlation, separation
     from agents.novelty.datasets import read_ideas
     from agents.novelty.debate import hold
     from agents.novelty.settings import DebateSettings
+    from sage.bench.novelty import as_expanded, over, rank_correlation, separation
     from sage.console import counting, out, print_json
     from sage.settings import load
 
@@ -176,7 +176,7 @@ def _reviews(dataset: Path, as_json: bool) -> None:
 
 
 def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> None:
-    from agents.novelty import calibration as c
+    from sage.bench import novelty as c
     from sage.console import out, print_json
 
     table = {
@@ -232,7 +232,7 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
 
 def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reasoner:
     from agents.base import Resources, Role
-    from kg.ontology import Ontology
+    from kg.lexicon.ontology import Ontology
     from sage.data import data_root
 
     if kind == "rules":
@@ -269,11 +269,11 @@ def _embed(settings: Settings) -> Embed:
 
 
 def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Literature:
-    from agents.errors import InputError
+    from kg.lexicon.ontology import Ontology
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
     from kg.literature.search import Literature
-    from kg.ontology import Ontology
+    from sage.core.errors import InputError
     from sage.data import data_root
 
     if not settings.contact_email:

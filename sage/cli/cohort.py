@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -83,13 +83,12 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     Example: sage cohort check cohorts/tcga-blca
     """
     from sage.console import err, out, print_json
-    from validation.errors import InputError as Refusal
     from validation.types import Finding
 
     with err.status(f"checking {name}"):
         try:
             findings = load_named(name, root).check()
-        except Refusal as error:
+        except InputError as error:
             findings = [
                 Finding(
                     severity="error",
@@ -126,7 +125,7 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     from rich.table import Table
 
     from sage.console import err, out, print_json
-    from validation.timing import known_text
+    from validation.contracts.timing import known_text
 
     with err.status(f"reading {name}"):
         dictionary = load_named(name, root, features).dictionary()

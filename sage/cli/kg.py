@@ -10,7 +10,7 @@ import typer
 from sage.cli import kg_build, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 app = typer.Typer(
     name="kg",
@@ -36,7 +36,7 @@ def screen_papers(
 
     Example: sage kg screen papers/ --threshold 0.4
     """
-    from kg.screen import ScreenOptions, screen
+    from kg.corpus.screen import ScreenOptions, screen
     from kg.sources import SourceReport, read
     from sage.console import counting, err, out, print_json
     from sage.settings import load
@@ -92,9 +92,9 @@ def evaluate_graph(
 
     Example: sage kg evaluate graph/ --sheet review.csv
     """
-    from kg.build import STORE, graph_folder
-    from kg.evaluate import score_sheet, stratified, write_sheet
-    from kg.store import Store
+    from kg.corpus.build import STORE, graph_folder
+    from kg.corpus.store import Store
+    from sage.bench.triple_review import score_sheet, stratified, write_sheet
     from sage.console import out, print_json
 
     if sheet is not None:
@@ -138,7 +138,7 @@ def score(
 
     Example: sage kg score-extractor BioRED/Dev.PubTator --lexicon big.lex
     """
-    from kg.score_extractor import score_extractor
+    from sage.bench.extraction import score_extractor
     from sage.console import counting, out, print_json
 
     with counting("scoring", quiet=as_json) as progress:
@@ -180,7 +180,7 @@ def import_lexicon(
     """
     from dataclasses import asdict
 
-    from kg.lexicon_import import import_lexicons
+    from kg.lexicon.vocabularies import import_lexicons
     from sage.console import err, print_json
     from sage.console import out as console
 

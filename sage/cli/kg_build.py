@@ -9,10 +9,10 @@ import typer
 
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    from kg.build_report import BuildReport
+    from kg.corpus.build_report import BuildReport
     from kg.extract.chat import Completion, Estimate
 
 
@@ -56,8 +56,8 @@ def build_graph(
 
     Example: sage kg build refs.bib articles/ --out blca.graphml --screen --as-of 2018
     """
-    from kg.build import BuildOptions, build
-    from kg.screen import ScreenOptions
+    from kg.corpus.build import BuildOptions, build
+    from kg.corpus.screen import ScreenOptions
     from sage.console import counting, print_json
     from sage.settings import load
 
@@ -108,7 +108,7 @@ def _fetched(source: Path, out: Path, email: str | None) -> Path:
     """A folder with PubMed's records for a list of identifiers; other sources as they are."""
     if source.suffix.lower() != ".ids" or not source.is_file():
         return source
-    from kg.build import graph_folder
+    from kg.corpus.build import graph_folder
     from kg.sources.fetch import fetch_ids, read_ids
     from sage.console import err
 

@@ -22,7 +22,7 @@ def make_completion(settings: Settings) -> Completion:
     from pydantic import SecretStr
 
     from kg.extract.chat import Reply
-    from sage.errors import InputError
+    from sage.core.errors import InputError
 
     if settings.effective_reasoner != "chat":
         raise InputError(

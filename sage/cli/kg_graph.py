@@ -10,7 +10,7 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from kg.graph import Graph
+    from kg.graph.model import Graph
 
 GraphPath = Annotated[
     Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
@@ -34,8 +34,8 @@ def register(app: typer.Typer) -> None:
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """A graph by folder or file, as it was in a year if asked."""
-    from kg.build import graph_folder
-    from kg.graph import Graph
+    from kg.corpus.build import graph_folder
+    from kg.graph.model import Graph
 
     folder = graph_folder(path)
     graph = Graph.load(folder if folder.is_dir() else path)
@@ -62,9 +62,9 @@ def paths(
 
     Example: sage kg paths "How do TLS affect survival in bladder cancer?" --graph graph/
     """
-    from kg.paths import PathOptions, between, generate
+    from kg.paths.find import PathOptions, between, generate
     from sage.console import err, out, print_json
-    from sage.errors import InputError
+    from sage.core.errors import InputError
     from sage.settings import load
     from sage.wiring import make_embedder
 
@@ -209,7 +209,7 @@ def export(
 
     Example: sage kg export --graph graph/ --format html --out graph.html
     """
-    from kg.export import export as write
+    from kg.graph.export import export as write
     from sage.console import out, print_json
 
     written = write(load_graph(graph), out_path, format, focus=focus, max_nodes=max_nodes)
@@ -234,7 +234,7 @@ def merges(
 
     Example: sage kg merges "bladder cancer" --graph graph/
     """
-    from kg.merges import list_merges
+    from kg.graph.merges import list_merges
     from sage.console import out, print_json
 
     found = list_merges(load_graph(graph), about, tier, limit)
@@ -259,7 +259,7 @@ def backtest(
 
     Example: sage kg backtest --graph graph/ --train 2018 --test 2022
     """
-    from kg.backtest import backtest as run
+    from sage.bench.backtest import backtest as run
     from sage.console import err, out, print_json
     from sage.settings import load
     from sage.wiring import make_embedder
@@ -293,9 +293,9 @@ def score_fusion(
 
     Example: sage kg score-fusion mesh_to_other.tsv
     """
-    from kg.fusion import FusionOptions
-    from kg.score_fusion import read_identity
-    from kg.score_fusion import score_fusion as score
+    from kg.fusion.fuse import FusionOptions
+    from sage.bench.fusion import read_identity
+    from sage.bench.fusion import score_fusion as score
     from sage.console import err, out, print_json
     from sage.settings import load
     from sage.wiring import make_embedder
@@ -325,8 +325,8 @@ def calibrate(
 
     Example: sage kg calibrate mesh_to_other.tsv --precision 0.85
     """
-    from kg.calibrate import calibrate as run
-    from kg.score_fusion import read_identity
+    from sage.bench.fusion import read_identity
+    from sage.bench.threshold import calibrate as run
     from sage.console import err, out, print_json
     from sage.settings import load
     from sage.wiring import make_embedder

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from kg.lexicon import Lexicon
-    from kg.ontology import Ontology
+    from kg.lexicon.index import Lexicon
+    from kg.lexicon.ontology import Ontology
 
 Sources = Annotated[
     list[Path],
@@ -30,7 +30,7 @@ Lexicons = Annotated[
 
 def load_ontology(folder: Path | None) -> Ontology:
     """The ontology in `folder`, or the one that ships."""
-    from kg.ontology import Ontology
+    from kg.lexicon.ontology import Ontology
     from sage.data import data_root
 
     return Ontology.load(folder or data_root() / "ontology")
@@ -38,6 +38,6 @@ def load_ontology(folder: Path | None) -> Ontology:
 
 def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
     """Compiled lexicons by path."""
-    from kg.lexicon import Lexicon
+    from kg.lexicon.index import Lexicon
 
     return [Lexicon.load(path) for path in paths or ()]

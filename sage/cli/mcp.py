@@ -90,7 +90,7 @@ def serve(
     from mcp_servers.servers.options import HttpOptions, Limits
     from mcp_servers.servers.serve import serve_http, serve_stdio
     from mcp_servers.servers.start import open_server
-    from sage.cli.tools_support import completion, sage_command, tool_folders
+    from sage.cli.tools_support import sage_command, tool_folders
 
     console = Console(stderr=True)
     roots = Roots.of(root or [Path.cwd()], out)
@@ -118,7 +118,6 @@ def serve(
         cache_folder=str(cache or roots.output / ".cache"),
         limits=Limits(wait=wait),
         drive=sage_command,
-        complete=completion(),
     ) as server:
         if http is None:
             serve_stdio(server)
@@ -136,7 +135,7 @@ def _token(token: str | None, file: Path | None, none: bool) -> tuple[str | None
     """The token to ask for, and whether it was made here."""
     import secrets
 
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     if none:
         if token or file:

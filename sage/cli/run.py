@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from sage.machine.drive import Pause

@@ -68,7 +68,9 @@ def build(
 
 def packages() -> tuple[str, ...]:
     """The packages of ours that the image holds: the analysis, and the tools."""
-    return ("validation", "mcp_servers")
+    from sandbox.runtime import OFFERED
+
+    return (*OFFERED, "mcp_servers")
 
 
 @app.command()
@@ -118,7 +120,7 @@ def run(
     """
     import sandbox
     from sage.console import err, out, print_json
-    from sandbox.errors import InputError
+    from sage.core.errors import InputError
     from sandbox.types import Job, Limits, Reason, SandboxResult
 
     if not program.is_file():
@@ -153,7 +155,7 @@ def run(
 
 def named(words: list[str]) -> dict[str, Path]:
     """`NAME=PATH` words as inputs."""
-    from sandbox.errors import InputError
+    from sage.core.errors import InputError
 
     found = {}
     for word in words:

@@ -10,16 +10,12 @@ import typer
 
 from sage.cli.options import AsJson
 from sage.cli.tools_support import (
-    completion,
-    json_or_text,
     parse_settings,
     print_json,
     run_one,
     run_over,
-    split_setting,
     tell_cohort,
     tell_run,
-    tell_steps,
     tool_folders,
 )
 
@@ -142,11 +138,11 @@ def run(
 
         sage tools run tls --slides slides --out results --workers 2 --set mpp=0.25
     """
-    from mcp_servers.errors import InputError
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.cohort import find_slides, slide_argument
     from mcp_servers.workers.jobs import Recipe
+    from sage.core.errors import InputError
 
     if slide is not None and slides is not None:
         raise InputError("give --input or --slides, not both")
@@ -176,80 +172,6 @@ def run(
     tell_cohort(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)
-
-
-@app.command()
-def ask(
-    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in words.")],
-    slide: Annotated[Path | None, typer.Option("--input", help="A slide or image.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A further input.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for what the tools write.")] = Path(
-        "sage-output"
-    ),
-    root: Annotated[list[Path] | None, typer.Option(help="Further folder to read.")] = None,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(help="URL of an MCP server: its tools come before those here; repeatable."),
-    ] = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="SAGE_MCP_TOKEN", help="Bearer token of the servers.")
-    ] = None,
-    workers: Annotated[str | None, typer.Option(help="As for run.")] = None,
-    tools: Folders = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Show the plan, run nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Carry out a request in words: tools are chosen, run one after the other, and told of.
-
-    Example: sage tools ask "detect the tumor, then patches by region" --input slide.svs
-    """
-    from contextlib import ExitStack
-
-    from rich.progress import Progress
-
-    from mcp_servers.orchestrator import Orchestrator, ToolHost
-    from mcp_servers.orchestrator_hosts import McpHost, WorkersHost
-    from mcp_servers.roots import Roots
-    from mcp_servers.workers.choose import open_workers
-    from mcp_servers.workers.jobs import Recipe
-    from sage.console import Terminal
-
-    inputs: dict[str, Any] = {}
-    for word in settings or []:
-        key, value = split_setting(word)
-        inputs[key] = json_or_text(value)
-    readable = [Path.cwd(), *(root or [])]
-    if slide is not None:
-        readable.append(slide.resolve().parent)
-        inputs["slide"] = str(slide.resolve())
-    roots = Roots.of(readable, out)
-    folders = tool_folders(tools)
-    recipe = Recipe("all", folders, str(roots.output / ".cache"))
-    with ExitStack() as stack:
-        pool = stack.enter_context(open_workers(workers, recipe))
-        hosts: list[ToolHost] = [
-            stack.enter_context(McpHost(url, url, token)) for url in server or []
-        ]
-        hosts.append(WorkersHost(pool, roots))
-        orchestrator = Orchestrator(hosts, completion())
-        if plan_only:
-            print_json(orchestrator.plan(request, inputs).model_dump(mode="json"))
-            return
-        bar = stack.enter_context(
-            Progress(console=Terminal(stderr=True), disable=as_json, transient=True)
-        )
-        task = bar.add_task("planning", total=1.0)
-        done = orchestrator.run(
-            request,
-            inputs,
-            lambda fraction, words: bar.update(task, completed=fraction, description=words[:60]),
-        )
-    if as_json:
-        print_json(done.model_dump(mode="json"))
-        return
-    tell_steps(done, roots.output)
 
 
 @app.command()

@@ -12,7 +12,6 @@ import typer
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
-    from mcp_servers.orchestrator import Complete, Orchestrated
     from mcp_servers.registry import ToolRun, ToolSpec
     from mcp_servers.workers.base import Workers
     from mcp_servers.workers.cohort import CohortReport
@@ -24,7 +23,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
     Raises `InputError` for a word without "=", or a key that the tool does not take.
     """
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     properties = spec.input_schema.get("properties", {})
     found: dict[str, Any] = {}
@@ -40,7 +39,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
 def split_setting(word: str) -> tuple[str, str]:
     """`KEY=VALUE` as its two halves; raises `InputError` for anything else."""
-    from mcp_servers.errors import InputError
+    from sage.core.errors import InputError
 
     key, sign, value = word.partition("=")
     if not sign or not key:
@@ -65,8 +64,8 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool]) -> Answer:
     import tempfile
     import time
 
-    from mcp_servers.errors import Cancelled
     from mcp_servers.knowledge.runs import Answer
+    from sage.core.errors import Cancelled
 
     command = [sys.executable, "-m", "sage", *words]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -215,46 +214,3 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
     )
     for one in failures:
         console.print(f"failed: {one.item.path.name}: {one.error}", markup=False)
-
-
-def completion() -> Complete | None:
-    """The model that settings name, for planning; None when SAGE runs without one."""
-    from sage.settings import load
-
-    settings = load()
-    if settings.effective_reasoner != "chat":
-        return None
-
-    def complete(system: str, user: str) -> str:
-        from langchain_openai import ChatOpenAI
-
-        client = ChatOpenAI(
-            model=settings.models.mini.name,
-            base_url=settings.base_url,
-            api_key=settings.api_key,
-            timeout=settings.timeout_s,
-            max_retries=settings.retries,
-        )
-        return str(client.invoke([("system", system), ("user", user)]).content)
-
-    return complete
-
-
-def tell_steps(done: Orchestrated, root: Any) -> None:
-    """Print what was done, step by step."""
-    from sage.console import Terminal
-
-    console = Terminal(soft_wrap=True, highlight=False)
-    how = f"{done.method}: {done.plan}" if done.plan else done.method
-    console.print(f"chosen by {how}", markup=False)
-    for one in done.notes:
-        console.print(f"note: {one}", markup=False)
-    for at, step in enumerate(done.steps, 1):
-        seconds = step.provenance.get("seconds", 0.0)
-        state = "from the cache" if step.provenance.get("cached") else f"{seconds:.2f} s"
-        version = step.provenance.get("version", "")
-        console.print(f"[bold]{at}. {step.tool}[/] {version} on {step.host}, {state}")
-        short = {k: v for k, v in step.result.items() if not isinstance(v, list | dict)}
-        console.print_json(json.dumps(short, ensure_ascii=False))
-        for file in step.files:
-            console.print(f"   {root / file}", markup=False)

@@ -10,11 +10,11 @@ import typer
 from typer.core import TyperGroup
 
 from sage.cli.options import AsJson
-from sage.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.contract import FrozenContract, MissingRule, SplitRule
+    from validation.contracts.contract import FrozenContract, MissingRule, SplitRule
 
 
 class RunByDefault(TyperGroup):
@@ -97,8 +97,8 @@ def run(
     from sage.console import out as console
     from sage.settings import load
     from sage.wiring import open_ledger
-    from validation.compile import require_same_data
-    from validation.contract import FrozenContract, draft, freeze, read_claim
+    from validation.contracts.contract import FrozenContract, draft, freeze, read_claim
+    from validation.inputs.compile import require_same_data
     from validation.runner import finalize
     from validation.runner import run as run_contract
 
@@ -177,7 +177,7 @@ class Rules(TypedDict):
 
 
 def _rules(split: float | None, impute: bool) -> Rules:
-    from validation.contract import MissingRule, SplitRule
+    from validation.contracts.contract import MissingRule, SplitRule
 
     return {
         "split": SplitRule()
@@ -213,7 +213,7 @@ def contract(
     """
     from sage.cli.cohort import load_named
     from sage.console import err
-    from validation.contract import draft, freeze, read_hypothesis
+    from validation.contracts.contract import draft, freeze, read_hypothesis
 
     claim = read_hypothesis(hypothesis)
     with err.status(f"reading {cohort}"):
@@ -257,8 +257,8 @@ def amend(
     """
     from sage.cli.cohort import load_named
     from sage.console import err
-    from validation.amending import amend as next_version
-    from validation.contract import FrozenContract, read_hypothesis
+    from validation.contracts.amending import amend as next_version
+    from validation.contracts.contract import FrozenContract, read_hypothesis
 
     pairs = [_setting(one) for one in changes or ()]
     wanted: dict[str, Any] = dict(pairs)
@@ -349,7 +349,7 @@ def screen(
     from sage.console import out as console
     from sage.settings import load
     from sage.wiring import open_ledger
-    from validation.screening import screen_cohort
+    from validation.screening.cohort import screen_cohort
 
     with err.status(f"reading {cohort}") as status:
         data = load_named(cohort, root, features)
@@ -517,7 +517,7 @@ def schema(
 
     from sage.console import print_json
     from validation.cohort.model import CohortSpec
-    from validation.contract import Contract
+    from validation.contracts.contract import Contract
     from validation.hypothesis import Hypothesis
     from validation.results import Results
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from validation.clinical.planning import Plan
-    from validation.contract import Contract, FrozenContract
+    from validation.contracts.contract import Contract, FrozenContract
     from validation.results import Results
 
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
@@ -76,7 +76,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 def contract_lines(plan: Contract) -> list[str]:
     """A contract as lines for a reader, in the order in which a protocol states it."""
-    from validation.timing import known_text
+    from validation.contracts.timing import known_text
 
     others = {use.key: use.known_at for use in plan.variables if use.role != "exposure"}
     lines = [

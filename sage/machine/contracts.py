@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from validation.contract import FrozenContract
+    from validation.contracts.contract import FrozenContract
 
 
 def statements(frozen: FrozenContract) -> tuple[str, ...]:

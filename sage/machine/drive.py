@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from sage.errors import FaultError, InputError
+from sage.core.errors import FaultError, InputError
 from sage.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
 from sage.runfolder import RunFolder, now

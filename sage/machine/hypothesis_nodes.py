@@ -10,7 +10,7 @@ from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import (
@@ -53,7 +53,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
     A query may name types ("genes"); the graph search reads those from a sentence.
     """
-    from kg.paths import PathOptions, generate
+    from kg.paths.find import PathOptions, generate
 
     settings = services.settings
     asked = prompt

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent, I, O, Reasoner, Reply, Resources
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from sage.data import data_root
 from sage.files import write_json
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
 if TYPE_CHECKING:
-    from kg.embed import Embedder
-    from kg.graph import Graph
+    from kg.embedding.embed import Embedder
+    from kg.graph.model import Graph
     from kg.literature.search import Literature
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
@@ -60,7 +60,7 @@ class Services:
     @cached_property
     def graph(self) -> Graph:
         """The knowledge graph."""
-        from kg.graph import Graph
+        from kg.graph.model import Graph
 
         return Graph.load(Path(self.manifest.kg))
 
@@ -137,6 +137,8 @@ class Services:
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
         """Log a node's start, end and duration, tell the listener, and record what it wrote."""
+        from langgraph.errors import GraphInterrupt
+
         before = self.folder.record.begin(f"{name} {hypothesis}".strip())
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
@@ -146,10 +148,11 @@ class Services:
         begun = time.perf_counter()
         try:
             yield
+        except GraphInterrupt:
+            raise
         except Exception as error:
-            if type(error).__name__ != "GraphInterrupt":
-                self.folder.event("error", **fields, message=str(error)[:500])
-                self.listener("error", name, fields)
+            self.folder.event("error", **fields, message=str(error)[:500])
+            self.listener("error", name, fields)
             raise
         seconds = round(time.perf_counter() - begun, 4)
         self.folder.event("end", **fields, seconds=seconds)

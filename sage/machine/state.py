@@ -9,17 +9,16 @@ from __future__ import annotations
 import operator
 from typing import Annotated, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
+from sage.core.models import Strict
 from validation.hypothesis import Hypothesis
 
 
-class Decision(BaseModel):
+class Decision(Strict):
     """What a reviewer decided about one hypothesis."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     hypothesis_id: str
     action: Literal["approve", "edit", "reject", "another"]
@@ -28,18 +27,14 @@ class Decision(BaseModel):
     automatic: bool = False
 
 
-class ReviewAnswer(BaseModel):
+class ReviewAnswer(Strict):
     """All decisions of one visit to the review checkpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     decisions: tuple[Decision, ...] = Field(min_length=1)
 
 
-class Evaluation(BaseModel):
+class Evaluation(Strict):
     """How the evaluation of one hypothesis ended; details lie in the run folder."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     hypothesis_id: str
     ended: Literal["tested", "infeasible", "abandoned"]
@@ -48,10 +43,8 @@ class Evaluation(BaseModel):
     feasibility: float | None = None
 
 
-class Tested(BaseModel):
+class Tested(Strict):
     """A hypothesis whose analysis finished: what its interpretation needs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     expanded: ExpandedHypothesis
     contract_hash: str

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from agents.base import Agent, I, O, Reply
 from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
-from sage.errors import FaultError
+from sage.core.errors import FaultError
 from sage.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
-    from validation.contract import draft, freeze
+    from validation.contracts.contract import draft, freeze
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
     frozen = freeze(contract, services.cohort)

@@ -15,7 +15,7 @@ from agents.summary import Summary
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
 from kg.types import ScoredPath
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.report.debate import Turn, debate_facts, debate_sources, turns

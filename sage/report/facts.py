@@ -16,7 +16,7 @@ from typing import Any
 
 from agents.types import Citation
 from agents.wording import KEYED, free_numbers, names_pattern
-from sage.errors import FaultError
+from sage.core.errors import FaultError
 
 NUMBER_START, NUMBER_END, SOURCE_START, SOURCE_END = "\ue000", "\ue001", "\ue002", "\ue003"
 KEY_END = "\ue004"

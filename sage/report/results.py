@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sage.report.facts import Facts
 from sage.report.inert import data_uri
-from validation.keys import Key, random_key
+from validation.controls.keys import Key, random_key
 from validation.results import Answer
 
 
@@ -275,7 +275,7 @@ def _cell(text: str, name: str, facts: Facts) -> Cell:
 def read_contract(home: Path) -> ContractPage | None:
     """Read the frozen contract."""
     from sage.machine.contracts import statements
-    from validation.contract import FrozenContract
+    from validation.contracts.contract import FrozenContract
 
     path = home / "contract.json"
     if not path.exists():

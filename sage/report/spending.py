@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
-from pydantic import BaseModel, ConfigDict
-
+from sage.core.models import Strict
 from sage.files import read_json
 from sage.runfolder import RunFolder
 
 
-class Spending(BaseModel):
+class Spending(Strict):
     """One step of a run: how often it ran to its end, how long, what its model calls cost."""
-
-    model_config = ConfigDict(frozen=True)
 
     step: str
     hypothesis: str

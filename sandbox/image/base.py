@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from sage.core.errors import FaultError, InputError
 from sandbox.docker_engine import START, engine
-from sandbox.errors import FaultError, InputError
 
 NAME = "sage-base:latest"
 RELEASE = "bookworm"

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sage.core.errors import FaultError, InputError
 from sandbox import runtime
 from sandbox.docker_engine import IMAGE, LABEL, PACKAGES_LABEL, START, engine
-from sandbox.errors import FaultError, InputError
 
 BASE_IMAGE = "python:3.11-slim"
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def build(
     *,
     image: str = IMAGE,
     base: str = BASE_IMAGE,
-    packages: Sequence[str] = ("validation",),
+    packages: Sequence[str] = runtime.OFFERED,
     say: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Build `image` on `base` from the wheels in `wheelhouse`; returns the image's id.

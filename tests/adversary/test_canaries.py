@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.errors import FaultError
+from sage.core.errors import FaultError
 from tests.adversary.whole_path import (
     CANARIES,
     Attacked,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.integrity import NAME
 from sage.report.collect import collect
 from sage.runfolder import RunFolder

@@ -19,17 +19,17 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.app import app
+from sage.core.errors import InputError
 from sage.settings import load as settings
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
-from validation.amending import amend
 from validation.cohort.cohort import Cohort
-from validation.compile import confirmation_key
-from validation.contract import FrozenContract, SplitRule, digest
-from validation.errors import InputError
+from validation.contracts.amending import amend
+from validation.contracts.contract import FrozenContract, SplitRule, digest
+from validation.inputs.compile import confirmation_key
 from validation.ledger import Entry, Ledger, LedgerState
 from validation.ledger_rules import ledger_objections, ledger_qualifiers
-from validation.screening import screen_cohort
+from validation.screening.cohort import screen_cohort
 from validation.store import Row, first_chain, open_store
 
 runner = CliRunner()
@@ -393,7 +393,7 @@ def test_a_screen_is_on_record_before_its_first_number(
         raise KeyboardInterrupt
 
     cohort = load(tmp_path / "cohort", patients(300))
-    monkeypatch.setattr("validation.screen.screen", killed)
+    monkeypatch.setattr("validation.screening.rank.screen", killed)
     with pytest.raises(KeyboardInterrupt):
         screen_cohort(cohort, "OS", ledger=book(tmp_path / "one"))
     mine = book(tmp_path / "two")

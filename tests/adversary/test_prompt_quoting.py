@@ -18,9 +18,9 @@ from pydantic import BaseModel
 import agents
 from agents.base import Agent
 from agents.reasoners.prompting import render
-from kg.chunks import Chunk
+from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor, Reply
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.printable import quoted
 from sage.data import data_root
 

@@ -23,8 +23,8 @@ from agents.reasoners.rules import RulesReasoner
 from agents.scientist import SCIENTIST
 from agents.types import dictionary_view
 from agents.views import ExpansionInput, ScientistInput
+from kg.lexicon.ontology import Ontology
 from kg.literature.types import Record
-from kg.ontology import Ontology
 from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath
 from tests.agents import test_rules as built
 from tests.agents.nov_helpers import dictionary, expanded

@@ -116,8 +116,8 @@ def test_numbers_that_are_wrong_or_missing_block_support_and_are_shown(
 
 
 def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None:
-    from validation.contract import FrozenContract
-    from validation.reproduction import weigh
+    from validation.contracts.contract import FrozenContract
+    from validation.reproduction.compare import weigh
     from validation.results import AnalysisResult, Reproduction, Results
 
     run = finished_run() / "hypotheses/h1"

@@ -15,7 +15,7 @@ from agents.scientist import compose_draft
 from agents.statement import read_statement, settled, state
 from agents.types import Citation, Draft, OntologyBrief, dictionary_view
 from agents.views import Proposal, StepRef
-from sage.errors import InputError
+from sage.core.errors import InputError
 from sage.machine.hypothesis_nodes import accept
 from sage.machine.state import Decision
 from sage.review import Edit, edited_hypothesis

@@ -29,7 +29,7 @@ from sage.report.crate import write_crate
 from sage.runfolder import RunFolder
 from sage.settings import Settings
 from tests.end_to_end.harness import PROMPT, sage
-from validation.contract import FrozenContract
+from validation.contracts.contract import FrozenContract
 from validation.results import Results
 
 PATIENTS = 160

@@ -11,10 +11,10 @@ import pytest
 from pydantic import SecretStr
 
 from agents.base import Role
-from agents.errors import FaultError, InputError
 from agents.path_generation import PATH_GENERATION, PathRequest
 from agents.reasoners.cache import BudgetError, Meter, ReplyCache
 from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+from sage.core.errors import FaultError, InputError
 from tests.openai_server import Answer, Server, serve
 
 GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})

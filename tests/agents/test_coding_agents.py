@@ -11,8 +11,8 @@ from agents.coding.types import Column, ContractBrief, PlannedTest
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.reasoners.prompting import render
 from agents.reasoners.rules import RulesReasoner
-from kg.ontology import Ontology
-from validation.reproduction import SecondTest, Task
+from kg.lexicon.ontology import Ontology
+from validation.reproduction.compare import SecondTest, Task
 
 RULES = RulesReasoner(Resources(ontology=Ontology((), ())))
 BRIEF = ContractBrief(

@@ -10,13 +10,12 @@ from pydantic import BaseModel
 from agents.base import Resources
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
 from agents.coding.features import extract_features, offers, resolve_cohort
-from agents.errors import InputError
 from agents.reasoners.rules import RulesReasoner
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError as ToolRefusal
 from mcp_servers.registry import InputPath, Registry, ToolRun, tool
 from mcp_servers.roots import Roots
+from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec
 from validation.simulate.world import write_world
@@ -36,7 +35,7 @@ class SizeResult(BaseModel):
 def dots(given: SizeInput, context: ToolContext) -> SizeResult:
     text = context.input(given.slide, "file").read_text()
     if text == "broken":
-        raise ToolRefusal(f"{given.slide} cannot be read")
+        raise InputError(f"{given.slide} cannot be read")
     return SizeResult(name="x", per_mm2=float(text.count(".")) if text != "empty" else None)
 
 

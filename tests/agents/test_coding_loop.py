@@ -15,16 +15,16 @@ from agents.coding.loop import carry_out, resume
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
-from agents.errors import InputError
 from agents.reasoners.rules import RulesReasoner
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
+from sage.core.errors import InputError
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Job, Reason, Sandbox, SandboxResult
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contract import (
+from validation.contracts.contract import (
     ControlPlan,
     FrozenContract,
     SplitRule,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from agents.coding import promote
-from agents.errors import InputError
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
+from sage.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 REPLY = Path(__file__).parent / "replies" / "second_try" / "round-2.json"

@@ -28,7 +28,7 @@ from agents.feasibility.types import STEPS
 from agents.reasoners.prompting import parse, render
 from agents.reasoners.rules import RulesReasoner
 from agents.types import dictionary_view
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
 from validation.dictionary import Endpoint
 from validation.hypothesis import Comparison, CutRule, Exposure, Filter, Population

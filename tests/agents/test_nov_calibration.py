@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from agents.errors import InputError
-from agents.novelty import calibration as c
 from agents.novelty.datasets import (
     read_ideas,
     read_literature,
@@ -22,6 +20,8 @@ from agents.novelty.datasets import (
 )
 from kg.literature.local import LocalIndex
 from kg.literature.types import Query, Record, SearchAnswer
+from sage.bench import novelty as c
+from sage.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "novelty"

@@ -30,10 +30,10 @@ from agents.novelty.update import sigma
 from agents.novelty.verifier import VERIFIER
 from agents.reasoners.prompting import parse, render
 from agents.reasoners.rules import RulesReasoner
+from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature
 from kg.literature.types import Query, Record, SearchAnswer
-from kg.ontology import Ontology
 from tests.agents.nov_helpers import PARTS, expanded
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from agents.types import (
     ReviewedHypothesis,
 )
 from agents.views import ExpansionInput, ScientistInput
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.dictionary import Endpoint, Variable
 from validation.hypothesis import Comparison, Direction

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kg.embed import HashingEmbedder
-from kg.fusion import FusedGraph, FusionOptions, fuse
-from kg.graph import Graph
+from kg.embedding.embed import HashingEmbedder
+from kg.fusion.fuse import FusedGraph, FusionOptions, fuse
+from kg.graph.model import Graph
 from kg.types import EntityType, Evidence, Polarity, Triple
 
 EMBEDDER = HashingEmbedder(128)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kg.build import BuildOptions
+from kg.corpus.build import BuildOptions
 from kg.extract.base import Statement
 from kg.extract.rules import RulesExtractor
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 
 ROOT = Path(__file__).resolve().parents[2]
 ONTOLOGY = ROOT / "data" / "ontology"

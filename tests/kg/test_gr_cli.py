@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kg.embed import HashingEmbedder
-from kg.errors import InputError
-from kg.fusion import FusionOptions, fuse
-from kg.graph import Graph
+from kg.embedding.embed import HashingEmbedder
+from kg.fusion.fuse import FusionOptions, fuse
+from kg.graph.model import Graph
 from sage.cli.kg import app
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import bladder, timed
 
 RUN = CliRunner()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.cosine import cross_pairs, pairs
-from kg.embed import normalize
-from kg.errors import InputError
+from kg.embedding.embed import normalize
+from kg.fusion.cosine import cross_pairs, pairs
+from sage.core.errors import InputError
 
 
 def near_duplicates(n: int, d: int, seed: int) -> np.ndarray:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg import embed
-from kg.embed import Embedder, HashingEmbedder, MiniLM
-from kg.embed_cache import VectorCache
-from kg.errors import FaultError, InputError
+from kg.embedding import embed
+from kg.embedding.cache import VectorCache
+from kg.embedding.embed import Embedder, HashingEmbedder, MiniLM
+from sage.core.errors import FaultError, InputError
 
 TEXTS = [
     "tertiary lymphoid structures",

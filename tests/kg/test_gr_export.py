@@ -12,10 +12,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kg.errors import InputError
-from kg.export import export
-from kg.export_page import layout
-from kg.graph import Graph
+from kg.graph.export import export
+from kg.graph.export_page import layout
+from kg.graph.model import Graph
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
 
 CHROMIUM = next(

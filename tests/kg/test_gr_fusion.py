@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.errors import InputError
-from kg.fusion import FusionOptions, MergeTier, fuse
-from kg.fusion_mentions import definitions
-from kg.fusion_names import guard_allows, guard_signature, lexical_key
-from kg.fusion_pairs import similar_pairs
+from kg.fusion.fuse import FusionOptions, MergeTier, fuse
+from kg.fusion.mentions import definitions
+from kg.fusion.names import guard_allows, guard_signature, lexical_key
+from kg.fusion.pairs import similar_pairs
 from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, O, P, T, bladder, fused, triple
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kg import graphml
-from kg.belief import combine, noisy_or
-from kg.embed import HashingEmbedder
-from kg.errors import InputError
-from kg.graph import Graph
-from kg.paths import PathOptions, between
+from kg.embedding.embed import HashingEmbedder
+from kg.graph import graphml
+from kg.graph.belief import combine, noisy_or
+from kg.graph.model import Graph
+from kg.paths.find import PathOptions, between
 from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, E, G, bladder, graph, triple
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from kg import graphml, graphml_read
-from kg.errors import InputError
-from kg.graph import Graph
-from kg.paths import PathOptions, between
+from kg.graph import graphml, graphml_read
+from kg.graph.model import Graph
+from kg.paths.find import PathOptions, between
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, bladder, graph, triple
 
 HEAD = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg import scores
-from kg.graph import Graph
-from kg.graph_build import undirected
-from kg.paths import PathOptions, between, generate
-from kg.paths_score import Raw, choose, score_candidates
-from kg.paths_search import Searcher, shares
+from kg.graph.build import undirected
+from kg.graph.model import Graph
+from kg.paths import scores
+from kg.paths.find import PathOptions, between, generate
+from kg.paths.score import Raw, choose, score_candidates
+from kg.paths.search import Searcher, shares
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, O, P, T, bladder, graph, triple
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg import embed
-from kg.backtest import auc, backtest, fit_weights
-from kg.calibrate import calibrate
-from kg.errors import InputError
-from kg.fusion import FusionOptions
-from kg.fusion_merge import Clusters
-from kg.score_fusion import KnownNames, cluster_names, read_identity, score_fusion
+from kg.embedding import embed
+from kg.fusion.fuse import FusionOptions
+from kg.fusion.merge import Clusters
 from kg.types import EntityType
+from sage.bench.backtest import auc, backtest, fit_weights
+from sage.bench.fusion import KnownNames, cluster_names, read_identity, score_fusion
+from sage.bench.threshold import calibrate
+from sage.core.errors import InputError
 from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
 
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from kg import scores
+from kg.paths import scores
 
 # A star with a tail: node 0 has degree 3, nodes 1 and 2 have 1, node 3 has 2, node 4 has 1.
 DEGREES = np.array([3, 1, 1, 2, 1])

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from kg.build import build
-from kg.build_report import BuildOptions
-from kg.chunks import chunk, count_tokens
-from kg.errors import InputError
+from kg.corpus.build import build
+from kg.corpus.build_report import BuildOptions
+from kg.corpus.chunks import chunk, count_tokens
+from kg.corpus.store import Store
 from kg.sources import read_file
-from kg.store import Store
 from kg.types import Document
+from sage.core.errors import InputError
 from tests.kg.in_helpers import FAST, ROOT, note, ontology, pdf_bytes, shared
 
 FINDINGS = [
@@ -188,8 +188,8 @@ def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> Non
 _KILLED = """
 import sys, time
 from pathlib import Path
-from kg.build import build
-from kg.store import Store
+from kg.corpus.build import build
+from kg.corpus.store import Store
 from tests.kg.in_helpers import FAST, ontology
 
 slow = Store.add_extraction

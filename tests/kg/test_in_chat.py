@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kg.build import build
-from kg.build_report import BuildOptions
-from kg.chunks import Chunk, chunk
-from kg.errors import FaultError
+from kg.corpus.build import build
+from kg.corpus.build_report import BuildOptions
+from kg.corpus.chunks import Chunk, chunk
 from kg.extract.align import align
 from kg.extract.base import Extraction
 from kg.extract.chat import ChatExtractor, Ledger, Price, Reply
 from kg.types import Document
+from sage.core.errors import FaultError
 from tests.kg.in_helpers import note, ontology
 
 OPTIONS = BuildOptions(

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kg.errors import InputError
 from sage.cli.kg import app
-from sage.errors import InputError as SageInputError
+from sage.core.errors import InputError
 from tests.kg.in_helpers import ROOT, note
 
 RUN = CliRunner()
@@ -132,7 +131,7 @@ def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
     result = RUN.invoke(
         app, ["build", str(tmp_path / "in"), "--out", str(tmp_path / "o"), "--extractor", "chat"]
     )
-    assert isinstance(result.exception, (InputError, SageInputError))
+    assert isinstance(result.exception, InputError)
     assert "base_url or api_key" in str(result.exception)
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.errors import InputError
-from kg.lexicon import Lexicon, LexiconEntry, Term
-from kg.lexicon_import import import_lexicons
+from kg.lexicon.index import Lexicon, LexiconEntry, Term
+from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
+from sage.core.errors import InputError
 from tests.kg.in_helpers import shared
 
 

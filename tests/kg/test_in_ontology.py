@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kg.errors import InputError
-from kg.ontology import Ontology
+from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
 from tests.kg.in_helpers import ontology, shared
 
 

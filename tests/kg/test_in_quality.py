@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from kg.corpora import load_corpus
-from kg.errors import InputError
-from kg.evaluate import QUESTIONS, score_sheet, stratified, wilson, write_sheet
-from kg.lexicon import Lexicon
-from kg.lexicon_import import import_lexicons
-from kg.score_extractor import score_extractor
+from kg.lexicon.index import Lexicon
+from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType, Evidence, Triple
+from sage.bench.corpora import load_corpus
+from sage.bench.extraction import score_extractor
+from sage.bench.triple_review import QUESTIONS, score_sheet, stratified, wilson, write_sheet
+from sage.core.errors import InputError
 from tests.kg.in_helpers import ontology, shared
 
 

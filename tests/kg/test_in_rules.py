@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.chunks import chunk
+from kg.corpus.chunks import chunk
 from kg.sources import read_file
 from kg.types import Document
 from tests.kg.in_helpers import extractor, note, read, said

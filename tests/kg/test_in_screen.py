@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kg.embed import HashingEmbedder
-from kg.screen import ScreenOptions, screen
+from kg.corpus.screen import ScreenOptions, screen
+from kg.embedding.embed import HashingEmbedder
 from kg.types import Document
 
 ON = Document(

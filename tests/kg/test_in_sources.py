@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kg.errors import InputError
+from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences
 from kg.sources import SourceReport, discover, read, read_file
-from kg.textnorm import abbreviations, clean, dehyphenate, sentences
+from sage.core.errors import InputError
 from tests.kg.in_helpers import note, shared
 
 JATS = """<?xml version="1.0"?><article article-type="research-article"><front>

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.errors import InputError
+from kg.lexicon.ontology import Ontology
 from kg.literature.arxiv import Arxiv
 from kg.literature.biorxiv import Biorxiv
 from kg.literature.crossref import Crossref
@@ -25,9 +25,9 @@ from kg.literature.search import Literature
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
-from kg.ontology import Ontology
 from kg.services.client import Policy
 from kg.types import Document
+from sage.core.errors import InputError
 from tests.kg import lit_bodies as bodies
 from tests.kg.lit_server import Answer, FakeServices, serving
 

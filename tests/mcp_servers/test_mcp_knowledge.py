@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.knowledge.runs import Answer, run_tools
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from sage.core.errors import FaultError, InputError
 from tests.kg.gr_helpers import bladder, graph
 
 

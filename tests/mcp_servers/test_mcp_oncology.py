@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import InputError
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from sage.core.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 GROUPED = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}

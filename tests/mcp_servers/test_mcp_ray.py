@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.jobs import Recipe, State
+from sage.core.errors import Cancelled, FaultError, InputError
 
 TOOLS = str(Path(__file__).parent / "tools")
 

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import FaultError, InputError
 from mcp_servers.registry import InputPath, OutputName, Registry, ToolSpec, load, tool
 from mcp_servers.roots import Roots
+from sage.core.errors import FaultError, InputError
 
 
 class CountInput(BaseModel):

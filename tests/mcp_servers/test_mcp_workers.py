@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers.errors import Cancelled, FaultError, InputError
 from mcp_servers.roots import Roots
 from mcp_servers.workers.jobs import Job, Recipe, State
 from mcp_servers.workers.pool import LocalPool
+from sage.core.errors import Cancelled, FaultError, InputError
 
 TOOLS = str(Path(__file__).parent / "tools")
 

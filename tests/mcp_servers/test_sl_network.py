@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.errors import InputError
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import Image, context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mcp_servers.context import ToolContext
-from mcp_servers.errors import Cancelled, InputError
 from mcp_servers.formats.geojson import read_polygons
 from mcp_servers.slides.slide import Slide
+from sage.core.errors import Cancelled, InputError
 from tests.mcp_servers.slide_tools import GLASS, blobs, context, damage_tile, png, pyramid, run
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.slide_accuracy import outlines
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import write_geojson
 from mcp_servers.slides.slide import Slide
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
@@ -188,7 +188,7 @@ def test_a_model_that_does_not_fit_is_refused(labelled: Labelled, trained: dict[
 def test_a_head_gives_probabilities_and_stores_no_code(
     labelled: Labelled, trained: dict[str, Any], tmp_path: Path
 ) -> None:
-    from mcp_servers.pathology.patch_model import load_model
+    from mcp_servers.pathology.patches.model import load_model
 
     path = labelled[0] / "out" / trained["model"]
     model = load_model(path)

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, write_geojson
 from mcp_servers.slides.geometry import Polygon, covered, grid, rasterize
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import context, png, run
 
 
@@ -73,8 +73,8 @@ class Plain:
 
 
 def cut(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
-    from mcp_servers.pathology.patch_gather import _tiles
-    from mcp_servers.pathology.patch_train import PatchTrainInput
+    from mcp_servers.pathology.patches.gather import _tiles
+    from mcp_servers.pathology.patches.train import PatchTrainInput
 
     corners, names, _ = _tiles(slide, polygons, PatchTrainInput(slides="x", regions="y", **options))
     return corners, names
@@ -161,7 +161,7 @@ def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Pa
 
 def test_splits_are_found_where_some_exist() -> None:
     """Random tables: whatever is found is sound, and found wherever folds may be patients."""
-    from mcp_servers.pathology.patch_folds import splits_by_patient
+    from mcp_servers.pathology.patches.folds import splits_by_patient
 
     rng = np.random.default_rng(0)
     tried = 0

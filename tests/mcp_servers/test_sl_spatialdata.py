@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.hdf5 import Grid, write_coords, write_features
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
 
 ROOT = Path(__file__).resolve().parents[2]

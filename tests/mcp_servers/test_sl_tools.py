@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.errors import InputError
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.registry import load
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, png, run
 from validation.simulate.slide import SlideTruth, render_slide
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.errors import InputError
+from sage.core.errors import InputError
 from sandbox.logs import TAIL_BYTES, Log
 from sandbox.output import MAX_DROPPED, MAX_FILES, Collected, from_folder, from_tar, require_empty
 from sandbox.types import Limits, Reason

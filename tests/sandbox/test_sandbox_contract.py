@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import sandbox
+from sage.core.errors import InputError
 from sandbox import chooser
-from sandbox.errors import InputError
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Availability, Job, Limits, Reason, Sandbox
 from tests.sandbox.boxes import BOTH, working

@@ -13,7 +13,7 @@ import pytest
 
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contract import draft, freeze
+from validation.contracts.contract import draft, freeze
 from validation.hypothesis import Hypothesis
 from validation.ledger import Ledger
 from validation.results import Results

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
-from validation.amending import amend
-from validation.compile import prepare
-from validation.contract import FrozenContract, SplitRule
-from validation.errors import InputError
+from validation.contracts.amending import amend
+from validation.contracts.contract import FrozenContract, SplitRule
+from validation.inputs.compile import prepare
 from validation.ledger import Ledger
 from validation.runner import run
 

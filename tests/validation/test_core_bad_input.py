@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import (
     claim,
     frozen_for,
@@ -22,10 +23,9 @@ from tests.validation.core_help import (
     write,
 )
 from validation import cohort as cohorts
-from validation.errors import InputError
 from validation.ledger import Ledger
 from validation.runner import run
-from validation.screening import screen_cohort
+from validation.screening.cohort import screen_cohort
 
 
 def refusal(tmp_path: Path, raw: pd.DataFrame, **changes: object) -> str:

@@ -12,7 +12,7 @@ import pytest
 from tests.validation.core_help import claim, frozen_for, load, patients
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contract import SplitRule
+from validation.contracts.contract import SplitRule
 from validation.ledger import Ledger
 from validation.prediction import PredictionModel
 from validation.results import Results
@@ -246,7 +246,7 @@ def test_a_covariate_that_most_patients_lack_gives_no_adjusted_number(tmp_path: 
 
 def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Path) -> None:
     from validation.analysis import Analysis
-    from validation.compile import prepare
+    from validation.inputs.compile import prepare
 
     first = load(tmp_path / "a", patients(300))
     second = other_cohort(tmp_path, patients(200, seed=9))

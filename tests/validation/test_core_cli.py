@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from sage.cli.cohort import app as cohort_app
 from sage.cli.validate import app as validate_app
+from sage.core.errors import InputError
 from tests.validation.core_help import ROOT, claim, patients, shared, write
-from validation.errors import InputError
 
 runner = CliRunner()
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, load, patients, shared, write
 from validation import cohort as cohorts
-from validation.contract import draft
-from validation.derive import log2_cpm, mean_z, signatures, ssgsea
-from validation.errors import InputError
+from validation.contracts.contract import draft
+from validation.inputs.derive import log2_cpm, mean_z, signatures, ssgsea
 
 
 def test_rows_leave_a_cohort_under_pseudonyms_only(tmp_path: Path) -> None:

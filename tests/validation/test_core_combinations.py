@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, cause_of_death, claim, patients, validate, write
-from validation.errors import InputError
 
 MARKER = {"variable": "clinical:marker", "label": "marker"}
 CENTER = """
@@ -127,11 +127,11 @@ def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
 def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     """One patient in five lies above the threshold, so one in five of each draw is exposed."""
     from validation import cohort as cohorts
-    from validation.compile import prepare
-    from validation.contract import draft, freeze
-    from validation.controls import _rebuilt
-    from validation.population import Cut
-    from validation.study import Study
+    from validation.contracts.contract import draft, freeze
+    from validation.controls.run import _rebuilt
+    from validation.inputs.compile import prepare
+    from validation.inputs.population import Cut
+    from validation.inputs.study import Study
 
     raw = patients(300)
     at = float(np.quantile(raw["marker"], 0.8))

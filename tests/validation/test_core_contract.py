@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
-from validation.contract import (
+from validation.contracts.contract import (
     Contract,
     FrozenContract,
     SplitRule,
@@ -17,9 +18,8 @@ from validation.contract import (
     freeze,
     read_hypothesis,
 )
-from validation.errors import InputError
 from validation.hypothesis import CutRule
-from validation.population import cuts_of, find_cut, in_population
+from validation.inputs.population import cuts_of, find_cut, in_population
 
 
 def test_the_contract_states_what_a_protocol_states(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_constant_exposure_is_refused_by_name() -> None:
 
 
 def draft_use():
-    from validation.contract import VariableUse
+    from validation.contracts.contract import VariableUse
 
     return VariableUse(
         key="clinical:marker", role="exposure", label="marker", kind="continuous", cut="median",
@@ -197,7 +197,7 @@ def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:
 
 
 def test_confirmation_patients_are_the_same_for_every_contract_of_a_seed(tmp_path: Path) -> None:
-    from validation.population import in_confirmation
+    from validation.inputs.population import in_confirmation
 
     dictionary = load(tmp_path, patients()).dictionary()
     rule = SplitRule(policy="discovery_confirmation")

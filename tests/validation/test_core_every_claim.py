@@ -20,7 +20,7 @@ def test_binary_and_continuous_outcomes_are_imputed_too(
 ) -> None:
     import statsmodels.api as sm
 
-    from validation.contract import MissingRule
+    from validation.contracts.contract import MissingRule
 
     raw = patients(300, log_hr=STRONG)
     missing = MissingRule(policy="multiple_imputation", imputations=5)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from sage.core.errors import FaultError, InputError
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
 from validation.cohort.fetch import fetch
-from validation.errors import FaultError, InputError
 
 STUDY = "blca_tcga_pan_can_atlas_2018"
 PATIENTS = [f"TCGA-BT-A3{at:02d}" for at in range(60)]

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
-from validation.contract import FrozenContract
-from validation.errors import InputError
+from validation.contracts.contract import FrozenContract
 from validation.ledger import Entry, Ledger
 from validation.overlap import require_other_patients
 from validation.runner import record_crash, run
@@ -253,7 +253,7 @@ def test_an_amendment_cannot_drop_what_a_verdict_needs(
 
 
 def test_without_permutations_nothing_is_supported(tmp_path: Path) -> None:
-    from validation.amending import amend
+    from validation.contracts.amending import amend
 
     cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
     off = amend(frozen_for(cohort), cohort, reason="quick", changes={"controls.permutations": 0})

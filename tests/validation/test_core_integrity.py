@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
+from sage.core.errors import InputError
 from tests.validation.core_help import (
     NODE,
     STRONG,
@@ -25,9 +26,8 @@ from tests.validation.core_help import (
     write,
 )
 from validation import cohort as cohorts
-from validation.compile import confirmation_key, prepare
-from validation.contract import FrozenContract, SplitRule, draft, freeze
-from validation.errors import InputError
+from validation.contracts.contract import FrozenContract, SplitRule, draft, freeze
+from validation.inputs.compile import confirmation_key, prepare
 from validation.ledger import Ledger
 from validation.overlap import copied, require_other_patients
 
@@ -188,7 +188,7 @@ def test_a_study_that_crashes_is_on_record_too(
     def explode(*_: object) -> object:
         raise TypeError("on purpose")
 
-    monkeypatch.setattr("validation.study.Study.of", explode)
+    monkeypatch.setattr("validation.inputs.study.Study.of", explode)
     found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
     assert {one["status"] for one in found["tests"]} == {"crashed"}
 

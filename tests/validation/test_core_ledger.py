@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, run_once
-from validation.amending import amend
 from validation.analysis import Analysis
-from validation.compile import confirmation_key, prepare
-from validation.contract import FrozenContract, Rules, SplitRule, freeze
-from validation.errors import InputError
+from validation.contracts.amending import amend
+from validation.contracts.contract import FrozenContract, Rules, SplitRule, freeze
+from validation.inputs.compile import confirmation_key, prepare
 from validation.ledger import Entry, Ledger
 from validation.runner import collect, finalize, record_crash, run
 from validation.verdict import Evidence, judge
@@ -98,7 +98,7 @@ def test_the_same_data_are_no_replication(tmp_path: Path) -> None:
 
 
 def test_imputation_keeps_patients_that_complete_cases_lose(tmp_path: Path) -> None:
-    from validation.contract import MissingRule
+    from validation.contracts.contract import MissingRule
 
     raw = patients(300, log_hr=STRONG)
     raw["stage"] = raw["stage"].where(raw.index % 4 != 0)
@@ -232,7 +232,7 @@ def test_null_cohorts_are_rarely_claimed(tmp_path: Path) -> None:
 
 def best_of_noise(raw: pd.DataFrame, count: int, seed: int) -> tuple[pd.Series, list[float]]:
     """The noise marker that stands out most, crude and beside stage, and the p of all others."""
-    from validation.screen import screen
+    from validation.screening.rank import screen
 
     noise = np.random.default_rng(seed).normal(size=(len(raw), count))
     time, event = raw["months"].to_numpy(), raw["dead"].to_numpy()

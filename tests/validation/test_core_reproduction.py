@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sage.core.errors import InputError
 from tests.validation.core_help import ROOT
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contract import ControlPlan, MissingRule, draft, freeze, read_hypothesis
-from validation.errors import InputError
+from validation.contracts.contract import ControlPlan, MissingRule, draft, freeze, read_hypothesis
 from validation.hypothesis import Hypothesis
 from validation.ledger import Ledger
-from validation.reproduction import (
+from validation.reproduction.compare import (
     Numbers,
     SecondTest,
     Task,

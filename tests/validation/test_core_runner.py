@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, STRONG, claim, frozen_for, load, patients, run_once
 from validation.analysis import Analysis, execute
-from validation.compile import code, prepare
-from validation.errors import InputError
+from validation.inputs.compile import code, prepare
 from validation.ledger import Ledger
 from validation.results import Results
 from validation.runner import collect, run

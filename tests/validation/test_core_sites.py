@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation import core_help
 from tests.validation.core_help import claim, frozen_for, load, patients
 from tests.validation.test_stat_r import FIGURES
 from tests.validation.test_stat_r import patients as cohort_of_r
-from validation.contract import draft
-from validation.controls_numeric import permutations
-from validation.errors import InputError
+from validation.contracts.contract import draft
+from validation.controls.numeric import permutations
+from validation.inputs.population import held_back
 from validation.ledger import Ledger
 from validation.methods.sites import _share
-from validation.population import held_back
 from validation.results import Results
 from validation.runner import run
 from validation.statistics.cox import cox

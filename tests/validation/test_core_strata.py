@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
-from validation.contract import draft
-from validation.errors import InputError
+from validation.contracts.contract import draft
+from validation.controls.curve import cox_model, specification_curve
 from validation.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
-from validation.specification import cox_model, specification_curve
 
 STRATIFIED = {"strata": ["clinical:stage"]}
 

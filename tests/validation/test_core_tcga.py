@@ -11,7 +11,7 @@ import pytest
 from tests.validation.core_help import ROOT, shared
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contract import draft, freeze, read_hypothesis
+from validation.contracts.contract import draft, freeze, read_hypothesis
 from validation.ledger import Ledger
 from validation.results import Results
 from validation.runner import finalize, run
@@ -312,7 +312,7 @@ def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path:
 def test_a_replication_cohort_without_the_endpoint_is_refused(
     cohort: Cohort, tmp_path: Path
 ) -> None:
-    from validation.errors import InputError
+    from sage.core.errors import InputError
 
     second = cohorts.load(shared("cohorts") / "GSE13507")
     hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "table8_cxcl13.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from validation.calibration import (
+from sage.bench.null_statistics import (
     DISHONEST,
     TESTS,
     coverage,

@@ -11,7 +11,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.controls.curve import cox_model
+from validation.controls.curve import specification_curve as curve_of
 from validation.figures import (
     OKABE_ITO,
     ForestRow,
@@ -24,10 +26,8 @@ from validation.figures import (
 )
 from validation.figures.curves import at_risk
 from validation.figures.style import DASHES
-from validation.screen import screen
+from validation.screening.rank import screen
 from validation.simulate import competing_sample, survival_sample
-from validation.specification import cox_model
-from validation.specification import specification_curve as curve_of
 from validation.statistics.competing import aalen_johansen
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
 

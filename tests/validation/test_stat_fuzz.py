@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation.controls_numeric import permuted_outcome
-from validation.screen import screen
-from validation.specification import cox_model, specification_curve
+from validation.controls.curve import cox_model, specification_curve
+from validation.controls.numeric import permuted_outcome
+from validation.screening.rank import screen
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
 from validation.statistics.calibration import baseline_hazard, calibration

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("validation.runner")
 
-from validation.calibration_pipeline import HYPOTHESES, JOINT, claim_rates, judge_world
+from sage.bench.worlds import HYPOTHESES, JOINT, claim_rates, judge_world
 from validation.simulate import Effects
 
 

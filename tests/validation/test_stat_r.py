@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from validation.screen import screen
+from validation.screening.rank import screen
 from validation.statistics.base import chi2_p
 from validation.statistics.competing import gray_test
 from validation.statistics.cox import cox, schoenfeld

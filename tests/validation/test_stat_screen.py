@@ -7,15 +7,15 @@ import pytest
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 
-from validation.controls_numeric import (
+from validation.controls.curve import cox_model, specification_curve
+from validation.controls.numeric import (
     empirical_p,
     matched_features,
     permutations,
     permuted_outcome,
 )
-from validation.screen import screen
+from validation.screening.rank import screen
 from validation.simulate import survival_sample
-from validation.specification import cox_model, specification_curve
 from validation.statistics.cox import cox
 from validation.statistics.errors import (
     CollinearError,

@@ -12,7 +12,7 @@ import pytest
 import tifffile
 from skimage.color import rgb2hed
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.simulate import Effects, render_slide, survival_sample, write_world
 from validation.statistics.binary import logistic
 from validation.statistics.cox import cox

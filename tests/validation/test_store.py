@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import FaultError, InputError
 from tests.postgres import NEEDED, server
 from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
-from validation.errors import FaultError, InputError
 from validation.ledger import Entry, Ledger
 from validation.patients import PILOTS, Patients, half_ranks, profiles, twins
-from validation.screening import screen_cohort
+from validation.screening.cohort import screen_cohort
 from validation.store import Mark, Row, first_chain, open_store
 
 

@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contract import draft
-from validation.errors import InputError
+from validation.contracts.contract import draft
+from validation.contracts.timing import ENTRY, records
 from validation.hypothesis import Hypothesis
+from validation.inputs.population import apply_filters
 from validation.ledger import Ledger
-from validation.population import apply_filters
 from validation.results import Results
 from validation.runner import run
-from validation.timing import ENTRY, records
 
 REFERENCE = Path(__file__).parent / "time_reference"
 R = json.loads((REFERENCE / "figures.json").read_text())

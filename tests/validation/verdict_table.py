@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
-from validation.contract import (
+from validation.contracts.contract import (
     Contract,
     ControlPlan,
     EndpointUse,
@@ -23,7 +23,7 @@ from validation.contract import (
     TestPlan,
     VariableUse,
 )
-from validation.control_results import (
+from validation.controls.results import (
     Controls,
     ControlStatus,
     KnownPositiveResult,
@@ -34,7 +34,7 @@ from validation.control_results import (
     Specifications,
     TimingResult,
 )
-from validation.control_rules import Objection
+from validation.controls.rules import Objection
 from validation.dictionary import JoinReport
 from validation.hypothesis import Exposure, Hypothesis, Population
 from validation.results import AnalysisResult, Effect, TestOutcome

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from validation.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.errors import InputError
+from sage.core.models import Strict
 
 if TYPE_CHECKING:
     import networkx as nx

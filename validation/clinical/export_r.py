@@ -13,10 +13,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import Contract, FrozenContract, TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, FrozenContract, TestPlan
 from validation.hypothesis import Filter
-from validation.population import Cut, numbers_of
+from validation.inputs.population import Cut, numbers_of
 from validation.results import AnalysisResult
 from validation.types import write_text
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from validation.study import Study
+    from validation.inputs.study import Study
 
     Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from validation.errors import InputError
-from validation.hypothesis import Strict
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.statistics.power import events_needed, power_at
 
 Design = Literal["groups", "per_sd", "interaction"]

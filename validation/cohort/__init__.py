@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.types import CohortSummary, Finding
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.describe import endpoint_of, joins_of, variable_of
 from validation.cohort.endpoints import decode
@@ -24,11 +25,10 @@ from validation.cohort.model import (
 )
 from validation.cohort.tables import Loaded, codes, load_table, numeric, text_of
 from validation.cohort.timing import known_at, months_known
-from validation.contract import SINCE
-from validation.derive import Signature, mean_z, ssgsea, z_scores
-from validation.derive import signatures as shipped_signatures
+from validation.contracts.contract import SINCE
 from validation.dictionary import DataDictionary, JoinReport, Modality
-from validation.errors import InputError
+from validation.inputs.derive import Signature, mean_z, ssgsea, z_scores
+from validation.inputs.derive import signatures as shipped_signatures
 from validation.types import Finding, canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

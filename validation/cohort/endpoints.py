@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.model import (
     BinarySpec,
@@ -13,7 +14,6 @@ from validation.cohort.model import (
     SurvivalSpec,
 )
 from validation.cohort.tables import Loaded, codes, numeric, text_of
-from validation.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import inside, read_text_table
 from validation.dictionary import JoinReport
-from validation.errors import InputError
 from validation.types import canonical_json, sha256_file, sha256_text, write_text
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _library_sizes(
 def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
     import numpy as np
 
-    from validation.derive import log2_cpm
+    from validation.inputs.derive import log2_cpm
 
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:
         raise InputError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sage.core.errors import InputError
 from validation.cohort.model import CohortSpec, TableSpec, VariableSpec
 from validation.cohort.tables import MISSING, inside, read_text_table
 from validation.dictionary import Modality
-from validation.errors import InputError
 
 NOT_FEATURES = {"slide", "status", "file", "path", "error", "version", "tool"}
 

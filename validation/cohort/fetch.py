@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import FaultError, InputError
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of
-from validation.derive import signatures
-from validation.errors import FaultError, InputError
+from validation.inputs.derive import signatures
 from validation.types import sha256_file, write_text
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.findings_outcomes import of_endpoints, of_flags, outdated
 from validation.cohort.findings_timing import of_timing
 from validation.cohort.findings_variables import of_expression, of_variables
 from validation.cohort.ids import BARCODE
 from validation.cohort.tables import Loaded
-from validation.errors import InputError
 from validation.types import Finding, Severity, finding
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from sage.core.errors import InputError
 from validation.cohort.model import CompetingSpec, SurvivalSpec
 from validation.cohort.tables import Loaded, codes, text_of
-from validation.errors import InputError
 from validation.types import Finding, Severity, finding
 
 if TYPE_CHECKING:

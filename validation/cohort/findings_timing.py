@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.model import ContinuousSpec, SurvivalSpec
 from validation.cohort.tables import codes
 from validation.cohort.timing import known_at
-from validation.errors import InputError
 from validation.types import Finding, finding
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.describe import variable_of
 from validation.cohort.findings_values import of_values
-from validation.errors import InputError
 from validation.types import Finding, finding
 
 if TYPE_CHECKING:

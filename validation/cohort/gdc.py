@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sage.core.errors import InputError
 from validation.cohort.model import CohortSpec
 from validation.cohort.tables import MISSING, read_text_table
-from validation.errors import InputError
 
 KEYS = ("cases.submitter_id", "case_submitter_id", "submitter_id")
 

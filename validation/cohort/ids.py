@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 
 BARCODE = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})(?:-(\d{2})([A-Z])?.*)?$")
 SAMPLE_NAMES = {

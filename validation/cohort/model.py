@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from sage.core.errors import InputError
+from sage.core.models import Strict
 from validation.dictionary import Modality
-from validation.errors import InputError
-from validation.hypothesis import Strict
 
 Cell = str | int | float | bool
 TimeUnit = Literal["days", "weeks", "months", "years"]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from validation.errors import FaultError
+from sage.core.errors import FaultError
 
 if TYPE_CHECKING:
     import httpx

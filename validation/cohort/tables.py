@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.ids import patient_of, sample_type_of
 from validation.cohort.model import Cell, TableSpec
 from validation.dictionary import JoinReport
-from validation.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

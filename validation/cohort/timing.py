@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.endpoints import TO_MONTHS
 from validation.cohort.model import Known, KnownSpec, TimeUnit
 from validation.cohort.tables import numeric, text_of
-from validation.errors import InputError
 from validation.hypothesis import KnownAt
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict
 
 import numpy as np
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.figures.style import INK, OKABE_ITO, canvas, heading, wrapped
 from validation.statistics.base import FloatArray, IntArray
 

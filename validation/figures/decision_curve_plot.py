@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, canvas, heading, save, wrapped
 
 NAMES = {"with": "covariates and exposure", "without": "covariates alone", "all": "everybody"}

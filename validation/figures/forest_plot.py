@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.figures.style import (
     INK,
     MUTED,

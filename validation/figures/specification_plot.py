@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.controls.curve import SpecificationCurve
 from validation.figures.style import (
     INK,
     MUTED,
@@ -18,7 +19,6 @@ from validation.figures.style import (
     save,
     wrapped,
 )
-from validation.specification import SpecificationCurve
 
 _WIDTH = 38
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.types import write_bytes
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, ratio_ticks, save
-from validation.screen import ScreenResult
+from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
 

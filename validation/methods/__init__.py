@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from validation.contract import TestPlan
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods import (
     clinical,
     competing,
@@ -22,7 +23,6 @@ from validation.methods import (
 )
 from validation.methods.shared import enough
 from validation.results import Book, TestOutcome
-from validation.study import Study
 
 
 def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

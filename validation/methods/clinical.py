@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan, VariableUse
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan, VariableUse
+from validation.inputs.study import Study
 from validation.methods.shared import (
     fit_cox,
     fit_logistic,
@@ -21,7 +22,6 @@ from validation.methods.shared import (
     outcome_of,
 )
 from validation.results import Book, TestOutcome, p_text
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import (
     HORIZONS,
@@ -19,7 +20,6 @@ from validation.methods.shared import (
     wald_outcome,
 )
 from validation.results import Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

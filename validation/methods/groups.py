@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan, VariableUse
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan, VariableUse
 from validation.hypothesis import CutRule
+from validation.inputs.study import Study
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
 from validation.results import Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

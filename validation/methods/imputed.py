@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import Scale, TestPlan
+from validation.contracts.contract import Scale, TestPlan
+from validation.inputs.study import Study
 from validation.methods.shared import (
     bearable,
     clusters_of,
@@ -21,7 +22,6 @@ from validation.methods.shared import (
     row_of,
 )
 from validation.results import Book, Effect, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

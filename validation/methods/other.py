@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
 from validation.methods.shared import effect_of, fit_logistic, matrix, outcome_of, rows_of
 from validation.results import Book, Effect, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

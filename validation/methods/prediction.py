@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.shared import bearable, fit_cox, outcome_of
 from validation.prediction import (
     FOLLOWED,
@@ -17,7 +18,6 @@ from validation.prediction import (
     unknown_levels,
 )
 from validation.results import Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import (
     clusters_of,
@@ -17,7 +18,6 @@ from validation.methods.shared import (
     wald_outcome,
 )
 from validation.results import Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import Scale, TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import Scale, TestPlan
+from validation.inputs.study import Study
 from validation.results import Book, Effect, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

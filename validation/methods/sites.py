@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.contract import TestPlan
-from validation.errors import InputError
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan
+from validation.inputs.study import Study
 from validation.methods.shared import clusters_of, effect_of, fit_cox, matrix, outcome_of, row_at
 from validation.results import AnalysisResult, Book, TestOutcome
-from validation.study import Study
 
 if TYPE_CHECKING:
     import numpy as np

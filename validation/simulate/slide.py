@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.statistics.base import BoolArray, FloatArray, IntArray
 
 Image = npt.NDArray[np.uint8]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 from validation.simulate.effects import Effects
 from validation.simulate.genes import FACTORS, expression, factors, gene_table
 from validation.simulate.layout import cohort_toml

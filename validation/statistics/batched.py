@@ -213,7 +213,7 @@ def batched_cox(
 
     Parameters
     ----------
-    features : (n, p) standardized, complete and not constant (`validation.screen` sees to it)
+    features : (n, p) standardized, complete and not constant (`screening.rank` sees to it)
     covariates : (n, q) standardized
     newton : False stops after the score test, whose statistic needs no iteration
     workers : threads; default the number of cores, at most 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from validation.errors import InputError
+from sage.core.errors import InputError
 
 
 class StatisticsError(InputError):

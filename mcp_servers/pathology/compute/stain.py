@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from mcp_servers.errors import InputError
 from mcp_servers.slides.arrays import F32, F64, U8, AnyArray
+from sage.core.errors import InputError
 
 HEMATOXYLIN = (0.65, 0.70, 0.29)
 EOSIN = (0.07, 0.99, 0.11)

@@ -1,0 +1,363 @@
+"""Literature to graph: incremental, resumable, and the same bytes from the same input.
+
+Every stage is keyed by content. Files are read once per reader, chunks once per extractor, names
+embedded once per model; a build that was killed goes on where it stopped, and adding ten papers to
+a thousand reads ten. The graph is derived from the store at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from kg.corpus import corpus
+from kg.corpus.build_report import BuildOptions, BuildReport, Excluded
+from kg.corpus.chunks import Chunk, chunk
+from kg.corpus.screen import screen
+from kg.corpus.store import Store
+from kg.extract.base import Extraction, Extractor
+from kg.lexicon.index import Lexicon
+from kg.lexicon.ontology import Ontology
+from kg.sources import ReadOptions
+from kg.types import Document
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from kg.embedding.embed import Embedder
+    from kg.extract.chat import Completion, Estimate, Ledger
+
+__all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
+
+STORE = "store.sqlite"
+GRAPHML = "graph.graphml"
+REPORT = "report.json"
+
+Progress = Callable[[str, int, int], None]
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """An extractor that costs money: it can say how much before and after."""
+
+    ledger: Ledger
+
+    def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
+        """What reading these chunks will take."""
+
+
+def graph_folder(out: Path) -> Path:
+    """The folder that belongs to an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
+    return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out
+
+
+def build(
+    sources: Sequence[Path],
+    out: Path,
+    options: BuildOptions | None = None,
+    ontology: Ontology | None = None,
+    *,
+    lexicons: Sequence[Lexicon] = (),
+    completion: Completion | None = None,
+    embedder: Embedder | None = None,
+    progress: Progress | None = None,
+    on_estimate: Callable[[Estimate], None] | None = None,
+) -> BuildReport:
+    """Read `sources`, extract triples, fuse them, and write the graph to `out`.
+
+    Parameters
+    ----------
+    sources : files and folders
+    out : a folder, or a path ending in `.graphml` (the folder is then `<stem>.kg/` beside it)
+    options : see `BuildOptions`
+    ontology : the domain's entities and relations
+    lexicons : imported lexicons, after the ontology in rank
+    completion : needed by the `chat` extractor
+    embedder : for fusion; default `options.embedder`
+    progress : called with stage, done, total
+    on_estimate : called with the estimated cost before the first paid call; raise to stop
+
+    Raises
+    ------
+    InputError
+        If a source is missing, or the options ask for what was not given.
+    """
+    options = options or BuildOptions()
+    if ontology is None:
+        raise InputError("build needs an ontology: load one with Ontology.load(folder)")
+    if not sources:
+        raise InputError("no sources: name files or folders with papers")
+    folder = graph_folder(Path(out))
+    folder.mkdir(parents=True, exist_ok=True)
+    report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
+    tell = progress or (lambda _stage, _done, _total: None)
+    extractor = _extractor(options, ontology, lexicons, completion, tell)
+    report.extractor = extractor.key
+    if options.embedder != "none" and embedder is None:
+        from kg.embedding import embed
+
+        embedder = embed.by_name(options.embedder, folder / "vectors.sqlite")
+    with Store(folder / STORE) as store:
+        reading = ReadOptions(pdf_order=options.pdf_order, ocr=options.ocr, tables=options.tables)
+        with _timed(report, "read"):
+            order = _read(store, sources, reading, options, report, tell)
+        with _timed(report, "screen"):
+            documents = _select(store, order, reading, options, report, embedder)
+        with _timed(report, "chunk"):
+            chunks, hashes = _chunk(store, documents, reading, options, extractor, report, tell)
+        if chunks and on_estimate is not None and isinstance(extractor, Estimating):
+            on_estimate(extractor.estimate(chunks))
+        with _timed(report, "extract"):
+            _extract(store, chunks, hashes, extractor, report, tell)
+        _derive(store, folder, options, ontology, embedder, report, tell)
+    if Path(out).suffix.lower() == ".graphml":
+        _copy(folder / GRAPHML, Path(out))
+        report.graphml = str(out)
+    _write_report(report, folder / REPORT)
+    return report
+
+
+def _extractor(
+    options: BuildOptions,
+    ontology: Ontology,
+    lexicons: Sequence[Lexicon],
+    completion: Completion | None,
+    tell: Progress,
+) -> Extractor:
+    if options.extractor == "rules":
+        from kg.extract.rules import RulesExtractor
+
+        return RulesExtractor(ontology, lexicons, workers=options.workers)
+    if completion is None:
+        raise InputError(
+            "the chat extractor needs a model: configure one, or use the rules extractor"
+        )
+    from kg.extract.chat import ChatExtractor, Ledger, Price
+
+    return ChatExtractor(
+        ontology,
+        completion,
+        model=options.model,
+        concurrency=options.concurrency,
+        ledger=Ledger(
+            Price(options.price_prompt, options.price_completion), limit=options.max_cost
+        ),
+    )
+
+
+def _read(
+    store: Store,
+    sources: Sequence[Path],
+    reading: ReadOptions,
+    options: BuildOptions,
+    report: BuildReport,
+    tell: Progress,
+) -> list[tuple[str, str]]:
+    reports, order, cached = corpus.ingest(store, sources, reading, options.workers, tell)
+    report.sources = reports
+    report.files = len(reports)
+    report.files_cached = cached
+    for item in reports:
+        if item.status == "read":
+            report.files_read += 1
+            report.pages += item.pages or 0
+            for tier in (item.tier or "").split("+"):
+                if tier:
+                    report.tiers[tier] = report.tiers.get(tier, 0) + 1
+        elif item.status == "failed":
+            report.files_failed += 1
+        else:
+            report.files_skipped += 1
+    return order
+
+
+def _select(
+    store: Store,
+    order: Sequence[tuple[str, str]],
+    reading: ReadOptions,
+    options: BuildOptions,
+    report: BuildReport,
+    embedder: Embedder | None,
+) -> list[Document]:
+    rows, documents, notes = corpus.select(store, order, reading)
+    report.notes += notes
+    report.duplicates = sum(1 for row in rows if not row["included"])
+    report.duplicates += len(order) - len({doc_id for doc_id, _ in order})
+    by_id = {row["doc_id"]: row for row in rows}
+    kept = []
+    scores = screen(documents, options.screen, embedder) if options.screen else None
+    for position, document in enumerate(documents):
+        row = by_id[document.id]
+        reason = None
+        if document.retracted:
+            report.retracted += 1
+            if not options.include_retracted:
+                reason = "retracted"
+        if scores is not None and reason is None:
+            result = scores[position]
+            row["score"], row["parts"] = result.score, json.dumps(result.parts, sort_keys=True)
+            if not result.kept and result.reason != "retracted":
+                reason = result.reason
+                report.screened_out += 1
+        if reason:
+            row["included"], row["reason"] = 0, reason
+            report.excluded.append(
+                Excluded(path=document.path, title=document.title, reason=reason)
+            )
+        else:
+            kept.append(document)
+    store.set_corpus(rows)
+    store.set_meta("reader", reading.key)
+    report.documents = len(kept)
+    return kept
+
+
+def _chunk(
+    store: Store,
+    documents: Sequence[Document],
+    reading: ReadOptions,
+    options: BuildOptions,
+    extractor: Extractor,
+    report: BuildReport,
+    tell: Progress,
+) -> tuple[list[Chunk], list[str]]:
+    """Chunks that still need the extractor, and the hashes of all chunks."""
+    cut = f"2:{options.chunk_tokens}:{options.chunk_overlap}"
+    known = store.extracted(extractor.key)
+    pending: dict[str, Chunk] = {}
+    hashes: list[str] = []
+    fresh: list[Chunk] = []
+    for number, document in enumerate(documents):
+        before = store.chunked(document.id, reading.key, cut)
+        if before and all(chunk_hash in known for _, chunk_hash in before):
+            hashes += [chunk_hash for _, chunk_hash in before]
+            continue
+        pieces = list(chunk(document, options.chunk_tokens, options.chunk_overlap))
+        if not before:
+            fresh += pieces
+        for piece in pieces:
+            piece_hash = piece.hash
+            hashes.append(piece_hash)
+            if piece_hash not in known:
+                pending.setdefault(piece_hash, piece)
+        tell("chunk", number + 1, len(documents))
+    store.add_chunks(fresh, reading.key, cut)
+    store.set_meta("cut", cut)
+    report.chunks = len(hashes)
+    report.chunks_cached = sum(1 for chunk_hash in hashes if chunk_hash in known)
+    return list(pending.values()), hashes
+
+
+def _extract(
+    store: Store,
+    chunks: Sequence[Chunk],
+    hashes: Sequence[str],
+    extractor: Extractor,
+    report: BuildReport,
+    tell: Progress,
+) -> None:
+    done = 0
+
+    def emit(piece: Chunk, result: Extraction) -> None:
+        nonlocal done
+        done += 1
+        report.prompt_tokens += result.prompt_tokens
+        report.completion_tokens += result.completion_tokens
+        store.add_extraction(piece.hash, extractor.key, result)
+        tell("extract", done, len(chunks))
+
+    with store.batch():
+        extractor.extract(chunks, emit)
+    if isinstance(extractor, Estimating):
+        report.cost = round(extractor.ledger.cost, 6)
+    store.set_meta("extractor", extractor.key)
+    failures = store.failures(extractor.key, hashes)
+    report.chunks_failed = len(failures)
+    report.failures = dict(sorted(failures.items())[:50])
+    if failures:
+        report.notes.append(
+            f"{len(failures)} chunks failed and are missing from the graph; build again to retry "
+            f"them (first error: {next(iter(report.failures.values()))})"
+        )
+    report.dropped = store.dropped(extractor.key, hashes)
+
+
+def _derive(
+    store: Store,
+    folder: Path,
+    options: BuildOptions,
+    ontology: Ontology,
+    embedder: Embedder | None,
+    report: BuildReport,
+    tell: Progress,
+) -> None:
+    from kg.fusion.fuse import FusionOptions, fuse
+    from kg.graph import graphml
+    from kg.graph.model import Graph
+    from kg.graph.sidecar import SIDECAR
+
+    with _timed(report, "triples"):
+        triples = list(store.triples(options.as_of, options.include_retracted))
+    report.triples = len(triples)
+    report.triples_negated = sum(t.negated for t in triples)
+    report.triples_speculative = sum(t.speculative for t in triples)
+    ungrounded = report.dropped.get("evidence not in the chunk", 0)
+    if triples or ungrounded:
+        report.grounding = len(triples) / (len(triples) + ungrounded)
+    if not triples:
+        report.notes.append("no triples: the graph is empty")
+    tell("fuse", 0, 1)
+    with _timed(report, "fuse"):
+        base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
+        update: dict[str, Any] = {
+            "prune_below": options.prune_below,
+            "min_confidence": options.min_confidence,
+        }
+        if options.tau is not None:
+            update["tau"] = options.tau
+        if embedder is None:
+            update["similarity"] = False
+        fused = fuse(
+            triples,
+            base.model_copy(update=update),
+            embedder,
+            ontology,
+            pair_cache=folder / "pairs.npz",
+        )
+        graph = Graph.from_fused(fused)
+    tell("fuse", 1, 1)
+    with _timed(report, "write"):
+        graph.save_sidecar(folder / SIDECAR)
+        graphml.write(graph, folder / GRAPHML)
+    report.embedder = fused.embedder
+    report.nodes = graph.n_nodes
+    report.edges = graph.n_edges
+    report.pruned = {name: count for name, count in fused.dropped.items() if count}
+    for merge in fused.merges:
+        report.merges[merge.tier.value] = report.merges.get(merge.tier.value, 0) + 1
+
+
+@contextmanager
+def _timed(report: BuildReport, stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        report.seconds[stage] = round(time.perf_counter() - start, 3)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.tmp")
+    shutil.copyfile(source, temporary)
+    temporary.replace(target)
+
+
+def _write_report(report: BuildReport, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(report.model_dump_json(indent=1), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,91 @@
+"""Options and report of a build: plain typed data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from kg.corpus.screen import ScreenOptions
+from kg.sources.base import SourceReport
+from sage.core.models import Strict
+
+
+class BuildOptions(Strict):
+    """How a corpus becomes a graph.
+
+    `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
+    guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
+    `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
+    Prices are per million tokens.
+    """
+
+    extractor: Literal["rules", "chat"] = "rules"
+    as_of: int | None = Field(default=None, ge=1500, le=2200)
+    fusion: Literal["guarded", "paper"] = "guarded"
+    tau: float | None = Field(default=None, gt=0.0, le=1.0)
+    embedder: str = "default"
+    min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
+    prune_below: int = Field(default=3, ge=1)
+    pdf_order: Literal["fast", "paper"] = "fast"
+    ocr: bool = False
+    tables: bool = False
+    include_retracted: bool = False
+    screen: ScreenOptions | None = None
+    chunk_tokens: int = Field(default=1500, ge=50)
+    chunk_overlap: int = Field(default=150, ge=0)
+    workers: int = Field(default=2, ge=1)
+    model: str = ""
+    concurrency: int = Field(default=8, ge=1)
+    price_prompt: float = Field(default=0.0, ge=0.0)
+    price_completion: float = Field(default=0.0, ge=0.0)
+    max_cost: float | None = Field(default=None, gt=0.0)
+
+
+class Excluded(BaseModel):
+    """A document that was left out, and why."""
+
+    path: str
+    title: str
+    reason: str
+
+
+class BuildReport(BaseModel):
+    """What a build did: the closing table."""
+
+    out: str
+    graphml: str
+    files: int = 0
+    files_read: int = 0
+    files_failed: int = 0
+    files_skipped: int = 0
+    files_cached: int = 0
+    documents: int = 0
+    duplicates: int = 0
+    retracted: int = 0
+    screened_out: int = 0
+    pages: int = 0
+    tiers: dict[str, int] = Field(default_factory=dict)
+    chunks: int = 0
+    chunks_cached: int = 0
+    chunks_failed: int = 0
+    triples: int = 0
+    triples_negated: int = 0
+    triples_speculative: int = 0
+    dropped: dict[str, int] = Field(default_factory=dict)
+    grounding: float | None = None
+    nodes: int = 0
+    edges: int = 0
+    merges: dict[str, int] = Field(default_factory=dict)
+    pruned: dict[str, int] = Field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    seconds: dict[str, float] = Field(default_factory=dict)
+    extractor: str = ""
+    embedder: str | None = None
+    as_of: int | None = None
+    notes: list[str] = Field(default_factory=list)
+    failures: dict[str, str] = Field(default_factory=dict)
+    excluded: list[Excluded] = Field(default_factory=list)
+    sources: list[SourceReport] = Field(default_factory=list)

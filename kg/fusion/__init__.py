@@ -1,0 +1,1 @@
+"""Names of many documents become the nodes of one graph."""

@@ -1,0 +1,130 @@
+"""Edges: local graphs per document, their sum, and the components worth keeping (SAGE, A.4)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kg.fusion.merge import Clusters
+from kg.fusion.model import FusedEdge, FusedNode, FusionOptions, Support
+from kg.fusion.names import clean_name
+from kg.types import Polarity, Triple
+
+_Key = tuple[int, str, int, bool]
+
+
+def assemble(
+    triples: list[Triple], clusters: Clusters, options: FusionOptions, dropped: dict[str, int]
+) -> tuple[list[FusedNode], list[FusedEdge]]:
+    """Nodes in order of id, and edges in order of head, tail, relation, with all evidence."""
+    order = sorted(range(len(clusters.clusters)), key=lambda n: clusters.clusters[n].id)
+    place = {old: new for new, old in enumerate(order)}
+    nodes = [_node(clusters, old) for old in order]
+    gathered: defaultdict[_Key, list[Triple]] = defaultdict(list)
+    for triple in triples:
+        head = place[clusters.of[clean_name(triple.head), triple.head_type]]
+        tail = place[clusters.of[clean_name(triple.tail), triple.tail_type]]
+        if head == tail:
+            dropped["self-loop"] += 1
+        elif options.mode == "paper":
+            gathered[head, "", tail, False].append(triple)
+        else:
+            gathered[head, triple.relation, tail, triple.negated].append(triple)
+    edges: list[FusedEdge] = []
+    for key in sorted(gathered, key=lambda k: (k[0], k[2], k[1], k[3])):
+        head, relation, tail, negated = key
+        group = sorted(gathered[key], key=_reading_order)
+        edges.append(
+            FusedEdge(
+                head=head,
+                relation=relation or group[0].relation,
+                tail=tail,
+                polarity=_polarity(group),
+                negated=negated,
+                supports=_distinct(group),
+            )
+        )
+    return nodes, edges
+
+
+def _node(clusters: Clusters, position: int) -> FusedNode:
+    cluster = clusters.clusters[position]
+    names = list(dict.fromkeys([cluster.name, *(m[0] for m in cluster.members)]))
+    entry = cluster.entry
+    return FusedNode(
+        id=cluster.id,
+        name=cluster.name,
+        type=cluster.type,
+        names=(names[0], *sorted(names[1:])),
+        definition=entry.definition if entry else None,
+        identifiers=dict(sorted(entry.identifiers.items())) if entry else {},
+        synonyms=tuple(sorted(set(entry.synonyms) - set(names))) if entry else (),
+    )
+
+
+def _reading_order(triple: Triple) -> tuple[object, ...]:
+    e = triple.evidence
+    return (-triple.confidence, e.doc_id, e.start, e.end, triple.relation_text, triple.extractor)
+
+
+def _distinct(group: list[Triple]) -> tuple[Support, ...]:
+    seen: set[tuple[object, ...]] = set()
+    out: list[Support] = []
+    for triple in group:
+        e = triple.evidence
+        mark = (e.doc_id, e.start, e.end, triple.relation_text)
+        if mark not in seen:
+            seen.add(mark)
+            out.append(
+                Support(
+                    evidence=e,
+                    confidence=triple.confidence,
+                    relation_text=triple.relation_text,
+                    speculative=triple.speculative,
+                    extractor=triple.extractor,
+                )
+            )
+    return tuple(out)
+
+
+def _polarity(group: list[Triple]) -> Polarity:
+    """The polarity with the most confidence behind it; a tie is neutral."""
+    mass = {p: sum(t.confidence for t in group if t.polarity == p) for p in Polarity}
+    best = max(mass.values())
+    winners = [p for p, m in mass.items() if m == best]
+    return winners[0] if len(winners) == 1 else Polarity.NEUTRAL
+
+
+def prune(
+    nodes: list[FusedNode], edges: list[FusedEdge], below: int, dropped: dict[str, int]
+) -> tuple[list[FusedNode], list[FusedEdge], dict[int, int]]:
+    """Without the components of fewer than `below` nodes (SAGE, A.4)."""
+    labels = components(len(nodes), [(e.head, e.tail) for e in edges])
+    sizes = np.bincount(labels, minlength=1) if len(nodes) else np.zeros(1, dtype=np.int64)
+    keep = [n for n in range(len(nodes)) if sizes[labels[n]] >= below]
+    position = {old: new for new, old in enumerate(keep)}
+    dropped["nodes in small components"] = len(nodes) - len(keep)
+    moved = [
+        FusedEdge(position[e.head], e.relation, position[e.tail], e.polarity, e.negated, e.supports)
+        for e in edges
+        if e.head in position
+    ]
+    dropped["edges in small components"] = len(edges) - len(moved)
+    return [nodes[n] for n in keep], moved, position
+
+
+def components(n: int, ends: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """(n,) label of each node's weakly connected component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if not n:
+        return np.zeros(0, dtype=np.int32)
+    pair = np.asarray(ends, dtype=np.int32).reshape(-1, 2)
+    matrix = coo_array((np.ones(len(pair), dtype=np.int8), (pair[:, 0], pair[:, 1])), shape=(n, n))
+    labels: np.ndarray[tuple[int], np.dtype[np.int32]] = connected_components(
+        matrix, directed=False
+    )[1]
+    return labels

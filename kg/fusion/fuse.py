@@ -1,0 +1,120 @@
+"""Fusion: the names of all documents become the nodes of one graph (SAGE, 3.1, A.4).
+
+Guarded mode joins names in tiers and never by chaining; paper mode is the bare cosine rule. Both
+keep the reason of each merge. The order of the input does not matter: the same set of triples
+gives the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from kg.embedding.embed import Embedder
+from kg.fusion.edges import assemble, prune
+from kg.fusion.mentions import Mentions, abbreviations
+from kg.fusion.merge import Clusters, merge_guarded, merge_paper
+from kg.fusion.model import (
+    Entry,
+    FusedEdge,
+    FusedGraph,
+    FusedNode,
+    FusionOptions,
+    Merge,
+    MergeTier,
+    OntologyLike,
+    Support,
+)
+from kg.types import Triple
+from sage.core.errors import InputError
+
+__all__ = [
+    "Entry",
+    "FusedEdge",
+    "FusedGraph",
+    "FusedNode",
+    "FusionOptions",
+    "Merge",
+    "MergeTier",
+    "OntologyLike",
+    "Support",
+    "fuse",
+]
+
+
+def fuse(
+    triples: Iterable[Triple],
+    options: FusionOptions | None = None,
+    embedder: Embedder | None = None,
+    ontology: OntologyLike | None = None,
+    *,
+    aliases: Mapping[str, str] | None = None,
+    pair_cache: Path | None = None,
+) -> FusedGraph:
+    """One graph from the triples of all documents.
+
+    Parameters
+    ----------
+    triples : statements; those under `options.min_confidence` are dropped and counted
+    options : mode, threshold, tiers; default guarded at tau = 0.95
+    embedder : needed for the similarity tier and for paper mode
+    ontology : entries whose names are one thing; gives types, identifiers, definitions
+    aliases : further names to canonical names (abbreviations found while reading)
+    pair_cache : file that keeps the similar pairs, so that only new names are compared again
+
+    Returns
+    -------
+    The graph, with components under `options.prune_below` nodes left out.
+
+    Raises
+    ------
+    InputError
+        If similarity is asked for without an embedder.
+    """
+    options = options or FusionOptions()
+    if embedder is None and (options.mode == "paper" or options.similarity):
+        raise InputError(
+            "fusion by similarity needs an embedder: give one (kg.embedding.embed.default()), "
+            "or set similarity = false in guarded mode."
+        )
+    kept: list[Triple] = []
+    dropped = {"low confidence": 0, "empty name": 0, "self-loop": 0}
+    mentions = Mentions()
+    for triple in triples:
+        if triple.confidence < options.min_confidence:
+            dropped["low confidence"] += 1
+        elif mentions.add(triple):
+            kept.append(triple)
+        else:
+            dropped["empty name"] += 1
+    clusters: Clusters
+    if options.mode == "paper":
+        assert embedder is not None
+        clusters = merge_paper(mentions, options, embedder, pair_cache)
+    else:
+        found = dict(abbreviations(kept)) if options.dictionary else {}
+        found.update(aliases or {})
+        clusters = merge_guarded(mentions, options, embedder, ontology, found, pair_cache)
+    nodes, edges = assemble(kept, clusters, options, dropped)
+    nodes, edges, position = prune(nodes, edges, options.prune_below, dropped)
+    ids = {node.id for node in nodes}
+    merges = tuple(m for m in clusters.merges(ids))
+    vectors = None
+    if embedder is not None:
+        vectors = (
+            embedder.embed([node.name for node in nodes])
+            if nodes
+            else np.zeros((0, embedder.dimension), dtype=np.float32)
+        )
+    del position
+    return FusedGraph(
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        merges=merges,
+        options=options,
+        embedder=embedder.name if embedder else None,
+        vectors=vectors,
+        dropped=dropped,
+    )

@@ -1,0 +1,133 @@
+"""What fusion returns: nodes, edges, evidence and merges as plain typed data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from kg.embedding.embed import FloatArray
+from kg.types import EntityType, Evidence, Polarity
+from sage.core.models import Strict
+
+
+class FusionOptions(Strict):
+    """How names become nodes.
+
+    `guarded` merges in tiers (lexical key, dictionary, guarded similarity to a leader); `paper` is
+    the bare rule of SAGE, 3.1: whatever is above tau, chained, one edge per ordered pair.
+    `apart` undoes merges: pairs of names that guarded fusion keeps in different nodes.
+    """
+
+    mode: Literal["guarded", "paper"] = "guarded"
+    tau: float = Field(default=0.95, gt=0.0, le=1.0)
+    lexical: bool = True
+    dictionary: bool = True
+    similarity: bool = True
+    prune_below: int = Field(default=3, ge=1)
+    apart: tuple[tuple[str, str], ...] = ()
+    min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
+
+    @classmethod
+    def paper(cls) -> FusionOptions:
+        """The paper's rule: tau = 0.9, no guard."""
+        return cls(mode="paper", tau=0.9)
+
+
+class Entry(Protocol):
+    """What fusion asks of an ontology's entry."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> EntityType: ...
+    @property
+    def synonyms(self) -> Sequence[str]: ...
+    @property
+    def definition(self) -> str | None: ...
+    @property
+    def identifiers(self) -> Mapping[str, str]: ...
+
+
+class OntologyLike(Protocol):
+    """An ontology that finds an entry by any of its names."""
+
+    def find(self, name: str, /) -> Entry | None: ...
+
+
+class MergeTier(StrEnum):
+    """Why two names are one node, in the order in which it is tried."""
+
+    LEXICAL = "lexical"
+    DICTIONARY = "dictionary"
+    ABBREVIATION = "abbreviation"
+    COSINE = "cosine"
+    COSINE_CHAINED = "cosine-chained"
+
+
+class Merge(Strict):
+    """One name that was joined to a node, and why."""
+
+    node: str
+    kept: str
+    joined: str
+    kept_type: EntityType
+    joined_type: EntityType
+    tier: MergeTier
+    reason: str
+    score: float | None = None
+
+
+class Support(Strict):
+    """One reading of an edge in a text."""
+
+    evidence: Evidence
+    confidence: float
+    relation_text: str
+    speculative: bool = False
+    extractor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedNode:
+    """An entity: `names` are all surface forms, the chosen one first; `synonyms` are further names
+    from the ontology, by which it is found though no text used them.
+    """
+
+    id: str
+    name: str
+    type: EntityType
+    names: tuple[str, ...]
+    definition: str | None = None
+    identifiers: Mapping[str, str] = field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FusedEdge:
+    """All readings of one statement; `negated` holds readings that deny it."""
+
+    head: int
+    relation: str
+    tail: int
+    polarity: Polarity
+    negated: bool
+    supports: tuple[Support, ...]
+
+
+@dataclass(frozen=True)
+class FusedGraph:
+    """Nodes, edges between node positions, merges, and what was left out."""
+
+    nodes: tuple[FusedNode, ...]
+    edges: tuple[FusedEdge, ...]
+    merges: tuple[Merge, ...]
+    options: FusionOptions
+    embedder: str | None
+    vectors: FloatArray | None
+    dropped: Mapping[str, int]

@@ -1,0 +1,130 @@
+"""Similar pairs of names, kept between fusions so that only new names are compared.
+
+The pairs do not depend on the order of the names, so a fusion that takes old pairs from the cache
+and compares only new names gives exactly what comparing everything would give.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from kg.embedding.embed import Embedder, FloatArray
+from kg.fusion.cosine import Pairs, cross_pairs, pairs
+from sage.core.errors import FaultError
+
+_FORMAT = 1
+
+
+def similar_pairs(
+    names: Sequence[str], tau: float, embedder: Embedder, cache: Path | None
+) -> Pairs:
+    """Pairs of positions in `names` (distinct) whose vectors have cosine >= tau.
+
+    Parameters
+    ----------
+    cache : a file of an earlier call; names in it are not compared with each other again. It is
+        replaced by one that knows these names too. A cache of another model or a higher tau is
+        ignored.
+    """
+    if cache is None:
+        return pairs(embedder.embed(names), tau)
+    kept = PairCache.read(cache, embedder, tau)
+    if kept is None:
+        kept = PairCache(
+            embedder.name, tau, [], np.zeros((0, embedder.dimension), np.float32), _no_pairs()
+        )
+    grown = kept.grown(names, embedder)
+    if grown is not kept:
+        grown.write(cache)
+    return grown.among(names, tau)
+
+
+def _no_pairs() -> Pairs:
+    none = np.zeros(0, dtype=np.int32)
+    return Pairs(none, none, np.zeros(0, dtype=np.float32))
+
+
+class PairCache:
+    """Names, their vectors and all their pairs above `tau`."""
+
+    def __init__(
+        self, model: str, tau: float, names: list[str], vectors: FloatArray, found: Pairs
+    ) -> None:
+        self.model, self.tau = model, tau
+        self.names, self.vectors, self.pairs = names, vectors, found
+
+    @classmethod
+    def read(cls, path: Path, embedder: Embedder, tau: float) -> PairCache | None:
+        """The cache in the file, or None if it is missing, damaged, or of other settings."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                meta = json.loads(bytes(stored["meta"]))
+                if meta["format"] != _FORMAT or meta["model"] != embedder.name or meta["tau"] > tau:
+                    return None
+                names = bytes(stored["names"]).decode().split("\n") if meta["n"] else []
+                vectors = stored["vectors"]
+                found = Pairs(stored["left"], stored["right"], stored["cosine"])
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None  # only a cache: what it held is computed again
+        if vectors.shape != (len(names), embedder.dimension):
+            return None
+        return cls(embedder.name, float(meta["tau"]), names, vectors, found)
+
+    def grown(self, names: Sequence[str], embedder: Embedder) -> PairCache:
+        """With the names that are not in it yet; itself if there are none."""
+        known = set(self.names)
+        new = sorted(set(names) - known)
+        if not new:
+            return self
+        fresh = embedder.embed(new)
+        n = len(self.names)
+        within = pairs(fresh, self.tau)
+        across = cross_pairs(fresh, self.vectors, self.tau) if n else _no_pairs()
+        found = Pairs(
+            np.concatenate([self.pairs.left, across.right, within.left + np.int32(n)]),
+            np.concatenate(
+                [self.pairs.right, across.left + np.int32(n), within.right + np.int32(n)]
+            ),
+            np.concatenate([self.pairs.cosine, across.cosine, within.cosine]),
+        )
+        vectors = np.concatenate([self.vectors, fresh])
+        return PairCache(self.model, self.tau, [*self.names, *new], vectors, found)
+
+    def among(self, names: Sequence[str], tau: float) -> Pairs:
+        """The pairs of some of the names, in positions of `names`, sorted."""
+        place = {name: position for position, name in enumerate(names)}
+        to = np.array([place.get(name, -1) for name in self.names], dtype=np.int32)
+        if not len(to):
+            return _no_pairs()
+        one, other = to[self.pairs.left], to[self.pairs.right]
+        keep = (one >= 0) & (other >= 0) & (self.pairs.cosine >= np.float32(tau))
+        left = np.minimum(one[keep], other[keep])
+        right = np.maximum(one[keep], other[keep])
+        order = np.lexsort((right, left))
+        return Pairs(left[order], right[order], self.pairs.cosine[keep][order])
+
+    def write(self, path: Path) -> None:
+        """Replace the file; a kill leaves the former one."""
+        meta = {"format": _FORMAT, "model": self.model, "tau": self.tau, "n": len(self.names)}
+        temporary = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as stream:
+                np.savez(
+                    stream,
+                    meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
+                    names=np.frombuffer("\n".join(self.names).encode(), dtype=np.uint8),
+                    vectors=self.vectors,
+                    left=self.pairs.left,
+                    right=self.pairs.right,
+                    cosine=self.pairs.cosine,
+                )
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error

@@ -1,0 +1,140 @@
+"""From a fused graph to arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.fusion.model import FusedGraph, Support
+from kg.fusion.names import lexical_key
+from kg.graph.belief import POLARITIES
+from kg.graph.rows import JsonRows
+from kg.types import EntityType
+
+_TYPE = {t: n for n, t in enumerate(EntityType)}
+_POLARITY = {p: n for n, p in enumerate(POLARITIES)}
+
+
+def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns and meta of `kg.graph.model.Graph`, measures computed."""
+    from kg.graph.model import NO_YEAR, Graph
+
+    relations = sorted({e.relation for e in fused.edges})
+    relation = {r: n for n, r in enumerate(relations)}
+    document = _independent_documents(fused)
+    merges: dict[str, list[dict[str, Any]]] = {}
+    for merge in fused.merges:
+        merges.setdefault(merge.node, []).append(
+            merge.model_dump(mode="json", exclude={"node", "kept", "kept_type"})
+        )
+    alias_keys, alias_node = _alias_table(
+        [
+            (n, name, node.type)
+            for n, node in enumerate(fused.nodes)
+            for name in (*node.names, *node.synonyms)
+        ]
+    )
+    readings = [(n, k, s) for n, e in enumerate(fused.edges) for k, s in enumerate(e.supports)]
+    columns: dict[str, Any] = {
+        "ids": [node.id for node in fused.nodes],
+        "names": [node.name for node in fused.nodes],
+        "types": np.array([_TYPE[node.type] for node in fused.nodes], dtype=np.uint8),
+        "head": np.array([e.head for e in fused.edges], dtype=np.int32),
+        "tail": np.array([e.tail for e in fused.edges], dtype=np.int32),
+        "relation": np.array([relation[e.relation] for e in fused.edges], dtype=np.int32),
+        "polarity": np.array([_POLARITY[e.polarity] for e in fused.edges], dtype=np.uint8),
+        "negated": np.array([e.negated for e in fused.edges], dtype=np.bool_),
+        "reading_edge": np.array([n for n, _, _ in readings], dtype=np.int32),
+        "reading_place": np.array([k for _, k, _ in readings], dtype=np.int32),
+        "reading_document": np.array(
+            [document[s.evidence.doc_id] for _, _, s in readings], dtype=np.int32
+        ),
+        "reading_year": np.array(
+            [s.evidence.year or NO_YEAR for _, _, s in readings], dtype=np.int32
+        ),
+        "reading_confidence": np.array([s.confidence for _, _, s in readings], dtype=np.float32),
+        "reading_speculative": np.array([s.speculative for _, _, s in readings], dtype=np.bool_),
+        "reading_retracted": np.array(
+            [s.evidence.retracted for _, _, s in readings], dtype=np.bool_
+        ),
+        "alias_keys": alias_keys,
+        "alias_node": alias_node,
+        "node_rows": JsonRows.of(
+            {
+                "aliases": list(node.names[1:]),
+                "synonyms": list(node.synonyms),
+                "definition": node.definition,
+                "identifiers": dict(node.identifiers),
+                "merges": merges.get(node.id, []),
+            }
+            for node in fused.nodes
+        ),
+        "edge_rows": JsonRows.of([_support(s) for s in e.supports] for e in fused.edges),
+        "node_row": np.arange(len(fused.nodes), dtype=np.int32),
+        "edge_row": np.arange(len(fused.edges), dtype=np.int32),
+        "vectors": fused.vectors,
+    }
+    for name in ("weight", "belief", "documents", "first_year", "last_year"):
+        columns[name] = np.zeros(len(fused.edges), dtype=np.float32)
+    meta = {
+        "relations": relations,
+        "embedder": fused.embedder,
+        "options": fused.options.model_dump(mode="json"),
+        "dropped": dict(fused.dropped),
+        "as_of": None,
+    }
+    graph = Graph(columns, meta)
+    graph.measure()
+    for name in ("weight", "belief", "documents", "first_year", "last_year"):
+        columns[name] = getattr(graph, name)
+    return columns, meta
+
+
+def _support(support: Support) -> dict[str, Any]:
+    return support.model_dump(mode="json", exclude_defaults=True)
+
+
+def _independent_documents(fused: FusedGraph) -> dict[str, int]:
+    """Numbers of documents; files that carry one DOI or PMID are one document."""
+    key: dict[str, str] = {}
+    for edge in fused.edges:
+        for support in edge.supports:
+            e = support.evidence
+            name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""
+            if name or e.doc_id not in key:
+                key[e.doc_id] = min(filter(None, (key.get(e.doc_id), name)), default="")
+    number: dict[str, int] = {}
+    return {d: number.setdefault(key[d] or f"file:{d}", len(number)) for d in sorted(key)}
+
+
+def _alias_table(
+    names: list[tuple[int, str, EntityType]],
+) -> tuple[list[str], NDArray[np.int32]]:
+    """Lexical keys of all names with their nodes, sorted, each pair once."""
+    rows = sorted({(key, n) for n, name, type_ in names for key in lookup_keys(name, type_)})
+    return [key for key, _ in rows], np.array([n for _, n in rows], dtype=np.int32)
+
+
+def lookup_keys(name: str, type_: EntityType) -> set[str]:
+    """Keys under which a name is found: by its type's rule, and by the rule for unknown types."""
+    return {lexical_key(name, type_), lexical_key(name)} - {""}
+
+
+def undirected(
+    n: int,
+    head: NDArray[np.int32],
+    tail: NDArray[np.int32],
+    negated: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """CSR of the simple undirected graph, neighbors by rising degree, then position."""
+    h = head[~negated].astype(np.int64)
+    t = tail[~negated].astype(np.int64)
+    codes = np.unique(np.concatenate([h * n + t, t * n + h])) if n else np.zeros(0, np.int64)
+    rows, columns = codes // max(n, 1), codes % max(n, 1)
+    degree = np.bincount(rows, minlength=n)
+    order = np.lexsort((columns, degree[columns], rows))
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(degree, out=indptr[1:])
+    return indptr, columns[order].astype(np.int32)

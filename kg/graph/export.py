@@ -1,0 +1,119 @@
+"""Exports: JSON, GraphML, and an interactive page."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kg.graph import graphml
+from kg.graph.model import TYPES, Graph
+from sage.core.errors import FaultError, InputError
+from sage.core.models import Strict
+
+
+class Exported(Strict):
+    """What was written where."""
+
+    path: str
+    format: str
+    nodes: int
+    edges: int
+    bytes: int
+    note: str | None = None
+
+
+def export(
+    graph: Graph,
+    path: str | Path,
+    format: str,
+    *,
+    focus: str | None = None,
+    max_nodes: int = 400,
+) -> Exported:
+    """Write the graph as `graphml`, `json` (node-link) or `html` (a page that opens offline).
+
+    Parameters
+    ----------
+    focus : for html: the node around which the shown part is taken; None takes the most connected
+    max_nodes : for html: most nodes shown
+
+    Raises
+    ------
+    InputError
+        If the format is unknown, or no node is called `focus`.
+    """
+    path = Path(path)
+    if format == "graphml":
+        graphml.write(graph, path)
+        return _exported(graph.n_nodes, graph.n_edges, path, format)
+    if format == "json":
+        write_text(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
+        return _exported(graph.n_nodes, graph.n_edges, path, format)
+    if format == "html":
+        from kg.graph.export_page import page
+
+        text, nodes, edges = page(graph, focus=focus, max_nodes=max_nodes)
+        write_text(path, text)
+        note = None
+        if nodes < graph.n_nodes:
+            note = f"The page shows {nodes} of {graph.n_nodes} nodes."
+        return _exported(nodes, edges, path, format, note)
+    raise InputError(f'export format "{format}": choose graphml, json or html.')
+
+
+def node_link(graph: Graph) -> dict[str, Any]:
+    """The whole graph in the node-link form that networkx and D3 read."""
+    nodes = [
+        {
+            "id": graph.ids[n],
+            "name": graph.names[n],
+            "type": TYPES[graph.types[n]].value,
+            "degree": int(graph.degree[n]),
+            **graph.node_rows[int(graph.node_row[n])],
+        }
+        for n in range(graph.n_nodes)
+    ]
+    links = [
+        {
+            **view.model_dump(
+                mode="json", exclude={"head", "tail", "contradicting", "head_name", "tail_name"}
+            ),
+            "source": view.head,
+            "target": view.tail,
+            "key": n,
+        }
+        for n in range(graph.n_edges)
+        for view in (graph.edge(n),)
+    ]
+    return {"directed": True, "multigraph": True, "graph": {}, "nodes": nodes, "edges": links}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write under a temporary name, then rename."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FaultError(f"{path}: could not be written ({error}).") from error
+
+
+def _exported(nodes: int, edges: int, path: Path, format: str, note: str | None = None) -> Exported:
+    return Exported(
+        path=str(path),
+        format=format,
+        nodes=nodes,
+        edges=edges,
+        bytes=path.stat().st_size,
+        note=note,
+    )

@@ -1,0 +1,302 @@
+"""GraphML, ours or another program's, read with suspicion."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Merge, Support
+from kg.fusion.names import clean_name
+from kg.graph.graphml import EDGE_KEYS, NODE_KEYS
+from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from kg.graph.model import Graph
+
+_SUPPORTS = TypeAdapter(tuple[Support, ...])
+#: What other programs call the same things.
+_NAME_KEYS = ("name", "label", "title")
+_TYPE_KEYS = ("type", "category", "kind", "node_type", "entity_type")
+_RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction", "title")
+
+
+def read(path: str | Path) -> Graph:
+    """A graph from GraphML, ours or another program's.
+
+    Attributes of other programs are understood where their names are usual ones (label, category,
+    predicate, weight), and otherwise left out and counted in `graph.meta["foreign"]`.
+
+    Raises
+    ------
+    InputError
+        If the file is not GraphML, declares a DTD or entities, or an edge points to no node.
+    """
+    path = Path(path)
+    fused, extra = _parse(path)
+    from kg.graph.model import Graph
+
+    graph = Graph.from_fused(fused)
+    bare = np.array([not e.supports for e in fused.edges], dtype=np.bool_)
+    for name in ("weight", "belief", "documents", "first_year", "last_year"):
+        column = getattr(graph, name)
+        column[bare] = np.array(extra[name], dtype=column.dtype)[bare]
+    graph.meta.update(extra["meta"])
+    graph.meta["embedder"] = None
+    graph.meta["foreign"] = extra["foreign"]
+    return graph
+
+
+def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
+    from lxml import etree
+
+    reader = _Reader(path)
+    try:
+        _check_prolog(path)
+        context = etree.iterparse(
+            str(path),
+            events=("end",),
+            tag=("{*}key", "{*}node", "{*}edge", "{*}graph"),
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+            huge_tree=False,
+        )
+        for _, element in context:
+            if reader.take(element):
+                parent = element.getparent()
+                if parent is not None:
+                    parent.remove(element)
+    except etree.XMLSyntaxError as error:
+        raise InputError(f"{path}: is not well-formed XML ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error}).") from error
+    except UnicodeError as error:
+        raise InputError(f"{path}: is not valid text ({error}).") from error
+    return reader.finish()
+
+
+class _RootSeenError(Exception):
+    """The prolog is over."""
+
+
+def _check_prolog(path: Path) -> None:
+    """Refuse a DTD before any parser could act on it, and a root that is not GraphML's."""
+    from xml.parsers import expat
+
+    def doctype(*_: Any) -> None:
+        raise InputError(
+            f"{path}: declares a DTD or entities, which GraphML does not need and which can be an "
+            "attack. Remove the DOCTYPE and read it again."
+        )
+
+    def root(tag: str, _: Any) -> None:
+        if tag.rpartition(":")[2] != "graphml":
+            raise InputError(f"{path}: is XML but not GraphML (its root is <{tag}>).")
+        raise _RootSeenError
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = root
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(1 << 16):
+                parser.Parse(chunk, False)
+        parser.Parse(b"", True)
+    except _RootSeenError:
+        return
+    except expat.ExpatError as error:
+        raise InputError(f"{path}: is not well-formed XML ({error}).") from error
+
+
+class _Reader:
+    """Gathers nodes and edges from parse events."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.keys: dict[str, str] = {}
+        self.nodes: dict[str, FusedNode] = {}
+        self.raw: list[tuple[str, str, dict[str, str]]] = []
+        self.merges: list[Merge] = []
+        self.meta: dict[str, Any] = {}
+        self.foreign: dict[str, int] = {}
+
+    def take(self, element: Any) -> bool:
+        """Take in a finished element; True if its memory can go."""
+        tag = _local(element.tag)
+        if tag == "key":
+            name = element.get("attr.name") or element.get("yfiles.type") or element.get("id")
+            self.keys[element.get("id", "")] = name or ""
+            return False
+        if tag == "node":
+            self._node(element)
+        elif tag == "edge":
+            data = self._data(element)
+            self.raw.append((element.get("source", ""), element.get("target", ""), data))
+        elif tag == "graph":
+            text = self._data(element).get("sage")
+            meta = self._json(text, dict, "graph attribute sage") if text else {}
+            self.meta = {k: meta[k] for k in ("options", "dropped", "as_of") if k in meta}
+        return True
+
+    def _data(self, element: Any) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for child in element:
+            if isinstance(child.tag, str) and _local(child.tag) == "data":
+                key = child.get("key", "")
+                text = (child.text or "") if not len(child) else "".join(child.itertext("*"))
+                out[self.keys.get(key, key)] = text
+        return out
+
+    def _json(self, text: str, kind: type, where: str) -> Any:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"{self.path}: {where} is not JSON ({error}).") from error
+        if not isinstance(value, kind):
+            raise InputError(f"{self.path}: {where} is not a JSON {kind.__name__}.")
+        return value
+
+    def _count_foreign(self, data: dict[str, str], known: set[str], domain: str) -> None:
+        for name in data.keys() - known:
+            label = f"{domain}.{name}"
+            self.foreign[label] = self.foreign.get(label, 0) + 1
+
+    def _node(self, element: Any) -> None:
+        id_ = " ".join((element.get("id") or "").split())
+        if not id_:
+            raise InputError(f"{self.path}: a node has no id.")
+        if id_ in self.nodes:
+            raise InputError(f'{self.path}: two nodes have the id "{id_}".')
+        data = self._data(element)
+        name = next((clean_name(data[k]) for k in _NAME_KEYS if data.get(k, "").strip()), id_)
+        given = next((data[k].strip() for k in _TYPE_KEYS if data.get(k, "").strip()), "")
+        ours = {n for n, _ in NODE_KEYS} | set(_NAME_KEYS) | set(_TYPE_KEYS)
+        self._count_foreign(data, ours, "node")
+        where = f'node "{id_}"'
+        more: dict[str, list[str]] = {"aliases": [], "synonyms": []}
+        identifiers, merges = {}, []
+        for kind in more:
+            if kind in data:
+                found = self._json(data[kind], list, f"{kind} of {where}")
+                more[kind] = [str(a) for a in found]
+        if "identifiers" in data:
+            found = self._json(data["identifiers"], dict, f"identifiers of {where}")
+            identifiers = {str(k): str(v) for k, v in found.items()}
+        if "merges" in data:
+            merges = self._json(data["merges"], list, f"merges of {where}")
+        type_ = _entity_type(given)
+        self.nodes[id_] = FusedNode(
+            id=id_,
+            name=name,
+            type=type_,
+            names=(name, *(a for a in more["aliases"] if a != name)),
+            synonyms=tuple(more["synonyms"]),
+            definition=data.get("definition"),
+            identifiers=identifiers,
+        )
+        for merge in merges:
+            try:
+                self.merges.append(Merge(node=id_, kept=name, kept_type=type_, **merge))
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{self.path}: a merge of {where} is damaged: {error}") from error
+
+    def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
+        """The graph, and what edges without evidence say of themselves."""
+        position = {id_: n for n, id_ in enumerate(self.nodes)}
+        extra: dict[str, Any] = {
+            "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
+            "meta": self.meta,
+        }  # fmt: skip
+        made: list[tuple[FusedEdge, tuple[Any, ...]]] = []
+        names = ("weight", "belief", "documents", "first_year", "last_year")
+        ours = {n for n, _ in EDGE_KEYS} | set(_RELATION_KEYS)
+        for number, (source, target, data) in enumerate(self.raw, start=1):
+            ends = [" ".join(e.split()) for e in (source, target)]
+            for end in ends:
+                if end not in position:
+                    raise InputError(f'{self.path}: edge {number} points to "{end}", no such node.')
+            self._count_foreign(data, ours, "edge")
+            where = f"edge {number}"
+            relation = next(
+                (data[k].strip() for k in _RELATION_KEYS if data.get(k, "").strip()), "related_to"
+            )
+            polarity = data.get("polarity", Polarity.NEUTRAL.value)
+            edge = FusedEdge(
+                head=position[ends[0]],
+                relation=clean_name(relation),
+                tail=position[ends[1]],
+                polarity=Polarity(polarity) if polarity in set(Polarity) else Polarity.NEUTRAL,
+                negated=data.get("negated", "false").strip().lower() in ("true", "1"),
+                supports=self._supports(data.get("evidence"), where),
+            )
+            weight = self._number(data.get("weight"), where, "weight", 1.0)
+            belief = self._number(data.get("belief"), where, "belief", min(max(weight, 0.0), 1.0))
+            made.append(
+                (
+                    edge,
+                    (
+                        weight,
+                        min(max(belief, 0.0), 1.0),
+                        int(self._number(data.get("documents"), where, "documents", 0.0)),
+                        int(self._number(data.get("first_year"), where, "first_year", 0.0)),
+                        int(self._number(data.get("last_year"), where, "last_year", 0.0)),
+                    ),
+                )
+            )
+        for values in (row for _, row in made):
+            for name, value in zip(names, values, strict=True):
+                extra[name].append(value)
+        extra["foreign"] = dict(sorted(self.foreign.items()))
+        try:
+            options = FusionOptions.model_validate(
+                self.meta.get("options") or {"similarity": False, "prune_below": 1}
+            )
+        except ValueError as error:
+            raise InputError(f"{self.path}: graph attribute sage is damaged: {error}") from error
+        fused = FusedGraph(
+            nodes=tuple(self.nodes.values()),
+            edges=tuple(edge for edge, _ in made),
+            merges=tuple(self.merges),
+            options=options,
+            embedder=None,
+            vectors=None,
+            dropped={},
+        )
+        return fused, extra
+
+    def _supports(self, text: str | None, where: str) -> tuple[Support, ...]:
+        if not text or not text.strip().startswith("["):
+            return ()
+        try:
+            return _SUPPORTS.validate_json(text)
+        except ValueError as error:
+            raise InputError(f"{self.path}: evidence of {where} is damaged: {error}") from error
+
+    def _number(self, text: str | None, where: str, name: str, missing: float) -> float:
+        if text is None or not text.strip():
+            return missing
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise InputError(
+                f'{self.path}: {name} of {where} is "{text}", not a number.'
+            ) from error
+        if not np.isfinite(value):
+            raise InputError(f"{self.path}: {name} of {where} is not finite.")
+        return value
+
+
+def _local(tag: Any) -> str:
+    return str(tag).rpartition("}")[2]
+
+
+def _entity_type(text: str) -> EntityType:
+    """The type of that name, whatever its case and separators; OTHER if there is none."""
+    folded = re.sub(r"[^a-z]", "", text.casefold())
+    return next((t for t in EntityType if t.value.casefold() == folded), EntityType.OTHER)

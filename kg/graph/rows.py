@@ -1,0 +1,46 @@
+"""Rows of JSON behind offsets: parsed only when asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sage.core.errors import InputError
+
+
+class JsonRows:
+    """(n,) JSON values in one buffer; row i is `buffer[offsets[i]:offsets[i + 1]]`."""
+
+    def __init__(self, buffer: bytes | mmap, offsets: NDArray[np.int64]) -> None:
+        self.buffer = buffer
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, values: Iterable[Any]) -> JsonRows:
+        """Rows from values; the bytes depend on the values alone."""
+        parts = [
+            json.dumps(v, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+            + b"\n"
+            for v in values
+        ]
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(p) for p in parts], out=offsets[1:])
+        return cls(b"".join(parts), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Any:
+        start, stop = int(self.offsets[row]), int(self.offsets[row + 1])
+        try:
+            return json.loads(self.buffer[start:stop])
+        except ValueError as error:
+            raise InputError(
+                f"graph sidecar: row {row} is damaged ({error}). Write the sidecar again from the "
+                "store or the GraphML."
+            ) from error

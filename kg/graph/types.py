@@ -1,0 +1,79 @@
+"""What a graph tells of itself."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from kg.fusion.model import Support
+from kg.types import EntityType, Polarity
+from sage.core.models import Strict
+
+
+class NodeView(Strict):
+    """A node with its names and what the ontology knows of it.
+
+    `aliases` were read in texts; `synonyms` are further names that the ontology gives.
+    """
+
+    id: str
+    name: str
+    type: EntityType
+    degree: int
+    aliases: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+    definition: str | None = None
+    identifiers: dict[str, str] = Field(default_factory=dict)
+
+
+class EdgeView(Strict):
+    """An edge with all its evidence, and the evidence against it.
+
+    `weight` sums the local maxima over documents (SAGE, A.4); `belief` is in [0, 1].
+    """
+
+    head: str
+    head_name: str
+    relation: str
+    tail: str
+    tail_name: str
+    weight: float
+    belief: float
+    polarity: Polarity
+    negated: bool
+    documents: int
+    first_year: int | None
+    last_year: int | None
+    supports: tuple[Support, ...] = ()
+    contradicting: tuple[Support, ...] = ()
+
+
+class Neighbor(Strict):
+    """A node one step away and the edges that lead there."""
+
+    node: NodeView
+    relations: tuple[str, ...]
+    forward: bool
+    belief: float
+
+
+class GraphStats(Strict):
+    """The size and shape of a graph."""
+
+    nodes: int
+    edges: int
+    negated_edges: int
+    documents: int
+    readings: int
+    first_year: int | None
+    last_year: int | None
+    components: int
+    largest_component: int
+    mean_degree: float
+    max_degree: int
+    hubs: tuple[tuple[str, int], ...]
+    types: dict[str, int]
+    relations: dict[str, int]
+    contradicted_edges: int
+    merges: int
+    mode: str
+    embedder: str | None

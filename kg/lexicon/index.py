@@ -1,0 +1,333 @@
+"""Compiled term index: finds millions of names in text by rolling hashes of token runs.
+
+Text and names are cut into the same tokens (runs of letters, runs of digits, single Greek letters,
+punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or `TGF-β1`, `TGFβ1` and
+`TGF-beta 1` meet without listing every spelling. A run of n tokens has a 64-bit hash; all runs of a
+text are hashed at once and looked up in a sorted array behind a bit filter. Nothing loops over
+terms, loading is a memory map, and the file holds plain arrays only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kg.lexicon.terms import GREEK, same_symbol, squeeze, variants
+from kg.types import EntityType
+from sage.core.errors import InputError
+
+U64 = npt.NDArray[np.uint64]
+FORMAT = 3
+MAX_TOKENS = 14
+_FILTER_BITS = 22
+
+_BREAKS = ".,;:()[]{}=<>!?|\n"
+_LETTER, _DIGIT, _GREEK, _BREAK = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A name found in text: `start:end` are character offsets, `entry` indexes the lexicon."""
+
+    start: int
+    end: int
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class LexiconEntry:
+    """What a name stands for."""
+
+    id: str
+    name: str
+    type: EntityType
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A surface form of an entry; `symbol` terms must also agree in case."""
+
+    text: str
+    entry: int
+    symbol: bool
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], U64, dict[int, int]]:
+    """Character classes and lower-case codes of the basic plane, position weights, Greek hashes."""
+    classes = np.zeros(65536, dtype=np.uint8)
+    lower = np.arange(65536, dtype=np.uint32)
+    for code in range(65536):
+        char = chr(code)
+        if char.isdigit():
+            classes[code] = _DIGIT
+        elif char.isalpha():
+            classes[code] = _LETTER
+        elif char in _BREAKS:
+            classes[code] = _BREAK
+        folded = char.lower()
+        if len(folded) == 1:
+            lower[code] = ord(folded)
+    for char in GREEK:
+        classes[ord(char)] = _GREEK
+        classes[ord(char.upper())] = _GREEK
+    state = 0x9E3779B97F4A7C15
+    weights = np.empty(64, dtype=np.uint64)
+    for index in range(64):  # splitmix64: fixed, so that files are portable
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+        weights[index] = (z ^ (z >> 31)) | 1
+    greek = {}
+    for char, name in GREEK.items():
+        greek[ord(char)] = _word_hash(name, weights)
+    return classes, lower, weights, greek
+
+
+def _word_hash(word: str, weights: U64) -> int:
+    total = 0
+    for position, char in enumerate(word):
+        total += ord(char) * int(weights[min(position, 63)])
+    return total % 2**64
+
+
+Offsets = npt.NDArray[np.int64]
+
+
+def tokenize(text: str) -> tuple[U64, Offsets, Offsets, npt.NDArray[np.bool_]]:
+    """Token hashes, start and end offsets (in characters), and which tokens are punctuation."""
+    classes, lower, weights, greek = _tables()
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    codes = np.minimum(codes, 65535)
+    kind = classes[codes]
+    if not kind.any():
+        empty = np.empty(0, dtype=np.int64)
+        return np.empty(0, dtype=np.uint64), empty, empty, np.empty(0, dtype=bool)
+    previous = np.concatenate(([np.uint8(0)], kind[:-1]))
+    single = kind >= _GREEK
+    begins = (kind > 0) & ((kind != previous) | single)
+    following = np.concatenate((kind[1:], [np.uint8(0)]))
+    ends_here = (kind > 0) & ((kind != following) | single)
+    starts = np.flatnonzero(begins)
+    ends = np.flatnonzero(ends_here) + 1
+    low = lower[codes].astype(np.uint64)
+    run = np.cumsum(begins) - 1
+    position = np.arange(len(codes)) - starts[np.maximum(run, 0)]
+    contribution = low * weights[np.minimum(np.maximum(position, 0), 63)]
+    contribution[kind == 0] = 0
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(contribution, dtype=np.uint64)))
+    hashes = sums[ends] - sums[starts]
+    for index in np.flatnonzero(kind[starts] == _GREEK):
+        hashes[index] = greek[int(lower[codes[starts[index]]])]
+    return hashes, starts, ends, kind[starts] == _BREAK
+
+
+_C = np.uint64(0xD6E8FEB86659FD93)
+
+
+def _mix(values: U64) -> U64:
+    values = values ^ (values >> np.uint64(32))
+    values = values * np.uint64(0xD6E8FEB86659FD93)
+    values = values ^ (values >> np.uint64(29))
+    return values
+
+
+class Lexicon:
+    """An immutable index of names. Build with `Lexicon.compile`, keep with `save` and `load`."""
+
+    def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self._a = arrays
+        self._filter = arrays["filter"]
+        self._keys = arrays["keys"]
+        self._lengths = [int(n) for n in arrays["lengths"]]
+        self._types = list(EntityType)
+
+    def __len__(self) -> int:
+        return len(self._a["types"])
+
+    @property
+    def terms(self) -> int:
+        """How many distinct spellings are indexed."""
+        return len(self._keys)
+
+    @cached_property
+    def digest(self) -> str:
+        """Content hash of names, types and identifiers."""
+        digest = hashlib.sha256()
+        for field in ("keys", "owner", "types", "name_bytes", "id_bytes"):
+            digest.update(np.ascontiguousarray(self._a[field]).tobytes())
+        return digest.hexdigest()
+
+    @classmethod
+    def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
+        """Index `terms`. Where two entries claim one spelling, the term given first wins."""
+        texts: list[str] = []
+        owner: list[int] = []
+        symbol: list[bool] = []
+        for term in terms:
+            for form in sorted(variants(term.text, term.symbol)):
+                texts.append(form)
+                owner.append(term.entry)
+                symbol.append(term.symbol)
+        blob = "\x00".join(texts)
+        hashes, starts, _ends, _breaks = tokenize(blob.replace("\n", " "))
+        offsets = np.cumsum([0] + [len(text) + 1 for text in texts])
+        first = np.searchsorted(starts, offsets[:-1])
+        last = np.append(first[1:], len(starts))
+        counts = last - first
+        keys = np.zeros(len(texts), dtype=np.uint64)
+        for step in range(int(counts.max(initial=0))):
+            active = counts > step
+            if step >= MAX_TOKENS:
+                break
+            keys[active] = keys[active] * _C + hashes[first[active] + step]
+        keys = _mix(keys)
+        usable = np.flatnonzero((counts > 0) & (counts <= MAX_TOKENS))
+        keys = keys[usable]
+        # A stable sort keeps the order of priority within equal keys.
+        order = np.argsort(keys, kind="stable")
+        keys, kept = keys[order], usable[order]
+        distinct = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
+        keys, kept = keys[distinct], kept[distinct]
+        bits = np.zeros(2**_FILTER_BITS, dtype=bool)
+        bits[(keys >> np.uint64(64 - _FILTER_BITS)).astype(np.int64)] = True
+        kinds = {kind: index for index, kind in enumerate(EntityType)}
+        squeezed = [squeeze(texts[i]) if symbol[i] else "" for i in kept]
+        return cls(
+            {
+                "format": np.array([FORMAT], dtype=np.int32),
+                "filter": bits,
+                "keys": keys,
+                "owner": np.array([owner[i] for i in kept], dtype=np.int32),
+                "symbol": np.array([symbol[i] for i in kept], dtype=bool),
+                "lengths": np.unique(counts[usable]).astype(np.int32),
+                "types": np.array([kinds[entry.type] for entry in entries], dtype=np.uint8),
+                **_packed("surface", squeezed),
+                **_packed("name", [entry.name for entry in entries]),
+                **_packed("id", [entry.id for entry in entries]),
+            }
+        )
+
+    def entry(self, index: int) -> LexiconEntry:
+        """The entry behind a match."""
+        return LexiconEntry(
+            self._text("id", index), self._text("name", index), self._types[self._a["types"][index]]
+        )
+
+    def _text(self, field: str, index: int) -> str:
+        offsets = self._a[f"{field}_at"]
+        piece = self._a[f"{field}_bytes"][int(offsets[index]) : int(offsets[index + 1])]
+        return bytes(piece).decode("utf-8")
+
+    def find(self, text: str) -> list[Match]:
+        """All names in `text`, longest first where they overlap, ordered by position."""
+        hashes, starts, ends, breaks = tokenize(text)
+        count = len(hashes)
+        if not count or not len(self._keys):
+            return []
+        free_start = np.ones(count, dtype=bool)
+        free_start[1:] = (starts[1:] > ends[:-1]) | breaks[1:] | breaks[:-1]
+        free_end = np.ones(count, dtype=bool)
+        free_end[:-1] = free_start[1:]
+        found: list[tuple[int, int, int]] = []
+        running = np.zeros(count, dtype=np.uint64)
+        longest = max(self._lengths)
+        wanted = set(self._lengths)
+        for n in range(1, min(longest, count) + 1):
+            width = count - n + 1
+            running = running[:width] * _C + hashes[n - 1 :]
+            if n not in wanted:
+                continue
+            ok = free_start[:width] & free_end[n - 1 :]
+            at = np.flatnonzero(ok)
+            mixed = _mix(running[at])
+            passed = self._filter[(mixed >> np.uint64(64 - _FILTER_BITS)).astype(np.int64)]
+            at, mixed = at[passed], mixed[passed]
+            if not len(at):
+                continue
+            slot = np.searchsorted(self._keys, mixed)
+            slot = np.minimum(slot, len(self._keys) - 1)
+            hit = self._keys[slot] == mixed
+            for token, key in zip(at[hit].tolist(), slot[hit].tolist(), strict=True):
+                found.append((int(starts[token]), int(ends[token + n - 1]), key))
+        found.sort(key=lambda f: (f[0] - f[1], f[0]))
+        taken = bytearray(len(text))
+        chosen = []
+        for start, end, key in found:
+            if any(taken[start:end]) or not self._fits(text[start:end], key):
+                continue
+            taken[start:end] = b"\x01" * (end - start)
+            chosen.append(Match(start, end, int(self._a["owner"][key])))
+        chosen.sort(key=lambda m: m.start)
+        return chosen
+
+    def _fits(self, surface: str, key: int) -> bool:
+        """Symbols keep their case (`CAT` is not `cat`), up to a mouse's `Kdm6a` for KDM6A."""
+        if not self._a["symbol"][key]:
+            return True
+        given, expected = squeeze(surface), self._text("surface", key)
+        if " " in surface or "\n" in surface:  # `was 2` is not WAS2
+            return given == expected
+        return same_symbol(given, expected)
+
+    def save(self, path: Path) -> None:
+        """Write the index to one file of plain arrays (written aside, then renamed)."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                np.savez(stream, **self._a)  # type: ignore[arg-type]
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: Path) -> Lexicon:
+        """Read an index written by `save`.
+
+        Raises
+        ------
+        InputError
+            If the file is missing, damaged, or of another format version.
+        """
+        try:
+            with zipfile.ZipFile(path) as archive:
+                arrays = {
+                    name.removesuffix(".npy"): np.lib.format.read_array(
+                        io.BytesIO(archive.read(name)), allow_pickle=False
+                    )
+                    for name in archive.namelist()
+                }
+            version = int(arrays["format"][0])
+        except FileNotFoundError:
+            raise InputError(
+                f"{path}: no such lexicon; make one with `sage kg lexicon import`"
+            ) from None
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not a compiled lexicon ({error}); import it again") from None
+        if version != FORMAT:
+            raise InputError(f"{path}: lexicon format {version}, this is {FORMAT}; import it again")
+        return cls(arrays)
+
+
+def _packed(field: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    pieces = [text.encode("utf-8") for text in texts]
+    offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
+    np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+    return {
+        f"{field}_bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        f"{field}_at": offsets,
+    }

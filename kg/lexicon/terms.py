@@ -1,0 +1,113 @@
+"""Spellings of names: variants that tokens do not unify, and when a surface is a symbol."""
+
+from __future__ import annotations
+
+import re
+
+from kg.lexicon.wordlist import words
+
+GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
+    "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi",
+    "ψ": "psi", "ω": "omega",
+}  # fmt: skip
+
+_SPELLINGS = (
+    ("tumour", "tumor"),
+    ("signalling", "signaling"),
+    ("haem", "hem"),
+    ("oestr", "estr"),
+    ("oedema", "edema"),
+    ("centre", "center"),
+    ("fibre", "fiber"),
+    ("leukaemia", "leukemia"),
+    ("anaemia", "anemia"),
+    ("ischaem", "ischem"),
+    ("oesoph", "esoph"),
+    ("paediatric", "pediatric"),
+    ("labelling", "labeling"),
+    ("colour", "color"),
+    ("localis", "localiz"),
+)
+
+
+def variants(text: str, symbol: bool) -> set[str]:
+    """Spellings that tokens alone do not unify: plurals, British and American, glued Greek."""
+    forms = {text}
+    lowered = text.lower()
+    for british, american in _SPELLINGS:
+        if british in lowered:
+            forms |= {re.sub(british, american, form, flags=re.I) for form in list(forms)}
+        elif american in lowered:
+            forms |= {re.sub(american, british, form, flags=re.I) for form in list(forms)}
+    for form in list(forms):
+        if "-" in form and (symbol or len(form) <= 14):
+            forms.add(form.replace("-", ""))
+        for name in GREEK.values():
+            if re.search(rf"(?<![A-Za-z]){name}(?![A-Za-z])", form):
+                forms.add(re.sub(rf"[- ]?{name}(?![A-Za-z])", name, form))
+                if symbol and name in {"alpha", "beta", "gamma"}:
+                    forms.add(re.sub(rf"{name}(?![A-Za-z])", name[0], form))
+                    forms.add(re.sub(rf"[- ]?{name}(?![A-Za-z])", name[0], form))
+    if symbol and len(text) >= 3 and text[-1].isupper():
+        forms.add(text + "s")
+    if not symbol:
+        for form in list(forms):
+            last = form.rsplit(" ", 1)[-1]
+            if len(last) > 3 and last.isalpha():
+                if last.endswith("y") and last[-2] not in "aeiou":
+                    forms.add(form[:-1] + "ies")
+                elif last.endswith(("ss", "x", "ch", "sh")):
+                    forms.add(form + "es")
+                elif last.endswith("sis"):
+                    forms.add(form[:-2] + "es")
+                elif not last.endswith("s"):
+                    forms.add(form + "s")
+    return forms
+
+
+# Words that a capital at the start of a sentence must not turn into gene symbols.
+_COMMON = words(
+    """
+    the and are can had has his her its our was were will not but for from with this that all
+    any one two may met set cat kit rest fat old new age aid air arc art bad bag bar bed bid bit
+    box by cap car cut day did due end far few fix gap get got hot how ice ill kid lap led let
+    lie lot low mad man map mar men mid mix net nod non now off oil out own pan pay pen per pet
+    pig put ran rat raw red rim run sat saw say sea see she sir sit six son spa sun tag tan tap
+    ten tip top toy try use via war way who why win yes yet you mice here there then than they
+    them such some more most much many only also both each even ever find form full gain gene
+    give gold half hand hard have help high hope host hour idea into just keep kind last late
+    lead left less life like line link live long look loss made main make male mass mean mild
+    mind mode near need next none note once open over part past plan poor pure rare rate real
+    rise risk role same seen self side sign site size skin slow soft soon stem step stop sure
+    take task test text time trap tree true tube turn type unit upon used very view wide work
+    year impact large light clock flower dose pace cell cells
+    """
+)
+
+
+def same_symbol(given: str, expected: str) -> bool:
+    """Whether a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
+
+    Case may differ where the surface still looks like a symbol: two capitals, or a capital first
+    (unless that makes a common word), or small letters with a digit.
+    """
+    if given == expected:
+        return True
+    if len(expected) > 2 and expected[-1] == "s" and expected[:-1].isupper():
+        return False  # a plural must be written as one: TILs, not TILS
+    if len(expected) <= 4 and expected[0].islower() and expected[1:].isupper():
+        return expected == "mTOR" and given == "MTOR"  # pCR is not PCR
+    if expected.islower() and expected.isalpha() and len(expected) > 4:
+        return True  # a name in small letters: insulin, Insulin
+    if given.islower():
+        return len(given) >= 4 and any(map(str.isdigit, given)) and given[0].isalpha()
+    capitals = sum(map(str.isupper, given))
+    if capitals >= 2:
+        return True
+    return len(given) >= 3 and given[0].isupper() and given.lower() not in _COMMON
+
+
+def squeeze(text: str) -> str:
+    return "".join(char for char in text if char.isalnum())

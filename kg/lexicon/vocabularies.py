@@ -1,0 +1,276 @@
+"""Large public vocabularies into a compact lexicon: NCBI gene_info, HGNC, OBO, MeSH.
+
+The format is recognized by content, not by name. Ambiguous and hazardous names are left out: an
+alias that is also another gene's symbol (FABP5 is an old alias of the pseudogene FABP5P1), an alias
+that several genes claim, pseudogenes, names of fewer than three characters, and common words.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kg.lexicon.index import Lexicon, LexiconEntry, Term
+from kg.lexicon.wordlist import words
+from kg.types import EntityType
+from sage.core.errors import InputError
+
+Row = tuple[str, str, EntityType, list[str]]  # id, name, type, synonyms
+
+# Everyday and scientific words that are also gene symbols or term names.
+HAZARDS = words(
+    """
+    antibodies antibody codon codons entropy noise neoplasms
+    and are can has had not was were set cat act age aid air all arc art bad bag bar bed bit cap
+    car cell cells cope cox day dna rna ros end eye fat fix flow for gap gas hot how ice ill
+    impact its kit large last light link mad map mass max met mice mid min mom nod of off old
+    one out pan pen pet pig plan post rat red rest rim sea she side sit six small son spr sun
+    tag tan ten the top trap two type use via wars who wish yes hr ci or iii ph mri pcr cns ct
+    wt ko vs ca mg ml kg male female human patients group control protein gene time role study
+    analysis disease syndrome death pain risk family sex women men adult child children infant
+    dose drug therapy treatment affect attention animals association base blood body brain
+    damage effect face fasting food growth hand head health history hospital hospitals house
+    image individuality infection injury language life lung memory method methods model models
+    mortality observation parents persons phenotype population power practice pressure
+    publications records research science seizures skin sleep surgery survival temperature
+    tissue touch ultrasound volunteers water weight work exons introns alleles genotype genome
+    genes mutation lead gold iron fire reading running exercise emotions solutions attitude
+    knowledge goals cart nih usa fda sds page nacl edta dmso elisa roc auc bmi anova spss
+    """
+)
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import took and left out."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    entries: int = 0
+    terms: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
+    """Compile the vocabularies in `paths` into the lexicon file `out`.
+
+    Genes outrank other kinds, and earlier files later ones, where two claim one name.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or of no known format; the message lists the known formats.
+    """
+    report = ImportReport()
+    rows: list[Row] = []
+    texts = {path: _text(path) for path in paths}
+    trees = _mesh_trees(texts)
+    for path, text in texts.items():
+        before = len(rows)
+        rows += _rows(path, text, trees, report)
+        report.files[str(path)] = len(rows) - before
+    official = {row[1] for row in rows if row[2] == EntityType.GENE}
+    claims = Counter(
+        synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])
+    )
+    entries: list[LexiconEntry] = []
+    tiers: list[list[Term]] = [[], [], [], []]  # gene names, gene aliases, names, synonyms
+    for identity, name, kind, others in rows:
+        index = len(entries)
+        entries.append(LexiconEntry(identity, name, kind))
+        gene = kind == EntityType.GENE
+        names, synonyms = tiers[:2] if gene else tiers[2:]
+        if _usable(name, gene):
+            names.append(Term(name, index, gene))
+        else:
+            report.left_out["short or common word"] += 1
+        for synonym in others:
+            if gene and synonym in official:
+                report.left_out["alias is another symbol"] += 1
+            elif gene and claims[synonym] > 1 and " " not in synonym:
+                report.left_out["alias of several genes"] += 1
+            elif not _usable(synonym, gene):
+                report.left_out["short or common word"] += 1
+            else:
+                synonyms.append(Term(synonym, index, gene and " " not in synonym))
+    if not entries:
+        raise InputError("nothing to import: the files hold no usable entry")
+    lexicon = Lexicon.compile(entries, [term for tier in tiers for term in tier])
+    lexicon.save(out)
+    report.entries, report.terms = len(entries), lexicon.terms
+    return report
+
+
+def _usable(name: str, gene: bool) -> bool:
+    if len(name) < 3 or name.lower() in HAZARDS or not re.search(r"[A-Za-z]", name):
+        return False
+    if gene and " " not in name:
+        # Two letters and no digit, or a bare locus name, hits text by accident.
+        return not re.fullmatch(r"[A-Z]{1,2}|[A-Z]{1,2}\d{5,}(?:\.\d+)?|LOC\d+|\d.*", name)
+    return len(name) <= 120
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from None
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError) as error:
+            raise InputError(f"{path}: damaged gzip file ({error})") from None
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _rows(path: Path, text: str, trees: dict[str, str], report: ImportReport) -> list[Row]:
+    first = text[:4000]
+    header = first.splitlines()[0] if first.strip() else ""
+    readers: list[tuple[bool, Callable[[], Iterator[Row]]]] = [
+        ("GeneID" in header and "Symbol" in header, lambda: _gene_info(text, report)),
+        ("hgnc_id" in header.lower() and "symbol" in header.lower(), lambda: _hgnc(text)),
+        ("format-version:" in first or "[Term]" in first, lambda: _obo(text)),
+        ("mesh_id" in header and "mesh_name" in header, lambda: _mesh(text, trees, path)),
+        ("uberon_id" in header, lambda: _uberon(text)),
+        (bool(_TREE_LINE.match(header)), lambda: iter(())),
+    ]
+    for recognized, read in readers:
+        if recognized:
+            return list(read())
+    raise InputError(
+        f"{path}: unknown vocabulary; known are NCBI gene_info, the HGNC table, OBO, and MeSH "
+        f"(mesh_id, mesh_name, with the tree-number list beside it)"
+    )
+
+
+def _table(text: str) -> Iterator[dict[str, str]]:
+    csv.field_size_limit(1 << 24)
+    reader = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+    for row in reader:
+        yield {(key or "").lstrip("#"): value or "" for key, value in row.items()}
+
+
+def _gene_info(text: str, report: ImportReport) -> Iterator[Row]:
+    for row in _table(text):
+        kind = row.get("type_of_gene", "")
+        symbol = row["Symbol"]
+        if kind in {"pseudo", "biological-region", "unknown"} or symbol.startswith("LOC"):
+            report.left_out["pseudogene or unnamed locus"] += 1
+            continue
+        if row.get("tax_id") not in {"", "9606", None}:
+            report.left_out["other species"] += 1
+            continue
+        names = [part for part in row.get("Synonyms", "").split("|") if part != "-"]
+        for column in ("Full_name_from_nomenclature_authority", "description"):
+            if row.get(column, "-") not in {"-", ""}:
+                names.append(row[column])
+        for part in row.get("Other_designations", "").split("|"):
+            if part != "-" and " " in part and len(part) < 80:
+                names.append(part)
+        yield f"NCBIGene:{row['GeneID']}", symbol, EntityType.GENE, _tidy(symbol, names)
+
+
+def _hgnc(text: str) -> Iterator[Row]:
+    for raw in _table(text):
+        row = {key.lower(): value for key, value in raw.items()}
+        if "pseudogene" in row.get("locus_type", "").lower():
+            continue
+        names = [row.get("name", "")]
+        for column in ("alias_symbol", "prev_symbol", "alias_name", "prev_name"):
+            names += row.get(column, "").strip('"').split("|")
+        yield row["hgnc_id"], row["symbol"], EntityType.GENE, _tidy(row["symbol"], names)
+
+
+_PREFIX_TYPES = {
+    "DOID": EntityType.DISEASE, "MONDO": EntityType.DISEASE, "HP": EntityType.DISEASE,
+    "CL": EntityType.CELL_TYPE, "UBERON": EntityType.TISSUE_REGION,
+    "GO": EntityType.BIOLOGICAL_PROCESS, "CHEBI": EntityType.CHEMICAL,
+}  # fmt: skip
+
+
+def _obo(text: str) -> Iterator[Row]:
+    for stanza in re.split(r"\n(?=\[)", text):
+        if not stanza.startswith("[Term]"):
+            continue
+        identity = re.search(r"^id: (\S+)", stanza, re.MULTILINE)
+        name = re.search(r"^name: (.+)$", stanza, re.MULTILINE)
+        if not identity or not name or "\nis_obsolete: true" in stanza or "_" in name.group(1):
+            continue
+        kind = _PREFIX_TYPES.get(identity.group(1).split(":")[0])
+        namespace = re.search(r"^namespace: (\S+)", stanza, re.MULTILINE)
+        if kind is None or (namespace and namespace.group(1) in {"cellular_component", "external"}):
+            continue
+        names = re.findall(r'^synonym: "([^"]+)" EXACT', stanza, re.MULTILINE)
+        yield identity.group(1), name.group(1).strip(), kind, _tidy(name.group(1), names)
+
+
+_TREE_LINE = re.compile(r"^[A-Z]\d\d(?:\.\d+)*\t")
+# Not G: its processes mix with physics and statistics (`Noise`, `Entropy`); GO has them.
+_TREE_TYPES = (
+    ("A11", EntityType.CELL_TYPE), ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM),
+    ("C", EntityType.DISEASE), ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
+    ("D12.644", EntityType.PROTEIN), ("D08.811", EntityType.PROTEIN),
+    ("D", EntityType.CHEMICAL),
+)  # fmt: skip
+
+
+def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
+    """Descriptor name to its first tree number, from a tree list among the files."""
+    trees: dict[str, str] = {}
+    for text in texts.values():
+        if _TREE_LINE.match(text):
+            for line in text.splitlines():
+                number, _, name = line.partition("\t")
+                # A disease branch outranks others: `Seizures` is C10 and C23.
+                name = name.strip()
+                if name not in trees or _branch(number) < _branch(trees[name]):
+                    trees[name] = number
+    return trees
+
+
+def _branch(number: str) -> int:
+    """Diseases before proteins before all else: `Seizures` is C10 and C23, insulin D06 and D12."""
+    if number.startswith(("C", "F03")):
+        return 0
+    return 1 if number.startswith(("D12.776", "D12.644", "D08.811")) else 2
+
+
+def _mesh(text: str, trees: dict[str, str], path: Path) -> Iterator[Row]:
+    symptoms = "in_hsdn" in text[:200]
+    for row in _table(text):
+        name = row["mesh_name"].strip()
+        tree = trees.get(name, "C23" if symptoms else "")
+        kind = next((k for prefix, k in _TREE_TYPES if tree.startswith(prefix)), None)
+        if kind is None:
+            continue
+        names = []
+        pieces = name.split(", ")
+        if len(pieces) > 1 and not re.search(r"\d|Type|Group", pieces[-1]):
+            names.append(" ".join(reversed(pieces)))
+        yield f"MESH:{row['mesh_id']}", name, kind, _tidy(name, names)
+    if not trees and not symptoms:
+        raise InputError(
+            f"{path}: MeSH names without tree numbers have no type; give the tree list "
+            f"(tree number, tab, name) too"
+        )
+
+
+def _uberon(text: str) -> Iterator[Row]:
+    for row in _table(text):
+        name = row["uberon_name"]
+        if name and len(name) < 60:
+            yield row["uberon_id"], name, EntityType.TISSUE_REGION, []
+
+
+def _tidy(name: str, names: Sequence[str]) -> list[str]:
+    seen = {name: None}
+    for other in names:
+        other = other.strip().strip('"')
+        if other and other != "-":
+            seen.setdefault(other)
+    return [other for other in seen if other != name]

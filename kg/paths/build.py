@@ -1,0 +1,116 @@
+"""From rows of node positions to sentences and paths with evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.graph.belief import POLARITIES
+from kg.graph.model import TYPES, Graph
+from kg.paths import scores
+from kg.paths.score import Raw, Rows
+from kg.types import PathEdge, PathNode, PathScores, ScoredPath
+
+
+class Steps:
+    """Which edge a step between two neighbors takes: the most believed one, forward before
+    backward, then the heaviest, then the first.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        keep = np.flatnonzero(~graph.negated)
+        self._n = graph.n_nodes
+        h, t = graph.head[keep].astype(np.int64), graph.tail[keep].astype(np.int64)
+        code = np.concatenate([h * self._n + t, t * self._n + h])
+        edge = np.concatenate([keep, keep])
+        backward = np.repeat([False, True], len(keep))
+        order = np.lexsort((edge, -graph.weight[edge], backward, -graph.belief[edge], code))
+        code, edge, backward = code[order], edge[order], backward[order]
+        first = np.ones(len(code), dtype=np.bool_)
+        first[1:] = code[1:] != code[:-1]
+        self._code, self._edge, self._backward = code[first], edge[first], backward[first]
+
+    def take(
+        self, one: NDArray[np.integer], other: NDArray[np.integer]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Edges of steps one -> other, and whether they are walked in their own direction."""
+        at = np.searchsorted(self._code, one.astype(np.int64) * self._n + other)
+        return self._edge[at], ~self._backward[at]
+
+
+def sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
+    """Each path as a sentence, as `ScoredPath.sentence` gives it."""
+    phrases = [r.replace("_", " ") for r in graph.relations]
+    out: list[str] = []
+    for row in rows:
+        nodes = row[row >= 0]
+        edges, forward = steps.take(nodes[:-1], nodes[1:])
+        words = [graph.names[nodes[0]]]
+        for node, edge, ahead in zip(
+            nodes[1:].tolist(), edges.tolist(), forward.tolist(), strict=True
+        ):
+            phrase = phrases[graph.relation[edge]]
+            words.append(phrase if ahead else f"(inverse of {phrase})")
+            words.append(graph.names[node])
+        out.append(" ".join(words))
+    return out
+
+
+def build_path(
+    graph: Graph,
+    steps: Steps,
+    row: NDArray[np.int32],
+    raw: Raw,
+    n: int,
+    logic: float,
+    weights: tuple[float, float, float, float],
+) -> ScoredPath:
+    """The typed path of row `n` with evidence and scores."""
+    nodes = row[row >= 0]
+    edges, forward = steps.take(nodes[:-1], nodes[1:])
+    logic01 = float(np.clip(logic, 0.0, 1.0))
+    w = scores.check_weights(weights)
+    r, v, s = float(raw.relevance01[n]), float(raw.novelty01[n]), float(raw.surprise01[n])
+    return ScoredPath(
+        nodes=tuple(_node(graph, int(x)) for x in nodes),
+        edges=tuple(_edge(graph, int(e), bool(f)) for e, f in zip(edges, forward, strict=True)),
+        scores=PathScores(
+            logic_raw=logic,
+            relevance_raw=float(raw.relevance[n]),
+            novelty_raw=float(raw.novelty[n]),
+            surprise_raw=float(raw.surprise[n]),
+            logic=logic01,
+            relevance=r,
+            novelty=v,
+            surprise=s,
+            total=w[0] * logic01 + w[1] * r + w[2] * v + w[3] * s,
+        ),
+    )
+
+
+def _node(graph: Graph, n: int) -> PathNode:
+    row = graph.node_rows[int(graph.node_row[n])]
+    return PathNode(
+        id=graph.ids[n],
+        name=graph.names[n],
+        type=TYPES[graph.types[n]],
+        degree=int(graph.degree[n]),
+        definition=row.get("definition"),
+        identifiers=row.get("identifiers", {}),
+    )
+
+
+def _edge(graph: Graph, edge: int, forward: bool) -> PathEdge:
+    against = graph.against(edge)
+    return PathEdge(
+        head=graph.ids[graph.head[edge]],
+        relation=graph.relations[graph.relation[edge]],
+        tail=graph.ids[graph.tail[edge]],
+        forward=forward,
+        weight=float(graph.weight[edge]),
+        belief=float(graph.belief[edge]),
+        polarity=POLARITIES[graph.polarity[edge]],
+        contradicted=bool(against),
+        evidence=tuple(s.evidence for s in graph.supports(edge)),
+        contradicting=tuple(s.evidence for a in against for s in graph.supports(a)),
+    )

@@ -1,0 +1,280 @@
+"""From a prompt to nodes: which words name what, what is sought, in which domain.
+
+A prompt names things ("TLS"), classes of things ("genes", "survival endpoints") and a setting ("in
+bladder cancer"). Things are matched lexically first, then by spelling, then by embedding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kg.embedding.embed import Embedder, FloatArray
+from kg.fusion.names import lexical_key
+from kg.graph.model import TYPES, Graph
+from kg.types import ConceptMatch, EntityType
+from sage.core.errors import InputError
+
+#: Words that stand for a class of nodes.
+CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
+    "gene": (EntityType.GENE,),
+    "biomarker": (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE),
+    "marker": (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE),
+    "protein": (EntityType.PROTEIN, EntityType.GENE),
+    "pathway": (EntityType.PATHWAY, EntityType.BIOLOGICAL_PROCESS),
+    "process": (EntityType.BIOLOGICAL_PROCESS, EntityType.PATHWAY),
+    "mechanism": (EntityType.BIOLOGICAL_PROCESS, EntityType.PATHWAY),
+    "disease": (EntityType.DISEASE,),
+    "cell type": (EntityType.CELL_TYPE,),
+    "tissue": (EntityType.TISSUE_REGION,),
+    "imaging feature": (EntityType.IMAGING_FEATURE,),
+    "histologic feature": (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION),
+    "morphologic feature": (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION),
+    "morphology": (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION),
+    "stain": (EntityType.STAINING_METHOD,),
+    "staining method": (EntityType.STAINING_METHOD,),
+    "treatment": (EntityType.TREATMENT, EntityType.CHEMICAL),
+    "therapy": (EntityType.TREATMENT,),
+    "drug": (EntityType.TREATMENT, EntityType.CHEMICAL),
+    "chemical": (EntityType.CHEMICAL,),
+    "endpoint": (EntityType.CLINICAL_ENDPOINT,),
+    "outcome": (EntityType.CLINICAL_ENDPOINT,),
+    "clinical endpoint": (EntityType.CLINICAL_ENDPOINT,),
+    "clinical outcome": (EntityType.CLINICAL_ENDPOINT,),
+    "survival": (EntityType.CLINICAL_ENDPOINT,),
+    "prognosis": (EntityType.CLINICAL_ENDPOINT,),
+    "clinical factor": (EntityType.CLINICAL_FACTOR,),
+    "signature": (EntityType.SIGNATURE,),
+    "gene signature": (EntityType.SIGNATURE,),
+    "mutation": (EntityType.MUTATION,),
+    "algorithm": (EntityType.ALGORITHM,),
+    "cohort": (EntityType.COHORT,),
+}
+_CLASS_KEYS = {lexical_key(words): types for words, types in CLASS_WORDS.items()}
+_STOP_WORDS = """
+a an the and or of in on for to by with without from into between among across via through is
+are was were be been being do does did how what which who whom whose when where why can could
+may might should would will shall must that this these those it its their there than as at if
+not no nor but so such any all both each other some more most very also about role roles effect
+effects impact influence influences relates regulate regulates drive drives modulate modulates
+determine determines shape shapes underlie underlies behind toward towards link links linked
+relate related relation relationship relationships association associations associated associate
+associates connection connections connect connected affect affects involved involving
+interaction interactions contribute contributes predict predicts predicting predictive explain
+explains find identify study studies investigate explore hypothesis hypotheses novel new
+potential possible using use used based patient patients we i you me my our give show tell
+propose generate suggest please expression level levels change changes
+"""
+_STOP = frozenset(_STOP_WORDS.split())
+_SETTING = frozenset({"in", "within", "among"})
+_FILLER = frozenset({"a", "an", "the", "human", "patients", "patient", "with", "of", "having"})
+_LONGEST = 8
+#: Least cosine at which a phrase counts as naming a node.
+NEAR = 0.6
+
+
+@dataclass
+class Understanding:
+    """What a prompt was understood to say. Positions are nodes of the graph."""
+
+    prompt: str
+    concepts: list[ConceptMatch] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    classes: list[tuple[str, tuple[EntityType, ...]]] = field(default_factory=list)
+    domain: str | None = None
+    domain_node: int | None = None
+    unmatched: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Word:
+    text: str
+    start: int
+    end: int
+
+
+def understand(graph: Graph, prompt: str, embedder: Embedder | None) -> Understanding:
+    """Concepts, classes and setting of a prompt.
+
+    Parameters
+    ----------
+    embedder : matches phrases that no name spells; None matches by spelling only
+    """
+    out = Understanding(prompt)
+    words = [
+        _Word(m[0], m.start(), m.end()) for m in re.finditer(r"[\w][\w'+/.-]*[\w+]|\w", prompt)
+    ]
+    used: list[tuple[int, int]] = []  # word ranges taken by a match
+    at = 0
+    while at < len(words):
+        step = _match_at(graph, prompt, words, at, out)
+        if step:
+            used.append((at, at + step))
+            at += step
+        else:
+            at += 1
+    for phrase in _leftover(prompt, words, used):
+        match = _near(graph, phrase, embedder)
+        if match is None:
+            out.unmatched.append(phrase)
+        elif match.node_id not in {c.node_id for c in out.concepts}:
+            out.concepts.append(match)
+            out.nodes.append(graph.position[match.node_id])
+    if out.domain is None:
+        _choose_domain(graph, out)
+    return out
+
+
+def _match_at(graph: Graph, prompt: str, words: list[_Word], at: int, out: Understanding) -> int:
+    """Number of words from `at` that name one node or class; 0 if none do."""
+    for size in range(min(_LONGEST, len(words) - at), 0, -1):
+        span = words[at : at + size]
+        phrase = prompt[span[0].start : span[-1].end]
+        edge_words = {span[0].text.casefold(), span[-1].text.casefold()}
+        if edge_words & _STOP and not (size == 1 and _code(phrase)):
+            continue
+        if re.search(r"[,;:?!()]\s", phrase):
+            continue
+        classes = _CLASS_KEYS.get(lexical_key(phrase))
+        node = _spelled(graph, phrase)
+        setting = _after_setting(words, at)
+        if classes is not None and (node is None or graph.types[node] in _numbers(classes)):
+            if (phrase, classes) not in out.classes:
+                out.classes.append((phrase, classes))
+            return size
+        if node is None:
+            continue
+        match = ConceptMatch(
+            phrase=phrase,
+            node_id=graph.ids[node],
+            name=graph.names[node],
+            type=TYPES[graph.types[node]],
+            how="name",
+            score=1.0,
+        )
+        if setting and TYPES[graph.types[node]] in (EntityType.DISEASE, EntityType.COHORT):
+            out.domain, out.domain_node = phrase, node
+            out.concepts.append(match.model_copy(update={"how": "name, the setting"}))
+        elif node not in out.nodes:
+            out.concepts.append(match)
+            out.nodes.append(node)
+        return size
+    return 0
+
+
+def _numbers(classes: Sequence[EntityType]) -> set[int]:
+    return {TYPES.index(c) for c in classes}
+
+
+def _code(phrase: str) -> bool:
+    return any(c.isdigit() for c in phrase) or sum(c.isupper() for c in phrase) >= 2
+
+
+def _spelled(graph: Graph, phrase: str) -> int | None:
+    """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
+    node = graph.exact(phrase)
+    if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
+        return node
+    view = graph.node(node)
+    return node if phrase in (view.name, *view.aliases, *view.synonyms) else None
+
+
+_SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
+
+
+def _may_be_a_word(phrase: str) -> bool:
+    return not _code(phrase) and " " not in phrase and len(phrase) <= 5
+
+
+def _after_setting(words: list[_Word], at: int) -> bool:
+    back = at - 1
+    while back >= 0 and words[back].text.casefold() in _FILLER:
+        back -= 1
+    return back >= 0 and words[back].text.casefold() in _SETTING
+
+
+def _leftover(prompt: str, words: list[_Word], used: list[tuple[int, int]]) -> list[str]:
+    """Runs of content words that nothing matched."""
+    taken = {n for start, stop in used for n in range(start, stop)}
+    runs: list[list[_Word]] = []
+    last = -2
+    for n, word in enumerate(words):
+        if n in taken or (word.text.casefold() in _STOP and not _code(word.text)):
+            continue
+        if n == last + 1 and not re.search(r"[,;:?!()]", prompt[words[last].end : word.start]):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+        last = n
+    return [prompt[run[0].start : run[-1].end] for run in runs]
+
+
+def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch | None:
+    for match in graph.find(phrase, 1):
+        if match.how == "similar spelling" and match.score >= 0.93 and len(phrase) >= 6:
+            from rapidfuzz.fuzz import ratio
+
+            if ratio(phrase.casefold(), match.name.casefold()) >= 88:
+                return match
+    if embedder is None or not graph.n_nodes:
+        return None
+    vectors = node_vectors(graph, embedder)
+    if vectors is None:
+        return None
+    cosine = vectors @ embedder.embed([phrase])[0]
+    best = int(np.argmax(cosine))
+    if cosine[best] < NEAR or (_may_be_a_word(phrase) and TYPES[graph.types[best]] in _SYMBOLS):
+        return None
+    return ConceptMatch(
+        phrase=phrase,
+        node_id=graph.ids[best],
+        name=graph.names[best],
+        type=TYPES[graph.types[best]],
+        how="embedding",
+        score=round(float(cosine[best]), 4),
+    )
+
+
+#: A graph without vectors of its own is embedded on the spot up to this many nodes.
+_ON_THE_SPOT = 3000
+
+
+def node_vectors(graph: Graph, embedder: Embedder) -> FloatArray | None:
+    """(n, d) vectors of all node names by this embedder, or None for a large graph without any.
+
+    Raises
+    ------
+    InputError
+        If the graph carries vectors of another model.
+    """
+    check_embedder(graph, embedder)
+    if graph.vectors is None and graph.n_nodes <= _ON_THE_SPOT:
+        graph.vectors = embedder.embed(graph.names)
+        graph.meta["embedder"] = embedder.name
+    return graph.vectors
+
+
+def check_embedder(graph: Graph, embedder: Embedder) -> None:
+    """Raise InputError unless the graph's vectors, if it has any, are the embedder's."""
+    if graph.vectors is None:
+        return
+    if graph.embedder != embedder.name or graph.vectors.shape[1] != embedder.dimension:
+        raise InputError(
+            f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} dimensions), "
+            f"but the embedding model in use is {embedder.name} ({embedder.dimension}). Use "
+            "that model, or build the graph again with this one."
+        )
+
+
+def _choose_domain(graph: Graph, out: Understanding) -> None:
+    """Without a setting, the only disease among three or more things, or beside a class, is it."""
+    diseases = [n for n in out.nodes if TYPES[graph.types[n]] == EntityType.DISEASE]
+    if len(diseases) == 1 and (len(out.nodes) >= 3 or (len(out.nodes) == 2 and out.classes)):
+        node = diseases[0]
+        out.domain = out.domain or graph.names[node]
+        out.domain_node = node
+        out.nodes.remove(node)

@@ -1,0 +1,166 @@
+"""Scoring and choosing paths; Logic is embedded only where it can matter.
+
+Logic needs a sentence embedding per path, the other scores only arithmetic. Since Logic is at most
+1, a path's total is bounded before it is embedded. Sentences are embedded in order of that bound
+until no other path can be chosen; the result is the one that embedding all of them would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.paths import scores
+from kg.paths.scores import Floats
+
+Rows = NDArray[np.int32]
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Raw scores of all candidates but Logic, and their normalized forms."""
+
+    relevance: Floats
+    novelty: Floats
+    surprise: Floats
+    relevance01: Floats
+    novelty01: Floats
+    surprise01: Floats
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Chosen rows in order of choice, their raw Logic, and how many sentences were embedded."""
+
+    rows: list[int]
+    logic: dict[int, float]
+    embedded: int
+
+
+def score_candidates(
+    rows: Rows,
+    distances: NDArray[np.floating],
+    degrees: NDArray[np.integer],
+    types: NDArray[np.integer],
+    n_types: int,
+) -> Raw:
+    """Relevance, Novelty and Surprise of all candidates (SAGE, B.1.2 to B.1.4).
+
+    Parameters
+    ----------
+    rows : (n, m) node positions, -1 at the end of short ones
+    distances : (n_nodes,) distance of each node to the domain; only those on paths are read
+    degrees, types : (n_nodes,)
+    """
+    relevance = scores.relevance(rows, distances)
+    novelty = scores.novelty(rows, scores.information_content(degrees))
+    counts = scores.category_counts(rows, types, n_types)
+    surprise = scores.surprise(counts, scores.category_distribution(types, n_types))
+    return Raw(
+        relevance,
+        novelty,
+        surprise,
+        scores.rescale_relevance(relevance),
+        scores.min_max(novelty),
+        scores.min_max(surprise),
+    )
+
+
+def choose(
+    rows: Rows,
+    raw: Raw,
+    weights: tuple[float, float, float, float],
+    k: int,
+    diversity: float,
+    logic_of: Callable[[Sequence[int]], Floats],
+    tie: NDArray[np.integer],
+    *,
+    eager: bool = False,
+) -> Choice:
+    """k paths, each the best total less `diversity` times its overlap with those chosen before.
+
+    The overlap of two paths is the share of nodes that the smaller one has in common with the
+    other. Nodes that all candidates share (the ends of the search) do not count; a path of only
+    such nodes overlaps with nothing.
+
+    Parameters
+    ----------
+    logic_of : raw Logic (cosines) of some rows; called once per row at most
+    tie : (n,) order among equal totals
+    eager : embed all sentences first (to check that the lazy way gives the same)
+    """
+    n = len(rows)
+    w = scores.check_weights(weights)
+    base = w[1] * raw.relevance01 + w[2] * raw.novelty01 + w[3] * raw.surprise01
+    value = base + w[0]  # an upper bound until Logic is known
+    known = np.zeros(n, dtype=np.bool_)
+    logic = np.zeros(n)
+
+    def learn(some: NDArray[np.intp]) -> None:
+        cosines = logic_of(some.tolist())
+        logic[some] = cosines
+        known[some] = True
+        value[some] = base[some] + w[0] * scores.clamp_logic(cosines)
+
+    if w[0] == 0.0:
+        value = base.copy()
+    if eager and n:
+        learn(np.arange(n))
+    counts = _distinguishing(rows)
+    penalty = np.zeros(n)
+    open_ = np.ones(n, dtype=np.bool_)
+    chosen: list[int] = []
+    while len(chosen) < min(k, n):
+        current = np.where(open_, value - penalty, -np.inf)
+        if w[0] == 0.0 and not eager:
+            best = _first(current, tie)
+        else:
+            while True:
+                best = _first(current, tie)
+                # A path with a known total wins only if no bound of an unknown one reaches it:
+                # an unknown one that ties might come first by `tie`.
+                rivals = np.flatnonzero(~known & open_ & (current >= current[best]))
+                if not len(rivals):
+                    break
+                if len(rivals) < _BATCH:
+                    unknown = np.flatnonzero(~known & open_)
+                    take = min(_BATCH, len(unknown))
+                    rivals = unknown[np.argpartition(-current[unknown], take - 1)[:take]]
+                else:
+                    top = np.lexsort((tie[rivals], -current[rivals]))[:_BATCH]
+                    rivals = rivals[top]
+                learn(rivals)
+                current[rivals] = value[rivals] - penalty[rivals]
+        chosen.append(best)
+        open_[best] = False
+        if diversity > 0:
+            penalty = np.maximum(penalty, diversity * _overlap(rows, counts, best))
+    if w[0] == 0.0 and not eager and chosen:
+        learn(np.array([c for c in chosen if not known[c]], dtype=np.intp))
+    return Choice(chosen, {c: float(logic[c]) for c in chosen}, int(known.sum()))
+
+
+def _first(values: Floats, tie: NDArray[np.integer]) -> int:
+    top = np.flatnonzero(values == values.max())
+    return int(top[np.argmin(tie[top])])
+
+
+def _distinguishing(rows: Rows) -> NDArray[np.bool_]:
+    """(n, m) entries that are nodes which not every row contains."""
+    there = rows >= 0
+    if not len(rows):
+        return there
+    common = [node for node in rows[0][rows[0] >= 0] if (rows == node).any(axis=1).all()]
+    return there & ~np.isin(rows, common)
+
+
+def _overlap(rows: Rows, counts: NDArray[np.bool_], of: int) -> Floats:
+    """(n,) share of counting nodes in common with row `of`, relative to the smaller set."""
+    own = rows[of][counts[of]]
+    shared = (np.isin(rows, own) & counts).sum(axis=1)
+    sizes = np.minimum(counts.sum(axis=1), len(own))
+    return np.where(sizes > 0, shared / np.maximum(sizes, 1), 0.0)

@@ -1,0 +1,1 @@
+"""Patch encoders and classifiers trained by the user."""

@@ -1,0 +1,198 @@
+"""Labelled tiles for training: from outlines on slides, or from images sorted into folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcp_servers.pathology.patches.files import IMAGES, bare, pair
+from mcp_servers.slides.arrays import F32, F64, I64
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
+    from mcp_servers.pathology.patches.train import PatchTrainInput
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.slide import Slide
+
+IGNORED = ("", "ignore", "ignore*")
+
+
+@dataclass
+class Patches:
+    """Tiles with features, label, slide and corner; and which files gave none."""
+
+    features: F32
+    labels: list[str]
+    slides: list[str]
+    corners: I64
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A slide and its classified outlines, or an image and the class of all of it."""
+
+    path: Path
+    source: list[Polygon] | str
+
+    @property
+    def labels(self) -> set[str]:
+        """The classes in it."""
+        return {self.source} if isinstance(self.source, str) else {p.label for p in self.source}
+
+    @property
+    def name(self) -> str:
+        """The slide's name (see `Slide.name`), or the image's with its class."""
+        if isinstance(self.source, str):
+            return f"{self.source}/{self.path.name}"
+        return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
+
+    def patient(self, known: dict[str, str]) -> str | None:
+        """Its patient in a table by slide (`read_patients`), or None."""
+        named = (bare(self.name), bare(self.path.name), self.name)
+        return next((known[name] for name in named if known.get(name)), None)
+
+
+def labelled(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+    """The files to train on; raises `InputError` when there are none, or they do not pair."""
+    return _outlined(given, context) if given.regions is not None else _sorted(given, context)
+
+
+def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
+    """Labelled tiles of all files, encoded; raises `InputError` when there are none."""
+    from mcp_servers.pathology.patches.model import encode_corners
+    from mcp_servers.slides.slide import Slide
+
+    features: list[F32] = []
+    labels, names, corners = [], [], []
+    empty: list[str] = []
+    rng = np.random.default_rng(given.seed)
+    for number, job in enumerate(jobs):
+        path, source = job.path, job.source
+        context.check_cancelled()
+        with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
+            at, own, grid = _tiles(slide, source, given)
+            keep = _drawn(own, given.max_patches, rng)
+            at, own = at[keep], [own[i] for i in keep]
+            if not len(at):
+                empty.append(job.name)
+                continue
+            span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
+            features += encode_corners(
+                slide, at, grid, given.encoder, given.weights, given.device, context, span
+            )
+            labels += own
+            names += [job.name] * len(at)
+            corners.append(at)
+    if not features:
+        raise InputError(
+            f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
+            "µm lies in a classified outline or image; draw larger ones or take smaller tiles"
+        )
+    warnings = []
+    if empty:
+        place = "its classified outlines" if given.regions is not None else "it"
+        warnings.append(
+            f"{len(empty)} of {len(jobs)} files were not trained on, {empty[0]} the first: no tile "
+            f"of {given.tile_px} px at {given.at_mpp:g} µm fits into {place}"
+        )
+    return Patches(np.concatenate(features), labels, names, np.concatenate(corners), warnings)
+
+
+def _outlined(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+    """Slides with the classified outlines of the GeoJSON file of the same name."""
+    from mcp_servers.formats.geojson import read_polygons
+
+    regions, slides = context.input(given.regions or ""), context.input(given.slides)
+    files = sorted(regions.glob("*.geojson")) if regions.is_dir() else [regions]
+    files = [context.input(file, "file") for file in files]
+    if slides.is_dir():
+        pairs = pair(files, slides.iterdir(), given.slides)
+    elif len(files) == 1:
+        pairs = {files[0]: slides}
+    else:
+        raise InputError(f"{given.regions}: {len(files)} files of outlines for one slide; give one")
+    out = []
+    for file, found in pairs.items():
+        polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
+        if polygons:
+            out.append(Labelled(context.input(found, "file"), polygons))
+    if not out:
+        raise InputError(f"{given.regions}: no outline has a class; set one in QuPath")
+    return out
+
+
+def _sorted(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
+    """Images with the name of their folder."""
+    folder = context.input(given.slides, "folder")
+    out = [
+        Labelled(context.input(file, "file"), sub.name)
+        for sub in sorted(folder.iterdir())
+        if sub.is_dir() and not sub.name.startswith(".")
+        for file in sorted(sub.iterdir())
+        if file.suffix.lower() in IMAGES
+    ]
+    if not out:
+        raise InputError(
+            f"{given.slides}: without regions it must hold one folder of images per class"
+        )
+    return out
+
+
+def _tiles(
+    slide: Slide, source: list[Polygon] | str, given: PatchTrainInput
+) -> tuple[I64, list[str], Any]:
+    """Corners, label of each, and the grid: tiles within outlines, or all of an image."""
+    from mcp_servers.pathology.tiles import TilesInput, every_tile
+
+    tiles = TilesInput(slide=str(slide.path), tile_px=given.tile_px, at_mpp=given.at_mpp)
+    corners, grid = every_tile(slide, tiles)
+    if isinstance(source, str):
+        return corners, [source] * len(corners), grid
+    scale = max(1.0, 2.0 / slide.need_mpp())
+    classes = sorted({p.label for p in source})
+    cover = np.zeros((len(classes), len(corners)))
+    for own, name in zip(cover, classes, strict=True):  # one mask at a time is held
+        outlines = [p for p in source if p.label == name]
+        own[:] = _share(outlines, corners, grid.patch_size_level0, scale, slide)
+    # two classes drawn over another: none
+    keep = (cover >= given.min_in_region).sum(axis=0) == 1
+    which = cover.argmax(axis=0)
+    return corners[keep], [classes[i] for i in which[keep]], grid
+
+
+def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide: Slide) -> F64:
+    """(n,) share of each square in the polygons, by a mask of their bounding box only.
+
+    The mask's cells are those of a mask of the whole slide: its corner lies at an even cell of it,
+    so that what is rounded to cells is rounded alike.
+    """
+    from mcp_servers.slides.geometry import Polygon, covered, rasterize
+
+    points = np.concatenate([p.exterior for p in polygons])
+    end = np.array([slide.width, slide.height])
+    low = np.clip(points.min(axis=0), 0, end)
+    high = np.clip(points.max(axis=0), 0, end)
+    first = np.maximum(np.floor(low / scale / 2).astype(np.int64) * 2 - 2, 0)
+    last = np.minimum(np.ceil(high / scale) + 2, (end / scale).astype(np.int64) + 1)
+    origin = first * scale
+    columns, rows = (int(v) for v in last - first)
+    moved = [Polygon(p.exterior - origin, tuple(h - origin for h in p.holes)) for p in polygons]
+    mask = rasterize(moved, scale, (rows, columns))
+    out = np.zeros(len(corners))
+    near = ((corners < high + scale) & (corners + size > low - scale)).all(axis=1)
+    out[near] = covered(mask, corners[near] - origin, size, scale)
+    return out
+
+
+def _drawn(labels: list[str], most: int, rng: Any) -> list[int]:
+    """At most `most` of each label, drawn at random, in their order."""
+    out: list[int] = []
+    for name in sorted(set(labels)):
+        own = np.flatnonzero([label == name for label in labels])
+        out += (rng.choice(own, most, replace=False) if len(own) > most else own).tolist()
+    return sorted(out)

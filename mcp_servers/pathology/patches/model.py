@@ -1,0 +1,295 @@
+"""A patch classifier: a linear head on a tile encoder, as a file and at work on a slide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mcp_servers.pathology.encoders import EncoderName
+from mcp_servers.pathology.words import TUMOR, means_tumor
+from mcp_servers.registry import explain
+from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
+    from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.slides.slide import Slide
+
+FORMAT = "sage-patch-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Logistic regression: softmax of (n, d) standardized features times `weights` (d, k)."""
+
+    mean: F32
+    sd: F32
+    weights: F32
+    bias: F32
+
+    def probabilities(self, features: AnyArray) -> F32:
+        """(n, k) probabilities of the classes."""
+        logits = ((features - self.mean) / self.sd) @ self.weights + self.bias
+        logits -= logits.max(axis=1, keepdims=True)
+        out = np.exp(logits)
+        return np.asarray(out / out.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed: int) -> Head:
+    """Fit by L2-penalized maximum likelihood, classes weighted alike; `penalty` is 1 / C."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean = features.mean(axis=0)
+    sd = np.maximum(features.std(axis=0), 1e-6)
+    model = LogisticRegression(
+        C=1.0 / penalty, class_weight="balanced", max_iter=2000, random_state=seed
+    )
+    model.fit((features - mean) / sd, labels)
+    weights, bias = model.coef_.T, model.intercept_
+    if classes == 2:  # one logit: the second class against the first
+        weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
+        bias = np.concatenate([np.zeros_like(bias), bias])
+    parts = (mean, sd, weights, bias)
+    return Head(*(np.asarray(v, dtype=np.float32) for v in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class PatchModel:
+    """A head with its card: classes, encoder, tile size, training slides, held-out figures."""
+
+    head: Head
+    card: dict[str, Any]
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the probabilities."""
+        return [str(name) for name in self.card["classes"]]
+
+    @property
+    def tumor(self) -> list[int]:
+        """Indices of the classes that mean tumor."""
+        return [i for i, name in enumerate(self.classes) if name in self.card["tumor_classes"]]
+
+    def save(self, path: Path) -> None:
+        """Write as safetensors, the card in its metadata; no code is stored."""
+        from safetensors.numpy import save_file
+
+        head = self.head
+        tensors = {"mean": head.mean, "sd": head.sd, "weights": head.weights, "bias": head.bias}
+        plain = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
+        save_file(plain, path, metadata={"card": json.dumps(self.card)})
+
+
+class HeldOut(BaseModel):
+    """Figures on patients that the fold's model did not see."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    balanced_accuracy: float | None = Field(default=None, ge=0, le=1)
+
+
+class ModelCard(BaseModel):
+    """What a model's card must hold to be used; what else it holds is kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    format: Literal["sage-patch-1"]
+    name: str = Field(min_length=1, max_length=60)
+    classes: list[str] = Field(min_length=2)
+    tumor_classes: list[str]
+    tumor_named: bool = False
+    encoder: EncoderName
+    tile_px: int = Field(ge=32, le=1024)
+    at_mpp: float = Field(ge=0.2, le=4)
+    training_slides: list[str] = Field(default_factory=list)
+    held_out: HeldOut = Field(default_factory=HeldOut)
+
+    def wrong(self) -> str:
+        """What is wrong with its classes, or nothing."""
+        if len(set(self.classes)) < len(self.classes):
+            return "a class stands twice in its card"
+        if not set(self.tumor_classes) <= set(self.classes):
+            return "the tumor_classes of its card are not among the classes"
+        if set(self.tumor_classes) == set(self.classes):
+            return f"all its classes ({', '.join(self.classes)}) mean tumor; train it again"
+        guessed = [] if self.tumor_named else [t for t in self.tumor_classes if not means_tumor(t)]
+        if guessed:
+            return (
+                f'its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
+                "again with tumor_classes"
+            )
+        return ""
+
+
+def load_model(path: Path) -> PatchModel:
+    """A model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            card = json.loads((file.metadata() or {}).get("card", "{}"))
+            if not isinstance(card, dict) or card.get("format") != FORMAT:
+                raise InputError(f"{path}: not a model of patch_train")
+            parts = [np.asarray(file.get_tensor(k)) for k in ("mean", "sd", "weights", "bias")]
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: not a model of patch_train: {error}") from error
+    try:
+        known = ModelCard.model_validate(card)
+    except ValidationError as error:
+        raise InputError(f"{path}: its card cannot be used: {explain(error)}") from error
+    if known.wrong():
+        raise InputError(f"{path}: {known.wrong()}")
+    wide, classes = parts[0].size, len(known.classes)
+    shapes = [(wide,), (wide,), (wide, classes), (classes,)]
+    if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
+        raise InputError(f"{path}: its numbers do not fit its card ({classes} classes)")
+    if not all(np.isfinite(v).all() for v in parts) or not (parts[1] > 0).all():
+        raise InputError(f"{path}: its numbers are damaged: not finite, or a spread of 0")
+    return PatchModel(Head(*parts), known.model_dump())
+
+
+def encode_corners(
+    slide: Slide,
+    corners: I64,
+    grid: Grid,
+    encoder: str,
+    weights: str | None,
+    device: str,
+    context: ToolContext,
+    span: tuple[float, float] = (0.0, 1.0),
+) -> Iterator[F32]:
+    """Features (up to 32, d) of tiles by an encoder of the registry, batch by batch.
+
+    Raises
+    ------
+    InputError
+        If the encoder needs weights that were not given, or they do not fit.
+    """
+    from mcp_servers.pathology.batches import batches, tiles
+    from mcp_servers.pathology.models import encoder_for, encoder_spec
+
+    loaded, _ = encoder_for(encoder_spec(encoder), weights, device, grid.mpp, context)
+    for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):
+        yield np.asarray(loaded.encode(batch), dtype=np.float32)
+        context.progress(span[0] + (span[1] - span[0]) * done / len(corners), "encoding")
+
+
+def tumor_probability(
+    slide: Slide,
+    model: PatchModel,
+    tissue: BoolArray,
+    tissue_scale: float,
+    shape: tuple[int, int],
+    cell_scale: float,
+    context: ToolContext,
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+) -> F32:
+    """Probability of tumor on a grid of cells of `cell_scale` level-0 pixels; 0 off the tissue.
+
+    Tiles as the model was trained on lie side by side; between their centers the probability is
+    interpolated.
+
+    Raises
+    ------
+    InputError
+        If the scan is coarser than the model's tiles, no such tile fits on the tissue, or the
+        encoder's weights do not fit the model.
+    """
+    import cv2
+
+    from mcp_servers.pathology.tiles import TilesInput, tile_grid
+
+    card = model.card
+    base = slide.need_mpp()
+    if card["at_mpp"] < 0.95 * base:
+        raise InputError(
+            f"{slide.path}: the model {card['name']} was trained at {card['at_mpp']:g} µm per "
+            f"pixel, and this scan has {base:g}; use a finer scan, or a model that patch_train "
+            f"trained with at_mpp {base:g} or more"
+        )
+    given = TilesInput(
+        slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
+    )
+    corners, _, grid = tile_grid(slide, tissue, tissue_scale, given, context)
+    if not len(corners):
+        if not tissue.any():
+            return np.zeros(shape, dtype=np.float32)
+        raise InputError(
+            f"{slide.path}: no tile of {card['tile_px']} px at {card['at_mpp']:g} µm per pixel, as "
+            f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
+            "train one with smaller tiles, or find tumor without a model"
+        )
+    parts = []
+    for features in encode_corners(
+        slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
+    ):
+        if features.shape[1] != len(model.head.mean):
+            raise InputError(
+                f"{card['name']}: trained on {len(model.head.mean)} features of "
+                f"{card['encoder']}, these weights give {features.shape[1]}"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            parts.append(model.head.probabilities(features)[:, model.tumor].sum(axis=1))
+    probability = np.concatenate(parts)
+    if not np.isfinite(probability).all():
+        raise InputError(f"{card['name']}: gives no finite probability here; its file is damaged")
+    size = grid.patch_size_level0
+    at = np.round(corners / size).astype(int)
+    rows, columns = at.max(axis=0)[::-1] + 1
+    values = np.zeros((rows, columns), dtype=np.float32)
+    known = np.zeros((rows, columns), dtype=np.float32)
+    values[at[:, 1], at[:, 0]] = probability
+    known[at[:, 1], at[:, 0]] = 1.0
+    ratio = cell_scale / size
+    out = np.zeros(shape, dtype=np.float32)
+    for band in bands(shape[0]):
+        # centers of the cells in units of tiles
+        first = ratio * band.start + ratio / 2 - 0.5
+        move = np.array([[ratio, 0, ratio / 2 - 0.5], [0, ratio, first]], dtype=np.float64)
+        near, sums = (
+            cv2.warpAffine(
+                layer,
+                move,
+                (shape[1], band.stop - band.start),
+                flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
+            for layer in (known, values)
+        )
+        np.divide(sums, np.maximum(near, 1e-3), out=out[band], where=near > 0.05)
+    return out
+
+
+def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """The classes that mean tumor: those asked for, else those called so (see `means_tumor`).
+
+    Raises
+    ------
+    InputError
+        When one asked for is no class, none is called so, or no class is left for the rest.
+    """
+    named = ", ".join(classes)
+    foreign = sorted(set(asked) - set(classes))
+    if foreign:
+        raise InputError(f"tumor_classes: {', '.join(foreign)} are not among the labels ({named})")
+    found = [name for name in classes if (name in asked if asked else means_tumor(name))]
+    if not found:
+        raise InputError(
+            f"none of the classes ({named}) is called {', '.join(sorted(TUMOR))}; say which of "
+            "them mean tumor as tumor_classes"
+        )
+    if len(found) == len(classes):
+        raise InputError(
+            f"all classes ({named}) mean tumor, so that everything would be tumor; label what is "
+            "none too, or name fewer as tumor_classes"
+        )
+    return found

@@ -1,0 +1,281 @@
+"""Train a patch classifier from a pathologist's outlines or from images sorted into folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
+from mcp_servers.pathology.encoders import EncoderName, encoder_memory
+from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mcp_servers.pathology.patches.folds import Splits
+    from mcp_servers.pathology.patches.gather import Labelled, Patches
+    from mcp_servers.slides.arrays import F32, AnyArray
+
+
+class PatchTrainInput(Given):
+    """Labelled regions or images, the encoder, and how tiles are cut."""
+
+    slides: InputPath = Field(
+        description="Folder of slides (or one slide) that `regions` outline; or, without regions, "
+        "a folder with one folder of images per class"
+    )
+    regions: InputPath | None = Field(
+        default=None,
+        description="Folder of QuPath GeoJSON files named like the slides (or one file); the "
+        "class of each outline is the label, unclassified and Ignore* ones are left out",
+    )
+    patients: InputPath | None = Field(
+        default=None,
+        description="CSV with columns slide and patient; each slide is a patient when absent",
+    )
+    encoder: EncoderName = "handcrafted"
+    weights: InputPath | None = Field(default=None, description="Folder of the encoder's weights")
+    tile_px: int = Field(default=128, ge=32, le=1024, description="Side in pixels at at_mpp")
+    at_mpp: float = Field(default=0.5, ge=0.2, le=4, description="µm per pixel of the tiles")
+    mpp: float | None = Field(
+        default=None, gt=0, le=100, description="µm per level-0 pixel of all files, to override"
+    )
+    min_in_region: float = Field(
+        default=0.75, gt=0, le=1, description="Least share of a tile in outlines of its class"
+    )
+    max_patches: int = Field(
+        default=2000, ge=1, description="Tiles drawn at random per class and slide"
+    )
+    tumor_classes: list[str] = Field(
+        default_factory=list,
+        description="Classes that mean tumor; when empty those called exactly tumor, tumour, "
+        "carcinoma, cancer, neoplasm or malignant, in any case",
+    )
+    name: str = Field(default="patch", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
+    folds: int = Field(default=5, ge=2, le=20, description="Folds, patients kept apart")
+    penalty: float = Field(default=1.0, gt=0, description="Strength of the L2 penalty")
+    seed: Seed = 0
+    device: Device = "auto"
+
+
+class ClassScore(BaseModel):
+    """One class on tiles of patients that the fold's model did not see."""
+
+    name: str
+    patches: int
+    slides: int
+    precision: float | None
+    recall: float | None
+    auc: float | None = Field(description="This class against the rest")
+
+
+class PatchTrainResult(BaseModel):
+    """The model and how it did on held-out patients; no figure where nothing could be held out."""
+
+    method: Method = "learned"
+    encoder: str
+    classes: list[ClassScore]
+    tumor_classes: list[str]
+    patches: int
+    slides: int
+    patients: int
+    folds: int = Field(description="0 when there were too few patients to hold any out")
+    accuracy: float | None
+    balanced_accuracy: float | None
+    model: OutputName = Field(description="safetensors; give it to tumor, tls ... as model=")
+    card: OutputName = Field(description="JSON for people; the same stands in the model")
+    predictions: OutputName | None = Field(description="CSV: held-out probability of each tile")
+    warnings: list[str] = Field(default_factory=list)
+
+
+@tool(
+    "patch_train",
+    SUITE,
+    "1.1.1",
+    "Train a patch classifier (linear head on any encoder) from QuPath outlines or image folders.",
+    resources=Resources(
+        cpu=2,
+        memory_mb=3072,
+        memory_note="more with the encoders that take more, see encode_tiles",
+        gpu="optional",
+        seconds_per_item=60.0,
+    ),
+    memory_mb=lambda given: max(3072, encoder_memory(given)),
+    validity=Validity(
+        stain="as the training slides",
+        mpp=(0.2, 4.0),
+        organ="as the training slides",
+        training_data="the user's own outlines",
+        tcga_overlap="that of the encoder and of the training slides",
+        known_failures=(
+            "outlines of easy places only: the model has not seen what lies between",
+            "with the handcrafted encoder colors matter: other labs' slides need training too",
+            "with fewer than about 10 patients the held-out figures are unsure",
+        ),
+        accuracy=(
+            "painted slides, 3 to train: held-out balanced accuracy 1.00 on plain tiles; on 3 "
+            "others the tumor mask holds 93% of tumor and 13% of stroma nuclei (classical 98%, "
+            "25%). One real scan, outlines drawn by eye, left half to train, right half to test: "
+            "70% of tumor and 18% of septa area (classical 83%, 49%)"
+        ),
+    ),
+)
+def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResult:
+    """Encode, cross-validate with patients apart, then train on everything."""
+    import json
+
+    import numpy as np
+
+    from mcp_servers.pathology.patches.folds import splits_by_patient, why_none
+    from mcp_servers.pathology.patches.gather import gather, labelled
+    from mcp_servers.pathology.patches.model import FORMAT, PatchModel, fit_head, tumor_classes
+
+    def known(labels: Iterable[str], asked: Sequence[str]) -> tuple[list[str], list[str]]:
+        found = sorted(set(labels))
+        if len(found) < 2:
+            raise InputError(
+                f"{given.regions or given.slides}: all tiles have the label {found[0]}; two or "
+                "more classes are needed"
+            )
+        return found, tumor_classes(found, asked)
+
+    jobs = labelled(given, context)
+    _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
+    patient_of, warnings = _patients(given, jobs, context)
+    data = gather(jobs, given, context)
+    # a class too small for a tile is gone
+    classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
+    y = np.array([classes.index(label) for label in data.labels])
+    patients = np.array([patient_of[name] for name in data.slides])
+    warnings += data.warnings
+    splits = splits_by_patient(y, patients, given.folds, given.seed)
+    folds = len(splits)
+    out = _cross_validated(given, data.features, y, splits, len(classes))
+    if not folds:
+        warnings.append(why_none(y, patients, classes))
+    count = len(set(patients.tolist()))
+    if folds > 0 and count < 10:
+        warnings.append(f"only {count} patients: the held-out figures are unsure")
+    context.progress(0.95, "training")
+    head = fit_head(data.features, y, len(classes), given.penalty, given.seed)
+    scores = [_score(i, name, y, out, folds, data.slides) for i, name in enumerate(classes)]
+    guess = out.argmax(axis=1)
+    recalls = [s.recall for s in scores if s.recall is not None]
+    accuracy = float((guess == y).mean()) if folds else None
+    balanced = float(np.mean(recalls)) if folds else None
+    names = {k: f"{given.name}.{k}" for k in ("safetensors", "json", "heldout.csv")}
+    card: dict[str, Any] = {
+        "format": FORMAT,
+        "name": given.name,
+        "classes": classes,
+        "tumor_classes": tumor,
+        "tumor_named": bool(given.tumor_classes),
+        "encoder": given.encoder,
+        "dimension": int(data.features.shape[1]),
+        "tile_px": given.tile_px,
+        "at_mpp": given.at_mpp,
+        "penalty": given.penalty,
+        "seed": given.seed,
+        "training_slides": sorted(set(data.slides)),
+        "patients": count,
+        "patches": {name: int((y == i).sum()) for i, name in enumerate(classes)},
+        "held_out": {
+            "folds": folds,
+            "accuracy": accuracy,
+            "balanced_accuracy": balanced,
+            "classes": [s.model_dump() for s in scores],
+        },
+    }
+    with context.writing(names["safetensors"]) as path:
+        PatchModel(head, card).save(path)
+    with context.writing(names["json"]) as path:
+        path.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    if folds:
+        _write_predictions(names["heldout.csv"], data, patients, classes, out, context)
+    return PatchTrainResult(
+        encoder=given.encoder,
+        classes=scores,
+        tumor_classes=tumor,
+        patches=len(y),
+        slides=len(set(data.slides)),
+        patients=count,
+        folds=folds,
+        accuracy=accuracy,
+        balanced_accuracy=balanced,
+        model=names["safetensors"],
+        card=names["json"],
+        predictions=names["heldout.csv"] if folds else None,
+        warnings=warnings,
+    )
+
+
+def _patients(
+    given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
+) -> tuple[dict[str, str], list[str]]:
+    """The patient of each file by its name, and warnings."""
+    from mcp_servers.pathology.patches.files import read_patients
+
+    if given.patients is None:
+        note = "no patients were given: each file is taken for a patient"
+        return {job.name: job.name for job in jobs}, [note]
+    known = read_patients(context.input(given.patients, "file"), given.patients)
+    found = {job.name: job.patient(known) for job in jobs}
+    missing = sorted(name for name, patient in found.items() if patient is None)
+    if missing:
+        raise InputError(f"{given.patients}: has no patient for {missing[0]}")
+    return {name: patient for name, patient in found.items() if patient is not None}, []
+
+
+def _cross_validated(
+    given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
+) -> AnyArray:
+    """Held-out probabilities (n, k), each from a model that did not see the tile's patient."""
+    import numpy as np
+
+    from mcp_servers.pathology.patches.model import fit_head
+
+    out = np.zeros((len(y), classes), dtype=np.float32)
+    for train, test in splits:
+        head = fit_head(features[train], y[train], classes, given.penalty, given.seed)
+        out[test] = head.probabilities(features[test])
+    return out
+
+
+def _score(
+    index: int, name: str, y: AnyArray, out: AnyArray, folds: int, slides: list[str]
+) -> ClassScore:
+    import numpy as np
+
+    from mcp_servers.pathology.compute.mil import auc
+
+    own, said = y == index, out.argmax(axis=1) == index
+    value = auc(own, out[:, index]) if folds else float("nan")
+    return ClassScore(
+        name=name,
+        patches=int(own.sum()),
+        slides=len({s for s, mine in zip(slides, own, strict=True) if mine}),
+        precision=float(own[said].mean()) if folds and said.any() else None,
+        recall=float(said[own].mean()) if folds else None,
+        auc=float(value) if np.isfinite(value) else None,
+    )
+
+
+def _write_predictions(
+    name: str, data: Patches, patients: AnyArray, classes: list[str], out: AnyArray, context: Any
+) -> None:
+    from mcp_servers.formats.tables import write_columns
+
+    columns: dict[str, Any] = {
+        "slide": data.slides,
+        "patient": patients,
+        "x": data.corners[:, 0],
+        "y": data.corners[:, 1],
+        "label": data.labels,
+        "predicted": [classes[i] for i in out.argmax(axis=1)],
+    }
+    columns |= {f"p_{label}": out[:, i] for i, label in enumerate(classes)}
+    with context.writing(name) as path:
+        write_columns(path, columns)

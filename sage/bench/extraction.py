@@ -1,0 +1,237 @@
+"""How well an extractor does against experts' annotation: entities, pairs, end to end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from kg.corpus.textnorm import abbreviations, sentences
+from kg.extract.base import Mention, Statement
+from kg.extract.mentions import MentionFinder
+from kg.extract.rules import RulesExtractor
+from kg.lexicon.index import Lexicon
+from kg.lexicon.ontology import Ontology
+from kg.types import EntityType, Polarity
+from sage.bench.corpora import AnnotatedDocument, Annotation, load_corpus
+
+# Types that annotators of these corpora treat as one.
+_SAME = {
+    EntityType.PROTEIN: EntityType.GENE,
+    EntityType.TREATMENT: EntityType.CHEMICAL,
+}
+
+
+# BioRED's names of what a relation says.
+_LABELS = frozenset({"Association", "Positive_Correlation", "Negative_Correlation", "Bind"})
+
+
+class Score(BaseModel):
+    """Precision, recall and F1 with their counts."""
+
+    found: int = 0
+    expected: int = 0
+    correct: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Correct of what was found."""
+        return self.correct / self.found if self.found else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Correct of what was expected."""
+        return self.correct / self.expected if self.expected else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        both = self.found + self.expected
+        return 2 * self.correct / both if both else 0.0
+
+    def row(self) -> dict[str, float | int]:
+        """Rounded figures for tables and JSON."""
+        return {
+            "precision": round(self.precision, 4),
+            "recall": round(self.recall, 4),
+            "f1": round(self.f1, 4),
+            "found": self.found,
+            "expected": self.expected,
+            "correct": self.correct,
+        }
+
+
+class ExtractorScore(BaseModel):
+    """Scores of one corpus. Keys of the entity tables are entity types.
+
+    `pairs_given_entities_typed` is None where the corpus names relations in words of its own.
+    """
+
+    corpus: str
+    documents: int
+    entities_exact: dict[str, Score]
+    entities_relaxed: dict[str, Score]
+    pairs_given_entities: Score
+    pairs_given_entities_typed: Score | None
+    pairs_end_to_end: Score
+
+    def table(self) -> dict[str, object]:
+        """Everything as plain rounded figures."""
+        return {
+            "corpus": self.corpus,
+            "documents": self.documents,
+            "entities_exact": {k: v.row() for k, v in self.entities_exact.items()},
+            "entities_relaxed": {k: v.row() for k, v in self.entities_relaxed.items()},
+            "pairs_given_entities": self.pairs_given_entities.row(),
+            "pairs_given_entities_typed": (
+                self.pairs_given_entities_typed.row() if self.pairs_given_entities_typed else None
+            ),
+            "pairs_end_to_end": self.pairs_end_to_end.row(),
+        }
+
+
+def score_extractor(
+    corpus: Path,
+    ontology: Ontology,
+    lexicons: Sequence[Lexicon] = (),
+    progress: Callable[[str, int, int], None] | None = None,
+) -> ExtractorScore:
+    """Score the `rules` extractor on a PubTator file or a brat folder.
+
+    Entities: a mention counts as exact when span and type agree, as relaxed when the spans overlap
+    and the types agree; each annotation is matched once. Pairs: unordered pairs of concepts of one
+    document, as the corpus annotates them; a statement that is negated claims no pair.
+    """
+    documents = load_corpus(corpus)
+    extractor = RulesExtractor(ontology, lexicons)
+    finder = extractor.mentions
+    labels = {label for d in documents for found in d.relations.values() for label in found}
+    kinds = {entity.type for document in documents for entity in document.entities}
+    exact: dict[str, Score] = defaultdict(Score)
+    relaxed: dict[str, Score] = defaultdict(Score)
+    given, typed, end_to_end = Score(), Score(), Score()
+    for number, document in enumerate(documents, 1):
+        mentions = find_mentions(finder, document.text)
+        for kind in kinds:
+            ours = [m for m in mentions if _SAME.get(m.type, m.type) == kind]
+            theirs = [a for a in document.entities if a.type == kind]
+            _count_entities(ours, theirs, exact[kind.value], relaxed[kind.value])
+        _count_pairs(extractor, document, given, typed)
+        _count_end_to_end(extractor, document, mentions, end_to_end)
+        if progress:
+            progress("score", number, len(documents))
+    return ExtractorScore(
+        corpus=str(corpus),
+        documents=len(documents),
+        entities_exact=dict(sorted(exact.items())),
+        entities_relaxed=dict(sorted(relaxed.items())),
+        pairs_given_entities=given,
+        pairs_given_entities_typed=typed if labels & _LABELS else None,
+        pairs_end_to_end=end_to_end,
+    )
+
+
+def find_mentions(finder: MentionFinder, text: str) -> list[Mention]:
+    """Mentions of a whole document, with its own abbreviations."""
+    return finder.find(text, sorted(abbreviations(text).items()))
+
+
+def _count_entities(
+    ours: Sequence[Mention], theirs: Sequence[Annotation], exact: Score, relaxed: Score
+) -> None:
+    spans = {(a.start, a.end) for a in theirs}
+    exact.found += len(ours)
+    exact.expected += len(theirs)
+    exact.correct += sum(1 for m in ours if (m.start, m.end) in spans)
+    relaxed.found += len(ours)
+    relaxed.expected += len(theirs)
+    free = list(theirs)
+    for mention in ours:
+        hit = next((a for a in free if a.start < mention.end and mention.start < a.end), None)
+        if hit is not None:
+            free.remove(hit)
+            relaxed.correct += 1
+
+
+def _statements(
+    extractor: RulesExtractor, text: str, mentions: Sequence[Mention]
+) -> Iterable[Statement]:
+    for start, end in sentences(text):
+        inside = [
+            Mention(m.start - start, m.end - start, m.name, m.type, m.entity_id)
+            for m in mentions
+            if start <= m.start and m.end <= end
+        ]
+        yield from extractor.read_sentence(text[start:end], inside)
+
+
+def _label(statement: Statement) -> str:
+    if statement.relation == "binds":
+        return "Bind"
+    if statement.polarity == Polarity.POSITIVE:
+        return "Positive_Correlation"
+    if statement.polarity == Polarity.NEGATIVE:
+        return "Negative_Correlation"
+    return "Association"
+
+
+def _count_pairs(
+    extractor: RulesExtractor, document: AnnotatedDocument, score: Score, typed: Score
+) -> None:
+    """Pairs when the annotated entities are given."""
+    mentions = [
+        Mention(a.start, a.end, "\x1f".join(a.ids) or a.text, a.type) for a in document.entities
+    ]
+    predicted: dict[frozenset[str], set[str]] = defaultdict(set)
+    for statement in _statements(extractor, document.text, mentions):
+        if statement.negated:
+            continue
+        for head in statement.head.split("\x1f"):
+            for tail in statement.tail.split("\x1f"):
+                if head != tail:
+                    predicted[frozenset({head, tail})].add(_label(statement))
+    _tally(predicted, document, score)
+    typed.found += len(predicted)
+    typed.expected += len(document.relations)
+    typed.correct += sum(
+        1 for pair, labels in predicted.items() if labels & document.relations.get(pair, set())
+    )
+
+
+def _tally(predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score) -> None:
+    pairs = set(predicted)
+    score.found += len(pairs)
+    score.expected += len(document.relations)
+    score.correct += sum(1 for pair in pairs if pair in document.relations)
+
+
+def _count_end_to_end(
+    extractor: RulesExtractor,
+    document: AnnotatedDocument,
+    mentions: Sequence[Mention],
+    score: Score,
+) -> None:
+    """Pairs from the extractor's own mentions; one that meets no annotation makes a wrong pair."""
+    kinds = {a.type for a in document.entities}
+    located = []
+    for mention in mentions:
+        kind = _SAME.get(mention.type, mention.type)
+        if kind not in kinds:
+            continue
+        hit = next(
+            (a for a in document.entities
+             if a.start < mention.end and mention.start < a.end and a.type == kind),
+            None,
+        )  # fmt: skip
+        name = "\x1f".join(hit.ids) if hit is not None and hit.ids else f"?{mention.name}"
+        located.append(Mention(mention.start, mention.end, name, mention.type))
+    predicted: set[frozenset[str]] = set()
+    for statement in _statements(extractor, document.text, located):
+        if not statement.negated:
+            for head in statement.head.split("\x1f"):
+                for tail in statement.tail.split("\x1f"):
+                    if head != tail:
+                        predicted.add(frozenset({head, tail}))
+    _tally(predicted, document, score)

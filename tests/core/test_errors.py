@@ -1,0 +1,63 @@
+"""One family of errors: an exit code each, kept across packages and processes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+from pathlib import Path
+
+import pytest
+
+import sage
+from mcp_servers.workers.jobs import failure, kind_of
+from sage.__main__ import exit_code
+from sage.core.errors import Cancelled, FaultError, InputError, SageError
+
+HOUSE = Path(sage.__file__).parents[1]
+
+FAMILY = [
+    ("sage.core.errors", "InputError", 2),
+    ("sage.core.errors", "FaultError", 1),
+    ("validation.statistics.errors", "SeparationError", 2),
+    ("agents.reasoners.cache", "BudgetError", 1),
+    ("sage.report.facts", "ReportError", 1),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "code"), FAMILY, ids=[row[1] for row in FAMILY])
+def test_an_error_keeps_its_exit_code_across_a_process_border(
+    module: str, name: str, code: int
+) -> None:
+    error = getattr(importlib.import_module(module), name)("row 3: no age")
+    assert exit_code(error) == code
+    assert exit_code(pickle.loads(pickle.dumps(error))) == code
+    again = failure(kind_of(error), str(error))
+    assert (exit_code(again), str(again)) == (code, "row 3: no age")
+
+
+def test_a_defect_has_no_exit_code_and_cancelling_is_no_error() -> None:
+    assert exit_code(KeyError("x")) is None
+    assert exit_code(Cancelled("stop")) is None
+    assert isinstance(failure(kind_of(Cancelled("stop")), "stop"), Cancelled)
+
+
+def test_callers_that_catch_the_usual_classes_still_do() -> None:
+    assert issubclass(InputError, ValueError) and issubclass(FaultError, RuntimeError)
+    assert not issubclass(InputError, FaultError) and issubclass(InputError, SageError)
+
+
+def test_the_classes_are_defined_once() -> None:
+    defined = [
+        path.relative_to(HOUSE).as_posix()
+        for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
+        for path in (HOUSE / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name in ("InputError", "FaultError")
+    ]
+    assert defined == ["sage/core/errors.py"] * 2
+
+
+def test_the_application_package_imports_nothing() -> None:
+    tree = ast.parse((HOUSE / "sage/__init__.py").read_text(encoding="utf-8"))
+    assert [type(node) for node in tree.body] == [ast.Expr]

@@ -1,0 +1,190 @@
+"""Amendments: a frozen contract is never edited; what changes is its next version.
+
+A version is drafted again by the rules of `validation.contracts.draft`, so that its tests, power
+and controls fit what was changed; it names its parent by hash, says why, and lists every change.
+The ledger keeps the earlier version's results, and a claim that was changed after they were seen
+cannot be supported in the same patients (`validation.verdict`, rule 4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import (
+    Contract,
+    ControlPlan,
+    FrozenContract,
+    MissingRule,
+    Rules,
+    SpecificationPlan,
+    SplitRule,
+    draft,
+    freeze,
+)
+from validation.hypothesis import Hypothesis
+from validation.inputs.compile import changed_data
+from validation.types import canonical_json
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.dictionary import DataDictionary
+
+PARTS: dict[str, type[Strict]] = {
+    "hypothesis": Hypothesis,
+    "rules": Rules,
+    "missing": MissingRule,
+    "split": SplitRule,
+    "controls": ControlPlan,
+    "specification": SpecificationPlan,
+}
+"""What an amendment may change, beside `seed`. Everything else follows from these."""
+DERIVED = ("controls", "specification")
+"""Parts that the draft fills from the hypothesis; what was set by hand is carried over."""
+MARK = "version "
+
+
+def amend(
+    frozen: FrozenContract, cohort: Cohort, *, reason: str, changes: dict[str, Any]
+) -> FrozenContract:
+    """Freeze the next version of a contract on the data as they are now.
+
+    Parameters
+    ----------
+    reason : why, as it will stand in the report
+    changes : new values by dotted name, below one of `PARTS` or `seed`
+        (`hypothesis.covariates`, `rules.relevant_ratio`); the name of a part alone replaces it
+
+    Raises
+    ------
+    InputError
+        If the reason is empty, a name is unknown or not open to amendment, the result is no valid
+        contract, or nothing would change: neither the contract nor the data.
+    """
+    if not reason.strip():
+        raise InputError("an amendment needs a reason")
+    old = frozen.contract
+    if old.cohort != cohort.id:
+        raise InputError(
+            f'the contract is for cohort "{old.cohort}", not "{cohort.id}"; another cohort needs '
+            "a contract of its own"
+        )
+    dictionary = cohort.dictionary()
+    before = settings(old)
+    wanted = _changed(before, changes)
+    plan = _drafted(wanted, dictionary)
+    plain, fresh = _plain(before, dictionary), settings(plan)
+    own = {
+        part: fresh[part] | _own(before[part], plain[part]) | _own(wanted[part], before[part])
+        for part in DERIVED
+    }
+    plan = _validated(Contract, plan.model_dump(mode="json") | own)
+    version = old.version + 1
+    lines = [
+        f"{MARK}{version} changes {name} from {canonical_json(was)} to {canonical_json(now)}"
+        for name, was, now in differences(before, settings(plan))
+    ]
+    if data := changed_data(frozen, cohort):
+        lines.append(f"{MARK}{version} reads changed data: {', '.join(data)}")
+    if not lines:
+        raise InputError("the amendment changes nothing: neither the contract nor the data")
+    earlier = [one for one in old.notes if one.startswith(MARK)]
+    values = plan.model_dump(mode="json") | {
+        "version": version,
+        "parent": frozen.sha256,
+        "amendment": reason.strip(),
+        "notes": [*plan.notes, *earlier, *lines],
+    }
+    return freeze(_validated(Contract, values), cohort)
+
+
+def settings(contract: Contract) -> dict[str, Any]:
+    """The parts of a contract that are chosen, as JSON; the rest follows from them and the data."""
+    values = contract.model_dump(mode="json")
+    return {name: values[name] for name in (*PARTS, "seed")}
+
+
+def differences(before: Any, after: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, earlier value, later value) of every leaf that differs."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found = []
+        for key in dict.fromkeys((*before, *after)):
+            below = f"{name}.{key}" if name else key
+            found += differences(before.get(key), after.get(key), below)
+        return found
+    return [] if before == after else [(name, before, after)]
+
+
+def _changed(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the named changes, each part validated."""
+    wanted = dict(before)
+    for name, value in changes.items():
+        part, _, field = name.partition(".")
+        if part == "seed" and not field:
+            wanted["seed"] = value
+            continue
+        if part not in PARTS:
+            raise InputError(
+                f'"{name}" is not open to amendment; these are: '
+                f"{', '.join(f'{one}.FIELD' for one in PARTS)}, seed"
+            )
+        if not field:
+            wanted[part] = value
+        elif not isinstance(wanted[part], dict):
+            raise InputError(f'"{part}" was replaced by {wanted[part]!r}, which has no fields')
+        elif field not in PARTS[part].model_fields:
+            has = ", ".join(PARTS[part].model_fields)
+            raise InputError(f'"{name}": {part} has no field "{field}"; it has: {has}')
+        else:
+            wanted[part] = wanted[part] | {field: value}
+    for part, model in PARTS.items():
+        wanted[part] = _validated(model, wanted[part], f"{part}: ").model_dump(mode="json")
+    if wanted["hypothesis"]["id"] != before["hypothesis"]["id"]:
+        raise InputError(
+            "an amendment keeps the hypothesis' id: another hypothesis needs a contract of its own"
+        )
+    return wanted
+
+
+def _drafted(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
+    rules = Rules.model_validate(wanted["rules"])
+    seed = wanted["seed"]
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed: {seed!r} is not a whole number from 0 up")
+    return draft(
+        Hypothesis.model_validate(wanted["hypothesis"]),
+        dictionary,
+        seed=seed,
+        alpha=rules.alpha,
+        split=SplitRule.model_validate(wanted["split"]),
+        missing=MissingRule.model_validate(wanted["missing"]),
+        rules=rules,
+    )
+
+
+def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]:
+    """What the draft alone makes of the earlier settings.
+
+    Data that no longer bear them give the settings themselves: then nothing counts as set by hand.
+    """
+    try:
+        return settings(_drafted(before, dictionary))
+    except InputError:
+        return before
+
+
+def _own(values: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """The fields that differ from the base."""
+    return {name: value for name, value in values.items() if value != base[name]}
+
+
+def _validated(model: type[Any], values: Any, where: str = "") -> Any:
+    from validation.cohort.model import describe
+
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"the amendment is not valid: {where}{describe(error)}") from None

@@ -1,0 +1,423 @@
+"""The validation contract: what will be tested, written and hashed before any outcome is compared.
+
+A contract is plain data. Freezing binds it to the hashes of a cohort's files; whatever is not in a
+frozen contract is not run. An amendment is a new version that names its parent by hash.
+
+Source: SAGE, 3.3 and appendix E.5; REMARK (McShane et al. 2005) and TRIPOD (Collins et al. 2015)
+for what a prognostic study states in advance.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
+from validation.types import canonical_json, sha256_text, write_text
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+VERSION = 1
+Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
+TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
+Method = Literal[
+    "kaplan_meier",
+    "logrank",
+    "cox",
+    "spline",
+    "maximally_selected",
+    "schoenfeld",
+    "rmst",
+    "period_hazards",
+    "cumulative_incidence",
+    "cause_specific",
+    "fine_gray",
+    "gray",
+    "fisher",
+    "logistic",
+    "rank",
+    "linear",
+    "concordance",
+    "calibration",
+    "joint_groups",
+    "site",
+    "time_dependent",
+    "table_one",
+    "univariable",
+    "missing_data",
+    "decision_curve",
+]
+Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
+
+
+SINCE = "@known_at"
+
+
+def known_since(key: str) -> str:
+    """The column that holds when each patient's value of a variable became known (months)."""
+    return key + SINCE
+
+
+class VariableUse(Strict):
+    """A variable as the contract uses it: where from, on what scale, cut by which rule.
+
+    Cut-points are computed in the analyzed population from this variable alone. `known_at` and
+    `before` are the data dictionary's.
+    """
+
+    key: str
+    role: Role
+    label: str
+    kind: Literal["continuous", "binary", "categorical", "ordinal"]
+    source: str = ""
+    unit: str | None = None
+    transform: Literal["as_is", "z_score", "indicator"] = "as_is"
+    cut: CutRule | None = None
+    threshold: float | None = None
+    level: Literal["high", "low"] | None = None
+    known_at: KnownAt = "unknown"
+    before: str | float | None = None
+
+
+class EndpointUse(Strict):
+    """An outcome as the contract uses it."""
+
+    key: str
+    kind: Literal["survival", "binary", "continuous", "competing"]
+    label: str
+    coding: str = ""
+    unit: str | None = None
+
+
+class TestPlan(Strict):
+    """One registered test. `claim` is True where its p-value could support a claim."""
+
+    __test__ = False
+
+    id: str
+    role: TestRole
+    method: Method
+    endpoint: str
+    covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
+    subgroup: Filter | None = None
+    claim: bool = False
+    note: str = ""
+
+
+class Power(Strict):
+    """What the primary test can see, from event counts and group sizes alone.
+
+    `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
+    standard deviations for continuous outcomes.
+    """
+
+    n: int
+    events: float | None
+    fraction_exposed: float | None
+    power: float = 0.8
+    minimum_detectable: float | None
+    required_events: int | None
+    basis: Literal["dictionary", "cohort"]
+    note: str = ""
+
+
+class MissingRule(Strict):
+    """Patients without exposure or outcome are left out; covariates follow `policy`."""
+
+    policy: Literal["complete_case", "multiple_imputation"] = "complete_case"
+    imputations: int = Field(default=20, ge=2, le=200)
+    most_missing: float = Field(default=0.5, gt=0, lt=1)
+
+
+class SplitRule(Strict):
+    """`discovery_confirmation` holds patients back; they are unlocked once, after discovery."""
+
+    policy: Literal["none", "discovery_confirmation"] = "none"
+    confirmation: float = Field(default=0.5, gt=0.1, lt=0.9)
+    unlock_alpha: float = Field(default=0.2, gt=0, le=1)
+
+
+class KnownPositive(Strict):
+    """An association that must appear if the outcome data are sound (stage with survival)."""
+
+    variable: str
+    endpoint: str
+    direction: Direction = Direction.HIGHER_RISK
+    label: str = ""
+
+
+class ControlPlan(Strict):
+    """Controls that run beside the claim. Zero or None switches one off, visibly."""
+
+    permutations: int = Field(default=2000, ge=0, le=100_000)
+    random_features: int = Field(default=1000, ge=0, le=5000)
+    missingness: bool = True
+    known_positive: KnownPositive | None = None
+    negative_endpoint: str | None = None
+
+
+class SpecificationPlan(Strict):
+    """The defensible choices; the curve is their product (`strata`: within them, and without)."""
+
+    cuts: tuple[CutRule, ...] = (CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS)
+    covariate_sets: tuple[tuple[str, ...], ...] = ((),)
+    strata_sets: tuple[tuple[str, ...], ...] = ((),)
+    follow_up_months: tuple[float | None, ...] = (None, 60.0)
+    exclude_first_months: tuple[float, ...] = (0.0, 1.0)
+
+    @model_validator(mode="after")
+    def _holds_the_claims_own(self) -> SpecificationPlan:
+        own = (() in self.covariate_sets, None in self.follow_up_months)
+        if not (self.cuts and all(own) and 0.0 in self.exclude_first_months):
+            raise ValueError(
+                "the curve leaves out the claim's own choices: keep at least one cut, covariates "
+                "[], follow-up null, exclusions 0"
+            )
+        return self
+
+
+class Rules(Strict):
+    """Thresholds that tests and verdict use. All are fixed when the contract is frozen."""
+
+    alpha: float = Field(default=0.05, gt=0, le=0.2)
+    relevant_ratio: float = Field(default=1.5, gt=1)
+    relevant_difference: float = Field(default=0.3, gt=0)
+    min_group: int = Field(default=10, ge=2)
+    min_events: int = Field(default=10, ge=1)
+    events_per_covariate: float = Field(default=10.0, gt=0)
+    proportionality_alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    rmst_months: float = Field(default=60.0, gt=0)
+    sign_stability: float = Field(default=0.9, gt=0.5, le=1)
+    random_percentile: float = Field(default=0.95, gt=0.5, lt=1)
+
+
+class Contract(Strict):
+    """Everything that will be done, in the order in which a protocol states it."""
+
+    schema_version: int = VERSION
+    version: int = 1
+    parent: str | None = None
+    amendment: str = ""
+    cohort: str
+    simulated: bool
+    hypothesis: Hypothesis
+    population: str
+    filters: tuple[Filter, ...] = ()
+    variables: tuple[VariableUse, ...]
+    comparison: Comparison
+    exposed: str
+    reference: str
+    endpoints: tuple[EndpointUse, ...]
+    direction: Direction
+    scale: Scale
+    tests: tuple[TestPlan, ...]
+    primary: str
+    covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
+    cluster: str | None = None
+    site: str | None = None
+    rules: Rules = Rules()
+    power: Power
+    missing: MissingRule = MissingRule()
+    split: SplitRule = SplitRule()
+    controls: ControlPlan = ControlPlan()
+    specification: SpecificationPlan = SpecificationPlan()
+    seed: int = 0
+    untested: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Contract:
+        ids = [test.id for test in self.tests]
+        if len(set(ids)) != len(ids):
+            raise ValueError("two tests have the same id")
+        if self.primary not in ids:
+            raise ValueError(f'the primary test "{self.primary}" is not among the tests')
+        if [test.id for test in self.tests if test.role == "primary"] != [self.primary]:
+            raise ValueError("a contract has exactly one primary test, the one it names")
+        if not self.primary_test.claim:
+            raise ValueError("the primary test carries the claim: set its `claim`")
+        known = {endpoint.key for endpoint in self.endpoints}
+        for test in self.tests:
+            if test.endpoint not in known:
+                raise ValueError(f'test "{test.id}" names endpoint "{test.endpoint}", not listed')
+        if self.version > 1 and (self.parent is None or not self.amendment):
+            raise ValueError("an amended contract names its parent and the reason")
+        return self
+
+    @model_validator(mode="after")
+    def _controls_and_choices_are_its_own(self) -> Contract:
+        positive, negative = self.controls.known_positive, self.controls.negative_endpoint
+        if negative is not None and negative != self.hypothesis.negative_endpoint:
+            raise ValueError(f'"{negative}" is not named so: set hypothesis.negative_endpoint')
+        if positive is not None and positive.variable not in self.keys():
+            raise ValueError(f'the known positive "{positive.variable}" is not a listed variable')
+        for what, sets, has in (
+            ("covariate", self.specification.covariate_sets, self.covariates),
+            ("stratum", self.specification.strata_sets, self.strata),
+        ):
+            other = sorted({key for one in sets for key in one} - set(has))
+            if other:
+                raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
+        if self.strata not in self.specification.strata_sets:
+            raise ValueError("specification.strata_sets leaves out the contract's own strata")
+        return self
+
+    @property
+    def primary_test(self) -> TestPlan:
+        """The test that the verdict rests on."""
+        return self.test(self.primary)
+
+    @property
+    def exposures(self) -> tuple[VariableUse, ...]:
+        """The variables whose effect is claimed."""
+        return tuple(one for one in self.variables if one.role == "exposure")
+
+    def test(self, name: str) -> TestPlan:
+        """A registered test.
+
+        Raises
+        ------
+        InputError
+            If it is not registered; the runner runs nothing else.
+        """
+        for one in self.tests:
+            if one.id == name:
+                return one
+        raise InputError(
+            f'test "{name}" is not in the contract; registered: '
+            f"{', '.join(one.id for one in self.tests)}. Amend the contract to add it"
+        )
+
+    def endpoint(self, key: str) -> EndpointUse:
+        """A registered endpoint."""
+        for one in self.endpoints:
+            if one.key == key:
+                return one
+        raise InputError(f'endpoint "{key}" is not in the contract')
+
+    def keys(self) -> list[str]:
+        """Every variable that the analysis may read, and when it became known where that varies."""
+        found = [one.key for one in self.variables]
+        found += [known_since(one.key) for one in self.variables if one.known_at == "column"]
+        return list(dict.fromkeys(found))
+
+    @property
+    def name(self) -> str:
+        """The hypothesis' id, with the version from the second on: it names a folder of results."""
+        versioned = f"{self.hypothesis.id}.v{self.version}"
+        return self.hypothesis.id if self.version == 1 else versioned
+
+
+class FrozenContract(Strict):
+    """A contract bound to its data. `sha256` covers both."""
+
+    contract: Contract
+    data_hashes: dict[str, str]
+    sha256: str
+
+    @model_validator(mode="after")
+    def _hash_holds(self) -> FrozenContract:
+        if self.sha256 != digest(self.contract, self.data_hashes):
+            raise ValueError("the contract was changed after it was frozen (hash does not match)")
+        return self
+
+    def write(self, path: Path) -> Path:
+        """Write as JSON; the text is the same for equal contracts."""
+        text = json.dumps(
+            self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False
+        )
+        write_text(path, text + "\n")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> FrozenContract:
+        """Read and verify a frozen contract.
+
+        Raises
+        ------
+        InputError
+            If the file is missing, not JSON, no frozen contract, or was changed since.
+        """
+        found: FrozenContract = _validated(cls, path)
+        return found
+
+
+def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
+    """SHA-256 over the canonical JSON of contract and data hashes."""
+    value = {"contract": contract.model_dump(mode="json"), "data": data_hashes}
+    return sha256_text(canonical_json(value))
+
+
+def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
+    """Bind a contract to a cohort's data, after group sizes and power were made exact.
+
+    Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
+
+    Raises
+    ------
+    InputError
+        If the cohort is another one, or lacks something that the contract names.
+    """
+    from validation.inputs.population import exact_power
+
+    if contract.cohort != cohort.id:
+        raise InputError(
+            f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"; draft a new one'
+        )
+    if contract.simulated != cohort.simulated:
+        raise InputError("contract and cohort disagree on whether the data are simulated")
+    exact = contract.model_copy(update={"power": exact_power(contract, cohort)})
+    hashes = cohort.hashes()
+    return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
+
+
+def read_claim(path: Path) -> Hypothesis | FrozenContract:
+    """Read a hypothesis file, or a frozen contract; InputError if it is neither."""
+    found = _read(path)
+    frozen = isinstance(found, dict) and "contract" in found
+    return FrozenContract.read(path) if frozen else read_hypothesis(path)
+
+
+def read_hypothesis(path: Path) -> Hypothesis:
+    """Read a hypothesis file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, not JSON, or not a hypothesis; the message names the field.
+    """
+    found: Hypothesis = _validated(Hypothesis, path)
+    return found
+
+
+def _validated(model: type[Any], path: Path) -> Any:
+    from validation.cohort.model import describe
+
+    try:
+        return model.model_validate(_read(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: {describe(error)}") from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as JSON: {error}") from None
+
+
+def draft(*args: Any, **options: Any) -> Contract:
+    """See `validation.contracts.draft.draft`."""
+    from validation.contracts.draft import draft as make
+
+    return make(*args, **options)

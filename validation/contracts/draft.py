@@ -1,0 +1,363 @@
+"""From a hypothesis and a data dictionary to a contract, by fixed rules.
+
+Nothing here sees a patient's row. What the hypothesis leaves open is filled by convention and
+written into the contract, where it can be reviewed.
+"""
+
+from __future__ import annotations
+
+from sage.core.errors import InputError
+from validation.clinical.adjustment import Adjustment, adjust, read_arrows
+from validation.contracts.contract import (
+    Contract,
+    ControlPlan,
+    EndpointUse,
+    KnownPositive,
+    MissingRule,
+    Rules,
+    Scale,
+    SpecificationPlan,
+    SplitRule,
+    VariableUse,
+)
+from validation.contracts.planned_power import planned_power
+from validation.contracts.registered import (
+    CONTINUOUS_CUTS,
+    SEARCHING,
+    curve_cuts,
+    for_rows,
+    tests_of,
+    uses_groups,
+)
+from validation.contracts.timing import require_known
+from validation.dictionary import DataDictionary, Endpoint
+from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.inputs.variables import (
+    MOST_LEVELS,
+    find_variable,
+    refuse_unfit_strata,
+    stratum,
+    use_of,
+)
+
+STANDARD_COVARIATES = (
+    ("clinical:age",),
+    ("clinical:gender", "clinical:sex"),
+    ("clinical:stage", "clinical:tumor_stage", "clinical:ajcc_pathologic_stage"),
+)
+PLACES = tuple(
+    f"clinical:{name}" for name in ("site", "center", "centre", "hospital", "institution", "batch")
+)
+"""Where patients were treated or measured. The first that a cohort has makes strata."""
+MOST_MISSING = 0.3
+STAGE_LIKE = (
+    "clinical:stage",
+    "clinical:tumor_stage",
+    "clinical:ajcc_pathologic_stage",
+    "clinical:positive_nodes",
+    "clinical:tumor_grade",
+)
+
+
+def draft(
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    *,
+    seed: int = 0,
+    alpha: float = 0.05,
+    split: SplitRule | None = None,
+    missing: MissingRule | None = None,
+    rules: Rules | None = None,
+    controls: ControlPlan | None = None,
+) -> Contract:
+    """Write the contract of a hypothesis on a cohort.
+
+    Parameters
+    ----------
+    seed : drives every random step of the analysis (permutations, random features, imputation)
+    alpha : two-sided level of the primary test
+
+    Raises
+    ------
+    InputError
+        If the cohort lacks a variable or endpoint, or the comparison does not fit the variables;
+        the message names the nearest ones that exist.
+    """
+    rules = (rules or Rules()).model_copy(update={"alpha": alpha})
+    endpoint = _endpoint(dictionary, hypothesis.endpoint)
+    exposures = [_exposure(dictionary, one, hypothesis) for one in hypothesis.exposures]
+    covariates = _covariates(hypothesis, dictionary, endpoint, rules)
+    reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
+    positive = _known_positive(hypothesis, dictionary, endpoint)
+    strata = _strata(hypothesis, dictionary)
+    variables = [*exposures]
+    variables += [use_of(dictionary, key, "covariate") for key in covariates]
+    variables += [stratum(dictionary, key, hypothesis) for key in strata]
+    variables += [
+        use_of(dictionary, one.variable, "filter") for one in hypothesis.population.filters
+    ]
+    variables += [use_of(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
+    if positive is not None:
+        variables.append(use_of(dictionary, positive.variable, "known_positive"))
+    for role in ("cluster", "site"):
+        if (key := getattr(dictionary, role)) is not None:
+            variables.append(use_of(dictionary, key, role))
+    secondary = [_endpoint(dictionary, key) for key in hypothesis.secondary_endpoints]
+    _refuse_unfit_exposures(hypothesis, endpoint, secondary)
+    if hypothesis.strata:
+        refuse_unfit_strata(hypothesis, [endpoint, *secondary])
+    require_known(hypothesis, variables, [endpoint, *secondary])
+    exposed, reference = _group_names(hypothesis)
+    extra: list[Endpoint] = []
+    tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
+    tests, lost = for_rows(tests, dictionary)
+    # As in the adjusted test: what holds the outcome itself does not adjust it.
+    free = tuple(key for key in covariates if key not in endpoint.contained_in)
+    sets = list(dict.fromkeys([(), free[:2], free]))
+    if controls is None:
+        negative = hypothesis.negative_endpoint
+        if negative is not None and _endpoint(dictionary, negative).kind != endpoint.kind:
+            raise InputError(
+                f'negative_endpoint "{negative}" is not of the same kind as "{endpoint.key}"'
+            )
+        controls = ControlPlan(known_positive=positive, negative_endpoint=negative)
+        if negative is not None:
+            extra = [_endpoint(dictionary, negative)]
+    return Contract(
+        cohort=dictionary.cohort,
+        simulated=dictionary.simulated,
+        hypothesis=hypothesis,
+        population=hypothesis.population.description,
+        filters=hypothesis.population.filters,
+        variables=tuple(variables),
+        comparison=hypothesis.comparison,
+        exposed=exposed,
+        reference=reference,
+        endpoints=tuple(
+            EndpointUse(
+                key=one.key, kind=one.kind, label=one.label, coding=one.coding, unit=one.unit
+            )
+            for one in (endpoint, *secondary, *extra)
+        ),
+        direction=hypothesis.direction,
+        scale=scale_of(endpoint.kind),
+        tests=tests,
+        primary="primary",
+        covariates=covariates,
+        strata=strata,
+        cluster=dictionary.cluster,
+        site=dictionary.site,
+        rules=rules,
+        power=planned_power(hypothesis, dictionary, endpoint, rules),
+        missing=missing or MissingRule(),
+        split=split or SplitRule(),
+        controls=controls,
+        specification=SpecificationPlan(
+            cuts=curve_cuts(hypothesis),
+            covariate_sets=tuple(sets),
+            strata_sets=(strata, ()) if strata else ((),),
+        ),
+        seed=seed,
+        untested=hypothesis.untested,
+        notes=(
+            *_notes(dictionary, exposures, endpoint),
+            *(reasoned.lines() if reasoned is not None else ()),
+            *lost,
+        ),
+    )
+
+
+def scale_of(kind: str) -> Scale:
+    """On which scale an endpoint's effect is reported."""
+    scales: dict[str, Scale] = {
+        "survival": "hazard ratio",
+        "competing": "hazard ratio",
+        "binary": "odds ratio",
+        "continuous": "difference (SD)",
+    }
+    return scales[kind]
+
+
+def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
+    found = dictionary.endpoint(key)
+    if found is None:
+        has = ", ".join(one.key for one in dictionary.endpoints) or "none"
+        raise InputError(f'cohort "{dictionary.cohort}" has no endpoint "{key}"; it has: {has}')
+    if found.n == 0:
+        raise InputError(f'endpoint "{key}": no patient of cohort "{dictionary.cohort}" has it')
+    return found
+
+
+def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis) -> VariableUse:
+    found = find_variable(dictionary, one.variable)
+    if found.kind == "categorical":
+        raise InputError(
+            f'exposure "{one.variable}" is categorical; use a binary, ordinal or continuous one'
+        )
+    continuous = one.cut in CONTINUOUS_CUTS
+    several = len(hypothesis.exposures) > 1
+    if continuous and several and hypothesis.comparison is not Comparison.INTERACTION:
+        raise InputError(
+            f'exposure "{one.label}": cut "{one.cut}" cannot form joint groups; use median, '
+            "tertile or fixed, or compare by interaction"
+        )
+    if one.cut in SEARCHING and hypothesis.comparison is Comparison.INTERACTION:
+        raise InputError(f'exposure "{one.label}": an interaction takes "continuous" or a cut')
+    if continuous and hypothesis.comparison is Comparison.EXTREMES:
+        raise InputError(f'exposure "{one.label}": extremes need a cut, not "{one.cut}"')
+    return VariableUse(
+        key=one.variable,
+        role="exposure",
+        label=one.label,
+        kind=found.kind,
+        source=found.source,
+        unit=found.unit,
+        transform="z_score" if continuous else "as_is",
+        cut=one.cut,
+        threshold=one.threshold,
+        level=one.level,
+        known_at=found.known_at,
+        before=found.before,
+    )
+
+
+def _refuse_unfit_exposures(
+    hypothesis: Hypothesis, endpoint: Endpoint, secondary: list[Endpoint]
+) -> None:
+    """Refuse exposures that hold an outcome, and cut rules that the primary endpoint lacks."""
+    for one in hypothesis.exposures:
+        holds = [also.key for also in (endpoint, *secondary) if one.variable in also.contained_in]
+        if holds:
+            raise InputError(
+                f'exposure "{one.label}" ({one.variable}) holds the outcome "{holds[0]}" in it '
+                "(`contained_in`): the outcome cannot predict itself. Choose another endpoint"
+            )
+        if one.cut in SEARCHING and endpoint.kind != "survival":
+            raise InputError(
+                f'exposure "{one.label}": cut "{one.cut}" serves survival endpoints; '
+                f'"{endpoint.key}" is {endpoint.kind}. Use "continuous", or a cut'
+            )
+
+
+def _covariates(
+    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
+) -> tuple[str, ...]:
+    """The hypothesis' own, else age, sex and stage where known; never more than events allow.
+
+    None where the hypothesis declares that there is nothing to adjust for.
+    """
+    if hypothesis.unadjusted_because:
+        return ()
+    taken = {one.variable for one in hypothesis.exposures} | set(hypothesis.strata)
+    reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
+    if reasoned is not None and not hypothesis.covariates:
+        return tuple(key for key in reasoned.covariates or () if key not in taken)
+    fixed = {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    if hypothesis.covariates:
+        for key in hypothesis.covariates:
+            find_variable(dictionary, key)
+        return tuple(key for key in hypothesis.covariates if key not in taken | fixed)
+    found = []
+    for names in STANDARD_COVARIATES:
+        one = next((key for key in names if dictionary.has(key)), None)
+        if one is None or one in taken | fixed:
+            continue
+        known = find_variable(dictionary, one)
+        if known.missing <= MOST_MISSING and not known.late:
+            found.append(one)
+    events = endpoint.events if endpoint.events is not None else endpoint.n
+    room = max(0, int(events // rules.events_per_covariate) - 1)
+    return tuple(found[:room])
+
+
+def reasoned_adjustment(
+    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
+) -> Adjustment | None:
+    """What the hypothesis' causal diagram asks to adjust for; None where it declares none."""
+    if not hypothesis.causes:
+        return None
+    return adjust(
+        hypothesis.causes,
+        [one.variable for one in hypothesis.exposures],
+        endpoint.key,
+        measured=[
+            name for edge in read_arrows(hypothesis.causes) for name in edge if dictionary.has(name)
+        ],
+        chosen=hypothesis.covariates,
+    )
+
+
+def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ...]:
+    """The hypothesis' own, else where patients were treated or measured, if that is recorded.
+
+    Places differ in survival and in how they measure; compared within them, neither misleads.
+    """
+    rules = {exposure.cut for exposure in hypothesis.exposures}
+    kinds = [_endpoint(dictionary, key) for key in
+             (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
+    fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
+    declared = dictionary.site is not None  # then the site's own test tells what it explains
+    if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
+        return hypothesis.strata
+    taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
+    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    for key in PLACES:
+        if not dictionary.has(key) or key in taken:
+            continue
+        found = find_variable(dictionary, key)
+        few = 2 <= len(found.levels) <= MOST_LEVELS
+        if few and found.missing <= MOST_MISSING and found.kind != "continuous":
+            return (key,)
+    return ()
+
+
+def _known_positive(
+    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
+) -> KnownPositive | None:
+    taken = {one.variable for one in hypothesis.exposures}
+    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    survival = endpoint if endpoint.kind == "survival" else None
+    if survival is None:
+        survival = next((one for one in dictionary.endpoints if one.kind == "survival"), None)
+    if survival is None:
+        return None
+    for key in STAGE_LIKE:
+        if dictionary.has(key) and key not in taken:
+            found = find_variable(dictionary, key)
+            if found.kind in ("ordinal", "continuous") and not found.late:
+                return KnownPositive(
+                    variable=key,
+                    endpoint=survival.key,
+                    label=f"{found.label} with {survival.label or survival.key}",
+                )
+    return None
+
+
+def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
+    exposed = " and ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+    if hypothesis.comparison is Comparison.INTERACTION:
+        joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+        return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
+        return f"{exposed} (per standard deviation)", "one standard deviation lower"
+    if hypothesis.comparison is Comparison.EXTREMES:
+        other = {"high": "low", "low": "high"}
+        return exposed, " and ".join(
+            f"{one.label} {other[one.level]}" for one in hypothesis.exposures
+        )
+    return exposed, "all others"
+
+
+def _notes(
+    dictionary: DataDictionary, exposures: list[VariableUse], endpoint: Endpoint
+) -> tuple[str, ...]:
+    notes = []
+    if dictionary.simulated:
+        notes.append("SIMULATED cohort: no statement about patients follows from it")
+    for one in exposures:
+        found = find_variable(dictionary, one.key)
+        if found.note:
+            notes.append(f"{found.label}: {found.note}")
+    if endpoint.note:
+        notes.append(f"{endpoint.label}: {endpoint.note}")
+    return tuple(notes)

@@ -1,0 +1,255 @@
+"""Which tests a contract registers for each kind of endpoint."""
+
+from __future__ import annotations
+
+from sage.core.errors import InputError
+from validation.contracts.contract import Method, TestPlan
+from validation.dictionary import DataDictionary, Endpoint
+from validation.hypothesis import Comparison, CutRule, Hypothesis
+
+SEARCHING: dict[CutRule, Method] = {
+    CutRule.SPLINE: "spline",
+    CutRule.OPTIMAL: "maximally_selected",
+}
+PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
+CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+
+
+def uses_groups(hypothesis: Hypothesis) -> bool:
+    """True when two groups are compared; False for slopes and interactions."""
+    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
+        return False
+    return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
+
+
+def splits_jointly(hypothesis: Hypothesis) -> bool:
+    """True when two exposures, each with a cut, split the patients into four groups."""
+    return len(hypothesis.exposures) == 2 and all(
+        one.cut not in CONTINUOUS_CUTS for one in hypothesis.exposures
+    )
+
+
+def tests_of(
+    hypothesis: Hypothesis,
+    endpoint: Endpoint,
+    secondary: list[Endpoint],
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...] = (),
+) -> tuple[TestPlan, ...]:
+    """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
+    if hypothesis.time_dependent:
+        return tuple(_followed(endpoint, secondary, covariates, strata))
+    grouped = uses_groups(hypothesis)
+    rule = hypothesis.exposures[0].cut
+    tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True)
+    if endpoint.kind == "survival" and splits_jointly(hypothesis):
+        tests.append(
+            TestPlan(
+                id="joint_groups",
+                role="descriptive",
+                method="joint_groups",
+                endpoint=endpoint.key,
+                strata=strata,
+            )
+        )
+    for other in secondary:
+        tests += of_endpoint(
+            f"{other.key}.", other, grouped, rule, covariates, strata, primary=False
+        )
+    for number, one in enumerate(hypothesis.subgroups, start=1):
+        tests.append(
+            tests[0].model_copy(
+                update={
+                    "id": f"subgroup.{number}",
+                    "role": "subgroup",
+                    "subgroup": one,
+                    "claim": False,
+                    "note": f"{one.variable} {one.op} {one.value}",
+                }
+            )
+        )
+    return tuple(tests)
+
+
+def _followed(
+    endpoint: Endpoint,
+    secondary: list[Endpoint],
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+) -> list[TestPlan]:
+    """Extended Cox models on start and stop records: alone, and beside the covariates."""
+    found = []
+    for one in (endpoint, *secondary):
+        first = one is endpoint
+        for adjusted in (False, True) if covariates else (False,):
+            name = "adjusted" if adjusted else "primary" if first else "secondary"
+            found.append(
+                TestPlan(
+                    id=name if first else f"{one.key}.{name}",
+                    role="adjusted" if adjusted else "primary" if first else "secondary",
+                    method="time_dependent",
+                    endpoint=one.key,
+                    covariates=covariates if adjusted else (),
+                    strata=strata,
+                    claim=not adjusted,
+                )
+            )
+    return found
+
+
+CLUSTERED: tuple[Method, ...] = (
+    "logrank",
+    "cox",
+    "cause_specific",
+    "kaplan_meier",
+    "cumulative_incidence",
+    "schoenfeld",
+    "period_hazards",
+    "table_one",
+    "missing_data",
+    "site",
+)
+"""Methods that have a robust variance, or describe."""
+
+
+def for_rows(
+    tests: tuple[TestPlan, ...], dictionary: DataDictionary
+) -> tuple[tuple[TestPlan, ...], list[str]]:
+    """The tests as the cohort's rows allow them, and notes on what is left out.
+
+    With a declared site there is a test of what it explains. Where several rows are one person's,
+    tests that take rows as independent are left out.
+
+    Raises
+    ------
+    InputError
+        If the primary test is one of those.
+    """
+    primary = tests[0]
+    if dictionary.site is not None and primary.method != "time_dependent":
+        site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
+        tests = (*tests, site)
+    if dictionary.cluster is None:
+        return tests, []
+    if primary.method not in CLUSTERED:
+        raise InputError(
+            f"rows of one person ({dictionary.cluster}) need a robust variance, which the primary "
+            f'test "{primary.method}" does not have here: choose a survival endpoint and a cut '
+            "that is not searched, or one row per patient"
+        )
+    lost = [test.id for test in tests if test.method not in CLUSTERED]
+    note = f"left out, because they take the rows of one person as independent: {', '.join(lost)}"
+    return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
+
+
+def of_endpoint(
+    prefix: str,
+    endpoint: Endpoint,
+    grouped: bool,
+    rule: CutRule,
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+    *,
+    primary: bool,
+) -> list[TestPlan]:
+    """The registered tests of one endpoint; the first carries the claim.
+
+    Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
+    covariates like the others.
+    """
+    covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
+    main: dict[tuple[str, bool], Method] = {
+        ("survival", True): "logrank",
+        ("survival", False): "cox",
+        ("competing", True): "cause_specific",
+        ("competing", False): "cause_specific",
+        ("binary", True): "fisher",
+        ("binary", False): "logistic",
+        ("continuous", True): "rank",
+        ("continuous", False): "linear",
+    }
+    adjusted: dict[str, Method] = {
+        "survival": "cox",
+        "competing": "cause_specific",
+        "binary": "logistic",
+        "continuous": "linear",
+    }
+    method = main[endpoint.kind, grouped]
+    note = ""
+    if rule in SEARCHING and endpoint.kind == "survival":
+        method = SEARCHING[rule]
+    elif rule in SEARCHING:
+        note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
+    name = f"{prefix}primary" if primary else f"{prefix}secondary"
+    found = [
+        TestPlan(
+            id=name,
+            role="primary" if primary else "secondary",
+            method=method,
+            endpoint=endpoint.key,
+            strata=strata,
+            claim=True,
+            note=note,
+        )
+    ]
+
+    def add(suffix: str, role: str, kind: Method, **more: object) -> None:
+        found.append(
+            TestPlan.model_validate(
+                {
+                    "id": f"{prefix}{suffix}",
+                    "role": role,
+                    "method": kind,
+                    "endpoint": endpoint.key,
+                    **more,
+                }
+            )
+        )
+
+    if endpoint.kind == "survival":
+        if grouped:
+            add("kaplan_meier", "descriptive", "kaplan_meier")
+            if primary:
+                add("rmst", "assumption", "rmst")
+                add("period_hazards", "assumption", "period_hazards")
+        if primary:
+            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
+    if endpoint.kind == "competing":
+        add("cumulative_incidence", "descriptive", "cumulative_incidence")
+        if grouped:
+            add("gray", "secondary", "gray", note=PROGNOSIS)
+        add("fine_gray", "secondary", "fine_gray", note=PROGNOSIS)
+        if primary:
+            add("schoenfeld", "assumption", "schoenfeld", covariates=covariates)
+        if covariates:
+            add(
+                "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
+            )
+    if covariates:
+        kind = adjusted[endpoint.kind]
+        add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
+    known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
+    if known and endpoint.kind == "survival" and primary:
+        add("concordance", "descriptive", "concordance", covariates=known)
+        add("calibration", "descriptive", "calibration", covariates=known)
+    if primary:
+        add("table_one", "descriptive", "table_one")
+        if known:
+            add("missing_data", "descriptive", "missing_data", covariates=known)
+        if covariates and endpoint.kind != "continuous":
+            add("univariable", "descriptive", "univariable", covariates=covariates, strata=strata)
+        if known and endpoint.kind in ("survival", "binary"):
+            add("decision_curve", "descriptive", "decision_curve", covariates=known)
+    return found
+
+
+def curve_cuts(hypothesis: Hypothesis) -> tuple[CutRule, ...]:
+    """The cut rules of the specification curve: the claim's own, and the usual others."""
+    own = hypothesis.exposures[0].cut
+    if hypothesis.comparison is Comparison.INTERACTION:
+        cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
+    elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
+        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]
+    else:
+        cuts = [own, CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS]
+    return tuple(one for one in dict.fromkeys(cuts) if one not in SEARCHING)

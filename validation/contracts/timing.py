@@ -1,0 +1,188 @@
+"""What was known when: late variables are refused, or counted from the time they were known.
+
+An exposure that becomes known during follow-up gives its carriers immortal time: they had to live
+until then. Two ways count it rightly. At a landmark, follow-up starts anew among those still at
+risk, with what was known by then (Anderson, Cain and Gelber 1983, Journal of Clinical Oncology).
+As a time-dependent covariate, each patient counts as unexposed until the exposure happened, in
+records with start and stop (Crowley and Hu 1977, Journal of the American Statistical Association).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, VariableUse, known_since
+from validation.dictionary import Endpoint, JoinReport
+from validation.hypothesis import CutRule, Hypothesis, KnownAt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENTRY = "follow_up.start"
+"""The column of a record's start, in months; its end is the outcome's own time."""
+
+
+def known_text(known_at: KnownAt) -> str:
+    """When a variable became known, in words."""
+    if isinstance(known_at, float):
+        return f"{known_at:g} months"
+    return "each patient's own time" if known_at == "column" else known_at
+
+
+def is_late(use: VariableUse) -> bool:
+    """True for what became known after the start of follow-up."""
+    return use.known_at == "column" or isinstance(use.known_at, float)
+
+
+def require_known(
+    hypothesis: Hypothesis, uses: list[VariableUse], endpoints: list[Endpoint]
+) -> None:
+    """Refuse what was known after the start of follow-up, unless the hypothesis counts it rightly.
+
+    Raises
+    ------
+    InputError
+        With the remedies: landmark analysis, or a time-dependent covariate.
+    """
+    late = [use for use in uses if is_late(use)]
+    landmark = hypothesis.landmark
+    if landmark is not None or hypothesis.time_dependent:
+        asked = "landmark" if landmark is not None else "time_dependent"
+        kinds = ("survival", "competing") if landmark is not None else ("survival",)
+        other = next((one for one in endpoints if one.kind not in kinds), None)
+        if other is not None:
+            raise InputError(
+                f'`{asked}` serves {" and ".join(kinds)} endpoints; "{other.key}" is {other.kind}'
+            )
+    for use in late:
+        if landmark is None and not hypothesis.time_dependent:
+            raise InputError(f"{_named(use)} became known {_when(use)}: {_remedies(use)}")
+        if landmark is not None and isinstance(use.known_at, float) and use.known_at > landmark:
+            raise InputError(
+                f"{_named(use)} became known {_when(use)}, later than the landmark at "
+                f"{landmark:g} months: set `landmark` to {use.known_at:g} or more"
+            )
+    if hypothesis.time_dependent:
+        _require_records(late, endpoints, hypothesis)
+
+
+def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: Hypothesis) -> None:
+    """Refuse what start and stop records cannot be made of."""
+    for use in late:
+        if use.known_at != "column" or use.before is None:
+            raise InputError(
+                f"{_named(use)} cannot be followed in time: declare in cohort.toml when each "
+                'patient\'s value became known and what it was before, known_at = { column = "...",'
+                ' before = "no" }; or set `landmark`'
+            )
+        if use.role not in ("exposure", "covariate"):
+            raise InputError(f"{_named(use)} changes with time: it can be no {use.role}")
+        if use.role == "exposure" and use.kind != "binary":
+            raise InputError(f"{_named(use)} is {use.kind}; a time-dependent exposure is yes or no")
+    if not late and endpoints:
+        raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
+    if any(one.cut in (CutRule.SPLINE, CutRule.OPTIMAL) for one in claim.exposures):
+        raise InputError("`time_dependent` takes no spline and no searched cut")
+    if claim.subgroups:
+        raise InputError("`time_dependent` takes no subgroups: name them as the population")
+
+
+def _named(use: VariableUse) -> str:
+    return f'{use.role.replace("_", " ")} "{use.label}" ({use.key})'
+
+
+def _when(use: VariableUse) -> str:
+    if isinstance(use.known_at, float):
+        return f"{known_text(use.known_at)} after the start of follow-up"
+    return "during follow-up, at a time of each patient's own"
+
+
+def _remedies(use: VariableUse) -> str:
+    months = f"{use.known_at:g}" if isinstance(use.known_at, float) else "6"
+    text = (
+        "who carries it had to be followed until then (immortal time). In the hypothesis, set "
+        f'"landmark": {months} to compare those at risk {months} months after the start by what '
+        "was known then"
+    )
+    if use.role in ("exposure", "covariate"):
+        text += ', or "time_dependent": true to count each patient from the time it was known'
+    return text
+
+
+def timing_qualifiers(contract: Contract) -> tuple[str, ...]:
+    """What the verdict's badge says about timing: exposures of which nobody said when."""
+    unsaid = [use.label for use in contract.exposures if use.known_at == "unknown"]
+    return (f"timing of {' and '.join(unsaid)} not declared",) if unsaid else ()
+
+
+def timing_limits(contract: Contract) -> tuple[str, ...]:
+    """What stands beside the verdict about timing."""
+    unsaid = [
+        use.label
+        for use in contract.variables
+        if use.known_at == "unknown" and use.role in ("exposure", "covariate", "stratum", "filter")
+    ]
+    found = []
+    if unsaid:
+        names = ", ".join(dict.fromkeys(unsaid))
+        found.append(f"not declared when these became known (`known_at` in cohort.toml): {names}")
+    claim = contract.hypothesis
+    if claim.landmark is not None:
+        found.append(f"landmark: says nothing of the first {claim.landmark:g} months")
+    return tuple(found)
+
+
+def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:
+    """The patients and values that the contract may compare, with the step that it cost.
+
+    With a landmark, who left follow-up by then is left out, follow-up counts from there on, and an
+    outcome that was over by then is unknown. A value that was not known yet (time-dependent: that
+    never became known) is what the cohort says it was `before`, else unknown.
+    """
+    landmark = contract.hypothesis.landmark
+    months = float("inf") if landmark is None else landmark
+    total = len(table)
+    if landmark is not None:
+        table = table[~(table[f"{contract.primary_test.endpoint}.time"] <= landmark)].copy()
+        for column in [str(one) for one in table.columns if str(one).endswith(".time")]:
+            over = table[column] <= landmark
+            table.loc[over, [column, column.removesuffix("time") + "event"]] = float("nan")
+            table[column] -= landmark
+    for use in contract.variables:
+        if use.known_at == "column" and use.key in table.columns:
+            known = table[known_since(use.key)] <= months
+            table = table.assign(**{use.key: table[use.key].where(known, use.before)})
+    if landmark is None:
+        return table, []
+    reason = f"at risk {landmark:g} months after the start of follow-up, where it starts anew"
+    return table, [JoinReport(step="landmark", before=total, after=len(table), reason=reason)]
+
+
+def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
+    """Start and stop records: each patient until a value became known, and from then on.
+
+    The value counts after its time, so an event at that very time belongs to the earlier state. A
+    record holds the end and the event of every outcome that was not over before it.
+    """
+    import numpy as np
+    import pandas as pd
+
+    found, stop = rows.assign(**{ENTRY: 0.0}), np.full(len(rows), np.inf)
+    late = [one for one in contract.variables if one.known_at == "column"]
+    for use in {one.key: one for one in late if one.key in rows.columns}.values():
+        when = found[known_since(use.key)].fillna(np.inf).to_numpy(dtype=float)
+        start = found[ENTRY].to_numpy()
+        parted = (start < when) & (when < stop)
+        later = found[parted].assign(**{ENTRY: when[parted]})
+        until = found.assign(**{use.key: found[use.key].where(when <= start, use.before)})
+        found = pd.concat([until, later])
+        stop = np.concatenate([np.where(parted, when, stop), stop[parted]])
+    for column in [str(one) for one in rows.columns if str(one).endswith(".time")]:
+        flag = column.removesuffix("time") + "event"
+        end = found[column].to_numpy(dtype=float)
+        over = end <= found[ENTRY].to_numpy()
+        found[column] = np.where(over, np.nan, np.minimum(end, stop))
+        found[flag] = np.where(over, np.nan, np.where(end <= stop, found[flag], 0.0))
+    order = np.lexsort((found[ENTRY].to_numpy(), found.index.to_numpy(dtype=str)))
+    return found.iloc[order]

@@ -1,0 +1,1 @@
+"""Controls beside a claim: what they are, how they run, when they speak against it."""

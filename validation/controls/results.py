@@ -1,0 +1,162 @@
+"""What each control of a claim came to, as typed fields: the verdict's rules read nothing else.
+
+A registered control always has a result here: it ran and has its numbers, or it says why not. An
+analysis that leaves one out has not run it, and `validation.controls.rules` counts that against the
+claim.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from sage.core.models import Strict
+
+
+class ControlStatus(StrEnum):
+    """How a control ended."""
+
+    RAN = "ran"
+    REFUSED = "refused"
+    """The data cannot bear it."""
+    CRASHED = "crashed"
+    OFF = "switched off"
+    """The contract does not ask for it."""
+
+
+class ControlResult(Strict):
+    """One control. One that ran has the numbers that decide (`NEEDED`); another has a reason."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ()
+
+    status: ControlStatus
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _has_its_numbers(self) -> Self:
+        if self.status is ControlStatus.RAN:
+            for name in self.NEEDED:
+                value = getattr(self, name)
+                if value is None or (isinstance(value, float) and not math.isfinite(value)):
+                    raise ValueError(f"a control that ran has no {name}")
+        elif not self.reason:
+            raise ValueError(f"a control that was {self.status} says why")
+        return self
+
+    @property
+    def ran(self) -> bool:
+        """Whether it ran, so that its numbers are there."""
+        return self.status is ControlStatus.RAN
+
+
+class PermutedOutcome(ControlResult):
+    """The claim's statistic when exposures are dealt out anew among the patients."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("p", "draws")
+
+    p: float | None = None
+    draws: int | None = None
+    false_positive_rate: float | None = None
+    n: int | None = None
+
+
+class RandomFeatures(ControlResult):
+    """One exposure against others of its kind: a competitive null.
+
+    It does not ask whether the exposure is associated with the outcome, but whether it is more so
+    than its like. Where many features are prognostic, few pass.
+    """
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("percentile", "draws", "kind")
+
+    percentile: float | None = None
+    """Share of the draws with a weaker statistic, in the claim's direction."""
+    p: float | None = None
+    draws: int | None = None
+    kind: Literal["matched genes", "permuted feature"] | None = None
+    n: int | None = None
+
+
+class KnownPositiveResult(ControlResult):
+    """An association that must appear if the outcome data are sound: per standard deviation."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("hr", "p", "events")
+
+    hr: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    p: float | None = None
+    statistic: float | None = None
+    events: int | None = None
+    n: int | None = None
+
+
+class NegativeEndpoint(ControlResult):
+    """The same exposure on an endpoint that it should not touch."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("endpoint", "p")
+
+    endpoint: str | None = None
+    p: float | None = None
+    n: int | None = None
+    events: int | None = None
+
+
+class Specifications(ControlResult):
+    """The claim under every registered choice."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("expected_sign", "own", "n", "failed")
+
+    expected_sign: float | None = None
+    """Share of the estimated specifications whose effect has the expected sign; the share of those
+    without one site at a time, if that is less."""
+    own: bool | None = None
+    """Whether the claim's own choices are among those estimated."""
+    n: int | None = None
+    failed: int | None = None
+    significant: float | None = None
+    median: float | None = None
+    lowest: float | None = None
+    highest: float | None = None
+    left_out: int | None = None
+    """Estimates of the claim's own choices without one site; None where no site is declared."""
+    left_out_lowest: float | None = None
+    left_out_highest: float | None = None
+
+
+class Missingness(ControlResult):
+    """Do patients without the exposure fare otherwise than those with it?"""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
+
+    missing: int | None = None
+    """Patients with the outcome and without the exposure."""
+    p: float | None = None
+    """None where too few lack it, or have it, to compare."""
+    n: int | None = None
+
+
+class TimingResult(ControlResult):
+    """Whether an exposure knows the outcome, or how long its patients were followed."""
+
+    NEEDED: ClassVar[tuple[str, ...]] = ("n",)
+
+    leaks: tuple[str, ...] = ()
+    """What each exposure gives away that was not known at baseline."""
+    n: int | None = None
+
+
+class Controls(Strict):
+    """The results of all controls of an analysis. None: the analysis says nothing of it."""
+
+    permuted: PermutedOutcome | None = None
+    random: tuple[RandomFeatures, ...] = ()
+    """One for each exposure, in the contract's order."""
+    known_positive: KnownPositiveResult | None = None
+    negative: NegativeEndpoint | None = None
+    specification: Specifications | None = None
+    missingness: Missingness | None = None
+    timing: TimingResult | None = None

@@ -1,0 +1,274 @@
+"""When a control speaks against a claim. Pure functions of the contract and the typed results.
+
+1. A registered control that did not run is against any reading of the data: nobody knows what it
+   would have said. An analysis that leaves a control out has not run it.
+2. Known positive. An association that must appear did not, although there were at least
+   `KNOWN_EVENTS` events to show it: the outcome data are in doubt.
+3. Negative control. The exposure moves an endpoint that it should not touch.
+4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
+   (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
+   time-dependent exposure, which counts from when it happened.
+5. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
+   contract switched the permutations off.
+6. Random features. Fewer than the contract's share of comparable features do worse. This null is
+   competitive: it does not ask whether the exposure is associated with the outcome, but whether it
+   is more so than features of its kind. Where a fifth of all genes are prognostic, as in TCGA-BLCA
+   (21% of 18,032 genes have p < 0.05 beside age), it asks of a gene a p of about 0.012.
+7. Specification curve. The sign is not stable over the registered choices, or the curve has no
+   estimate for the claim's own.
+8. Missingness. Patients without the exposure fare otherwise than those with it (p below
+   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
+
+Rules 1 to 4 forbid any conclusion; rules 5 to 8 forbid "supported" alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from validation.contracts.contract import Contract
+from validation.controls.results import ControlResult, Controls, ControlStatus
+from validation.hypothesis import Direction
+from validation.results import Because, Reason, p_is
+
+KNOWN_EVENTS = 50
+MISSING_ALPHA = 0.01
+"""Lower than the usual level: values are often missing for reasons that matter little."""
+
+
+@dataclass(frozen=True)
+class Objection:
+    """A reason that keeps a claim from being supported.
+
+    `words` name it in the badge. `any_reading` is True where it forbids every conclusion, "not
+    supported" as well.
+    """
+
+    because: Because
+    rule: str
+    words: str
+    text: str
+    any_reading: bool = False
+
+    @property
+    def reason(self) -> Reason:
+        """The objection as a step of the verdict's argument."""
+        return Reason(rule=self.rule, outcome="prevents", text=self.text)
+
+
+def registered_controls(
+    contract: Contract, controls: Controls
+) -> Iterator[tuple[str, ControlResult | None]]:
+    """Every control that the contract asks for, with what came of it (None: nothing is known)."""
+    plan = contract.controls
+    if plan.known_positive is not None:
+        yield "known positive", controls.known_positive
+    if plan.negative_endpoint is not None:
+        yield "negative control", controls.negative
+    if plan.permutations > 0:
+        yield "permuted outcome", controls.permuted
+    if plan.random_features > 0:
+        for at, use in enumerate(contract.exposures):
+            found = controls.random[at] if at < len(controls.random) else None
+            yield f"random features in place of {use.label}", found
+    yield "specification curve", controls.specification
+    if not contract.hypothesis.time_dependent:
+        yield "timing", controls.timing
+        if plan.missingness:
+            yield "missingness", controls.missingness
+
+
+def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
+    """What the controls say against the claim; those that forbid any reading come first."""
+    controls = controls or Controls()
+    found = [
+        _did_not_run(name, result)
+        for name, result in registered_controls(contract, controls)
+        if result is None or not result.ran
+    ]
+    found += _known_positive(contract, controls)
+    found += _negative_control(contract, controls)
+    found += _timing(controls)
+    found += _permuted_outcome(contract, controls)
+    found += _random_features(contract, controls)
+    found += _specification_curve(contract, controls)
+    found += _missingness(controls)
+    return found
+
+
+def control_reasons(contract: Contract, controls: Controls | None) -> list[Reason]:
+    """What the controls say for the claim: those that ran and do not object."""
+    controls = controls or Controls()
+    against = {objection.rule for objection in control_objections(contract, controls)}
+    told = []
+    if controls.permuted is not None and controls.permuted.ran:
+        told.append(("permuted outcome", f"permutation {p_is(controls.permuted.p)}"))
+    told += [
+        ("random features", text)
+        for _, share, text in _random_texts(contract, controls)
+        if share >= contract.rules.random_percentile
+    ]
+    if controls.specification is not None and controls.specification.ran:
+        told.append(("specification curve", _sign_text(controls.specification.expected_sign)))
+    return [
+        Reason(rule=rule, outcome="for", text=text)
+        for rule, text in told
+        if rule == "random features" or rule not in against
+    ]
+
+
+def _did_not_run(name: str, result: ControlResult | None) -> Objection:
+    status = result.status if result is not None else "not run"
+    why = f": {result.reason}" if result is not None else ""
+    if status == ControlStatus.OFF:
+        status = "switched off, against the contract"
+    return Objection(
+        because="control",
+        rule=name,
+        words=f"the control {name} {_ended(status)}",
+        text=f"the registered control was {status}{why}",
+        any_reading=True,
+    )
+
+
+def _ended(status: str) -> str:
+    return "crashed" if status == ControlStatus.CRASHED else f"was {status}"
+
+
+def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objection]:
+    plan, found = contract.controls.known_positive, controls.known_positive
+    if plan is None or found is None or not found.ran:
+        return
+    assert found.hr is not None
+    assert found.p is not None
+    assert found.events is not None
+    as_expected = found.hr > 1 if plan.direction is Direction.HIGHER_RISK else found.hr < 1
+    if found.events >= KNOWN_EVENTS and not (as_expected and found.p < contract.rules.alpha):
+        yield Objection(
+            because="control",
+            rule="known positive",
+            words="the known positive does not show",
+            text=(
+                f"{plan.label or plan.variable} does not show in these data (HR per SD "
+                f"{found.hr:.2f}, {p_is(found.p)}): the outcome data are in doubt"
+            ),
+            any_reading=True,
+        )
+
+
+def _negative_control(contract: Contract, controls: Controls) -> Iterator[Objection]:
+    found = controls.negative
+    if found is None or not found.ran:
+        return
+    assert found.p is not None
+    if not found.p >= contract.rules.alpha:
+        yield Objection(
+            because="control",
+            rule="negative control",
+            words="the negative control moves as well",
+            text=(
+                f"the exposure also moves {found.endpoint}, which it should not ({p_is(found.p)})"
+            ),
+            any_reading=True,
+        )
+
+
+def _timing(controls: Controls) -> Iterator[Objection]:
+    found = controls.timing
+    if found is None or not found.leaks:
+        return
+    yield Objection(
+        because="data",
+        rule="timing",
+        words="the exposure was not known at baseline",
+        text="; ".join(found.leaks),
+        any_reading=True,
+    )
+
+
+def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Objection]:
+    if contract.controls.permutations == 0:
+        yield _switched_off("permuted outcome", "the permutations")
+        return
+    found = controls.permuted
+    if found is None or not found.ran:
+        return
+    assert found.p is not None
+    if not found.p < contract.rules.alpha:
+        yield Objection(
+            because="control",
+            rule="permuted outcome",
+            words="chance does as well",
+            text=f"permutation {p_is(found.p)}: chance does as well",
+        )
+
+
+def _random_features(contract: Contract, controls: Controls) -> Iterator[Objection]:
+    if contract.controls.random_features == 0:
+        yield _switched_off("random features", "the random features")
+        return
+    for label, share, text in _random_texts(contract, controls):
+        if not share >= contract.rules.random_percentile:
+            yield Objection(
+                because="control",
+                rule="random features",
+                words=f"features comparable to {label} do as well",
+                text=f"only {text}",
+            )
+
+
+def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str, float, str]]:
+    """Label, share and words of each exposure's random features, where they ran."""
+    for use, found in zip(contract.exposures, controls.random, strict=False):
+        if found.ran:
+            assert found.percentile is not None
+            kind = "permutations of" if found.kind == "permuted feature" else "matched genes for"
+            text = f"stronger than {100 * found.percentile:.0f}% of {kind} {use.label}"
+            yield use.label, found.percentile, f"{text} (a competitive null)"
+
+
+def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Objection]:
+    found = controls.specification
+    if found is None or not found.ran:
+        return
+    assert found.expected_sign is not None
+    text = _sign_text(found.expected_sign)
+    words = "the sign depends on analytical choices"
+    if not found.expected_sign >= contract.rules.sign_stability:
+        text = f"only {text}"
+    elif not found.own:
+        words = "the claim's own choices could not be estimated in the curve"
+        text += ", but the claim's own choices could not be estimated"
+    else:
+        return
+    yield Objection(because="assumption", rule="specification curve", words=words, text=text)
+
+
+def _missingness(controls: Controls) -> Iterator[Objection]:
+    found = controls.missingness
+    if found is None or found.p is None:
+        return
+    if not found.p >= MISSING_ALPHA:
+        yield Objection(
+            because="assumption",
+            rule="missingness",
+            words="patients without the exposure fare otherwise",
+            text=(
+                f"the outcome of the {found.missing} patients without the exposure differs from "
+                f"that of the {(found.n or 0) - (found.missing or 0)} with it ({p_is(found.p)})"
+            ),
+        )
+
+
+def _sign_text(share: float | None) -> str:
+    return f"expected sign in {100 * (share or 0):.0f}% of the specifications"
+
+
+def _switched_off(rule: str, what: str) -> Objection:
+    return Objection(
+        because="control",
+        rule=rule,
+        words=f"{what} are switched off",
+        text=f"the contract switches {what} off: without them nothing is supported",
+    )

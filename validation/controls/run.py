@@ -1,0 +1,465 @@
+"""Controls that run beside a claim: what would it look like if it were false?
+
+Each control returns its numbers as typed fields (`validation.controls.results`), which the rules of
+`validation.controls.rules` read; `write_numbers` puts them under their keys for the report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.core.errors import InputError
+from validation.contracts.contract import TestPlan, VariableUse
+from validation.controls.keys import Key, random_key
+from validation.controls.results import (
+    ControlResult,
+    Controls,
+    ControlStatus,
+    KnownPositiveResult,
+    Missingness,
+    NegativeEndpoint,
+    PermutedOutcome,
+    RandomFeatures,
+    Specifications,
+    TimingResult,
+)
+from validation.hypothesis import CutRule, Direction
+from validation.inputs.population import Exposed, expose, find_cut, numbers_of
+from validation.inputs.study import Study
+from validation.results import Book, TestOutcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+SEPARATOR = "#"
+
+
+def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
+    """A control as a line of the ledger."""
+    return TestOutcome.model_validate(
+        {"id": f"control.{name}", "role": "control", "method": method, "endpoint": endpoint}
+        | {"status": "ok"}
+        | values
+    )
+
+
+def ledger_fields(result: ControlResult) -> dict[str, Any]:
+    """The numbers of a control that its line of the ledger holds."""
+    names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
+    found = {name: getattr(result, name) for name in names}
+    if isinstance(result, Specifications):
+        found["statistic"] = result.expected_sign
+    return found
+
+
+def missingness(table: pd.DataFrame, study: Study) -> Missingness:
+    """Whether the outcome differs between patients with and without the exposure, within strata.
+
+    Complete cases mislead where a value is missing because of what happened to the patient.
+    """
+    import numpy as np
+
+    from validation.inputs.population import apply_filters
+    from validation.statistics.base import chi2_p
+    from validation.statistics.survival import logrank
+
+    contract = study.contract
+    rows = table[apply_filters(table, contract.filters)]
+    whole = Study(contract, rows, study.cuts, study.exposed)
+    value, event = whole.outcome(contract.primary_test.endpoint)
+    values = [numbers_of(rows, use) for use in contract.exposures]
+    absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
+    layers = all_layers(whole)
+    keep: Any = ~np.isnan(value)
+    if event is not None:
+        keep &= ~np.isnan(event)
+    if layers is not None:
+        keep &= layers >= 0
+        layers = layers[keep]
+    lost = absent[keep].astype(float)
+    count, p = int(lost.sum()), None
+    if min(count, len(lost) - count) >= contract.rules.min_group:
+        if event is not None:
+            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers).p
+        else:
+            p = chi2_p(float(_score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
+    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost))
+
+
+def write_numbers(controls: Controls, scale: str, book: Book) -> None:
+    """Put the numbers of the controls that ran under their keys."""
+    permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
+    if permuted is not None and permuted.ran:
+        book.put(Key.PERMUTED_P, permuted.p, "p-value")
+        book.put(Key.PERMUTED_DRAWS, permuted.draws, "permutations")
+        book.put(Key.PERMUTED_RATE, permuted.false_positive_rate, "share")
+    for at, found in enumerate(controls.random):
+        if found.ran:
+            book.put(random_key(at, "percentile"), found.percentile, "share")
+            book.put(random_key(at, "draws"), found.draws, str(found.kind))
+            book.put(random_key(at, "p"), found.p, "p-value")
+    if positive is not None and positive.ran:
+        book.put(Key.KNOWN_POSITIVE_HR, positive.hr, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_LOWER, positive.lower, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
+        book.put(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
+        book.put(Key.KNOWN_POSITIVE_EVENTS, positive.events, "events")
+    missing = controls.missingness
+    if missing is not None and missing.ran and missing.p is not None:
+        book.put(Key.MISSING, missing.missing, "patients")
+        book.put(Key.MISSING_P, missing.p, "p-value")
+    if curve is not None and curve.ran:
+        failed = curve.failed or 0
+        total = (curve.n or 0) + failed
+        book.put(Key.SPECIFICATIONS, curve.n, "specifications")
+        book.put(Key.EXPECTED_SIGN, curve.expected_sign, "share")
+        book.put(Key.SPECIFICATIONS_SIGNIFICANT, curve.significant, "share")
+        book.put(Key.SPECIFICATION_MEDIAN, curve.median, scale)
+        book.put(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
+        book.put(Key.SPECIFICATION_HIGHEST, curve.highest, scale)
+        if curve.left_out:
+            book.put(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
+            book.put(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
+            book.put(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
+        failures = f"{failed} of {total}"
+        book.put(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
+        book.put(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
+
+
+def _arrays(study: Study) -> tuple[Any, Floats, Floats | None, Floats, Any]:
+    """Kept patients, outcome, event flags (None: no time), exposure, adjusters (or None)."""
+    import numpy as np
+
+    primary = study.contract.primary_test
+    keep = study.complete(primary.endpoint, primary.strata)
+    value, event = study.outcome(primary.endpoint)
+    main = [part[keep] for _, part in study.adjusters()]
+    others = np.column_stack(main) if main else None
+    flags = None if event is None else (event[keep] == 1).astype(float)
+    return keep, value[keep], flags, study.exposed.x[keep], others
+
+
+def _score_z(value: Floats, x: Floats, others: Any) -> Floats:
+    """Standardized covariance of an outcome without time with each column of exposures (n, m)."""
+    import numpy as np
+
+    def residual(block: Floats) -> Floats:
+        base = (
+            np.ones((len(value), 1))
+            if others is None
+            else np.column_stack([np.ones(len(value)), others])
+        )
+        solved = np.linalg.lstsq(base, block, rcond=None)[0]
+        return np.asarray(block - base @ solved, dtype=float)
+
+    y, columns = residual(value[:, None])[:, 0], residual(x)
+    spread = columns.std(axis=0) * y.std()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (columns * y[:, None]).mean(axis=0) / spread
+    return np.asarray(r * np.sqrt(len(value)), dtype=float)
+
+
+def permuted_outcome(study: Study) -> PermutedOutcome:
+    """The claim's statistic when exposures are dealt out anew among the patients."""
+    import numpy as np
+
+    from validation.controls.numeric import (
+        dealt_at_risk,
+        empirical_p,
+        permutations,
+    )
+    from validation.controls.numeric import (
+        permuted_outcome as permute,
+    )
+    from validation.statistics.base import chi2_p
+
+    plan = study.contract.controls
+    keep, value, flags, x, others = _arrays(study)
+    seed = study.contract.seed
+    layers = study.layers(study.contract.primary_test.strata, keep)
+    clusters = study.clusters(keep)
+    entry = study.entry(keep)
+    if entry is not None and flags is not None:
+        observed, null = dealt_at_risk(
+            entry, value, flags, x, layers, times=plan.permutations, seed=seed
+        )
+        p, drawn = empirical_p(observed, null), len(null)
+        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
+    elif flags is not None and layers is None:
+        found = permute(
+            value, flags, x, others, times=plan.permutations, seed=seed, clusters=clusters
+        )
+        p, rate, drawn = found.p, found.false_positive_rate, found.drawn
+    else:
+        orders = permutations(len(x), plan.permutations, seed, layers, clusters)
+        if flags is not None and layers is not None:
+            value, base = _within(value, flags == 1, layers)
+            others = base if others is None else np.column_stack([base, others])
+        null = _score_z(value, x[orders].T, others)
+        observed = float(_score_z(value, x[:, None], others)[0])
+        null = null[np.isfinite(null)]
+        p = empirical_p(observed, null)
+        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
+        drawn = len(null)
+    return PermutedOutcome(
+        status=ControlStatus.RAN, p=p, draws=drawn, false_positive_rate=rate, n=int(keep.sum())
+    )
+
+
+def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int) -> RandomFeatures:
+    """The claim's statistic among features of the same kind put through the same construction.
+
+    Expression and signatures are replaced by matched genes (prepared beforehand, without the
+    outcome); any other exposure is dealt out anew among the patients.
+    """
+    import numpy as np
+
+    from validation.controls.numeric import permutations
+
+    contract = study.contract
+    use = contract.exposures[exposure]
+    keep = _arrays(study)[0]
+    rows = study.rows
+    own = numbers_of(rows, use)
+    prefix = f"{use.key}{SEPARATOR}"
+    columns = (
+        [] if candidates is None else [one for one in candidates if str(one).startswith(prefix)]
+    )
+    if columns and candidates is not None:
+        raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
+        kind: Literal["matched genes", "permuted feature"] = "matched genes"
+    else:
+        every = np.ones(len(own), dtype=bool)
+        orders = permutations(
+            len(own),
+            contract.controls.random_features,
+            contract.seed + 1,
+            clusters=study.clusters(every),
+        )
+        raw = own[orders].T
+        kind = "permuted feature"
+    raw = raw[:, ~np.isnan(raw).any(axis=0)]
+    if raw.shape[1] < 20:
+        raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are needed")
+    # Each draw has other patients in its groups (for extremes, other patients in neither), so the
+    # draws are compared by their own standardized statistics.
+    endpoint = contract.primary_test.endpoint
+    outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
+    draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
+    if contract.hypothesis.time_dependent:
+        observed, null = _at_risk(study)
+    else:
+        null = np.array(
+            [float("nan") if one is None else _draw(one, *outcome, layers, scores) for one in draws]
+        )
+        observed = _draw(study.exposed, *outcome, layers, scores)
+    null = null[np.isfinite(null)]
+    if len(null) < 20:
+        raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
+    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
+    share = float((sign * null < sign * observed).mean())
+    stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
+    return RandomFeatures(
+        status=ControlStatus.RAN,
+        percentile=share,
+        p=stronger,
+        draws=len(null),
+        kind=kind,
+        n=int(keep.sum()),
+    )
+
+
+def _at_risk(study: Study) -> tuple[float, Floats]:
+    """The statistic of a time-dependent exposure, and that of one dealt out among those at risk."""
+    from validation.controls.numeric import dealt_at_risk
+
+    contract = study.contract
+    keep, value, flags, x, _ = _arrays(study)
+    entry = study.entry(keep)
+    assert entry is not None and flags is not None
+    layers = study.layers(contract.primary_test.strata, keep)
+    times = contract.controls.random_features
+    return dealt_at_risk(entry, value, flags, x, layers, times=times, seed=contract.seed + 1)
+
+
+def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
+    """The claim's exposure with one of its variables replaced; None where it cannot be cut."""
+    import numpy as np
+
+    contract = study.contract
+    uses = contract.exposures
+    values = [numbers_of(study.rows, use) for use in uses]
+    cuts = list(study.cuts)
+    use = uses[exposure]
+    if use.cut is CutRule.FIXED:
+        # A threshold in the feature's own unit means nothing for another one: keep its share.
+        assert use.threshold is not None
+        below = int((values[exposure] <= use.threshold).sum())
+        use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
+    try:
+        cuts[exposure] = find_cut(raw, use)
+    except InputError:
+        return None
+    values[exposure] = raw
+    return expose(contract.comparison, uses, tuple(values), tuple(cuts))
+
+
+def all_layers(study: Study) -> NDArray[np.int64] | None:
+    """(rows,) stratum of every patient, -1 where one is unknown; None without strata."""
+    import numpy as np
+
+    strata = study.contract.primary_test.strata
+    if not strata:
+        return None
+    known = study.rows[list(strata)].notna().all(axis=1).to_numpy()
+    found = np.full(len(known), -1, dtype=np.int64)
+    layers = study.layers(strata, known)
+    assert layers is not None
+    found[known] = layers
+    return found
+
+
+class _Scores(dict[bytes, "Floats"]):
+    """Log-rank scores by the patients kept: most draws keep the same."""
+
+    def of(self, time: Floats, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> Floats:
+        from validation.statistics.cutpoint import logrank_scores
+
+        key = keep.tobytes()
+        if key not in self:
+            self[key] = logrank_scores(time, event)
+        return self[key]
+
+
+def _draw(
+    exposed: Exposed,
+    value: Floats,
+    event: Floats | None,
+    layers: NDArray[np.int64] | None,
+    scores: _Scores,
+) -> float:
+    """Signed score statistic of one exposure; positive when the exposed fare worse (or higher).
+
+    With strata, log-rank scores and the exposure's mean are taken within each. An interaction's
+    product is taken apart from its main effects first.
+    """
+    import numpy as np
+
+    x = exposed.x
+    keep = ~np.isnan(x) & ~np.isnan(value)
+    if event is not None:
+        keep &= ~np.isnan(event)
+    if layers is not None:
+        keep &= layers >= 0
+    column, outcome = x[keep], value[keep]
+    if column.size < 4 or np.all(column == column[0]):
+        return float("nan")
+    base = [part[keep][:, None] for part in exposed.parts] if exposed.product else []
+    if event is not None and layers is None:
+        outcome = scores.of(outcome, event[keep] == 1, keep)
+    elif event is not None and layers is not None:
+        outcome, indicators = _within(outcome, event[keep] == 1, layers[keep])
+        base.append(indicators)
+    others = np.column_stack(base) if base else None
+    return float(_score_z(outcome, column[:, None], others)[0])
+
+
+def _within(
+    time: Floats, event: NDArray[np.bool_], layers: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
+    import numpy as np
+
+    from validation.statistics.cutpoint import logrank_scores
+
+    scores, codes = np.empty(len(time)), np.unique(layers)
+    for code in codes:
+        mine = layers == code
+        scores[mine] = logrank_scores(time[mine], event[mine])
+    return scores, (layers[:, None] == codes[None, 1:]).astype(float)
+
+
+def timing(study: Study) -> TimingResult:
+    """Whether an exposure knows the outcome, or how long its patients were followed."""
+    import numpy as np
+
+    from validation.statistics.leakage import leak_of
+
+    endpoint = study.contract.primary_test.endpoint
+    kind = study.contract.endpoint(endpoint).kind
+    value, event = study.outcome(endpoint)
+    leaks = []
+    for use in study.contract.exposures if kind != "continuous" else ():
+        known = ~np.isnan(value) if event is None else ~(np.isnan(value) | np.isnan(event))
+        x = numbers_of(study.rows, use)[known]
+        leak = leak_of(x, value[known]) if event is None else leak_of(x, event[known], value[known])
+        if leak is not None:
+            leaks.append(f"{use.label}: {leak.text}")
+    return TimingResult(status=ControlStatus.RAN, leaks=tuple(leaks), n=len(study.rows))
+
+
+def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
+    """An association that must be there if the outcome data are sound."""
+    import numpy as np
+
+    from validation.inputs.population import apply_filters
+    from validation.statistics.cox import cox
+
+    plan = study.contract.controls.known_positive
+    assert plan is not None
+    rows = table[apply_filters(table, study.contract.filters)]
+    time = rows[f"{plan.endpoint}.time"].to_numpy(dtype=float)
+    event = rows[f"{plan.endpoint}.event"].to_numpy(dtype=float)
+    x = rows[plan.variable].to_numpy(dtype=float)
+    keep = ~(np.isnan(time) | np.isnan(event) | np.isnan(x))
+    x = x[keep]
+    if x.size == 0 or np.all(x == x[0]):
+        raise InputError(f"{plan.variable} does not vary in this population")
+    flags = (event[keep] == 1).astype(float)
+    cluster = study.contract.cluster
+    fit = cox(
+        time[keep],
+        flags,
+        ((x - x.mean()) / x.std(ddof=1))[:, None],
+        [plan.variable],
+        cluster=None if cluster is None else rows.loc[keep, cluster].astype(str),
+    )
+    return KnownPositiveResult(
+        status=ControlStatus.RAN,
+        hr=float(fit.hr[0]),
+        lower=float(fit.lower[0]),
+        upper=float(fit.upper[0]),
+        p=float(fit.p[0]),
+        statistic=float(fit.coef[0] / fit.se[0]),
+        events=int(flags.sum()),
+        n=int(keep.sum()),
+    )
+
+
+def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> NegativeEndpoint:
+    """The same exposure on an endpoint that it should not touch."""
+    from validation.methods import run_method
+
+    name = study.contract.controls.negative_endpoint
+    assert name is not None
+    primary = study.contract.primary_test
+    plan = TestPlan(
+        id="control.negative",
+        role="secondary",
+        method=primary.method,
+        endpoint=name,
+        strata=primary.strata,
+    )
+    found = run_method(study, plan, book, tables)
+    return NegativeEndpoint(
+        status=ControlStatus.RAN, endpoint=name, p=found.p, n=found.n, events=found.events
+    )
+
+
+def is_replaceable(use: VariableUse) -> bool:
+    """True for exposures that have comparable others in the matrix: genes and signatures."""
+    return use.key.startswith(("expression:", "signature:"))

@@ -1,0 +1,196 @@
+"""The claim under every registered choice: its estimates, their sign, their spread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sage.core.errors import InputError
+from validation.contracts.registered import SEARCHING
+from validation.controls.results import ControlStatus, Specifications
+from validation.controls.run import all_layers
+from validation.hypothesis import Comparison, CutRule, Direction
+from validation.inputs.population import Cut, expose, find_cut, numbers_of
+from validation.inputs.study import Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from validation.controls.curve import Model, SpecificationCurve
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+CLAIMED = "as claimed"
+"""Where each exposure has a rule of its own, beside the curves that cut all of them alike."""
+
+
+def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
+    """Fit every registered specification, and count those with the expected sign.
+
+    Raises
+    ------
+    InputError
+        If none could be estimated.
+    """
+    import numpy as np
+
+    from validation.controls.curve import leave_one_out, specification_curve
+
+    contract, plan = study.contract, study.contract.specification
+    endpoint = contract.primary_test.endpoint
+    value, event = study.outcome(endpoint)
+    known = ~np.isnan(value)
+    if event is not None:
+        known &= ~np.isnan(event)
+    exposures: dict[str, Floats] = {}
+    for rule in plan.cuts:
+        cuts = _cuts(study, rule)
+        if cuts is not None:
+            exposures[rule.value] = _exposure(study, cuts)[known]
+    own_cut = _own_cut(study)
+    if own_cut == CLAIMED:
+        exposures[CLAIMED] = _exposure(study, study.cuts)[known]
+    sets: dict[str, Any] = {}
+    for keys in plan.covariate_sets:
+        X, names = study.design(keys, known, missing=True)
+        sets[_labels(study, keys) if names else "none"] = (names, X) if names else None
+    follow_up: dict[str, float | None] = {"all": None}
+    exclusions: dict[str, Mask | None] = {"none": None}
+    strata: dict[str, Any] = {"none": None}
+    if event is not None:
+        follow_up = {
+            "all" if one is None else f"{one:g} months": one for one in plan.follow_up_months
+        }
+        exclusions = {
+            "none" if months == 0 else f"under {months:g} month": None
+            if months == 0
+            else study.followed(endpoint)[known] >= months
+            for months in plan.exclude_first_months
+        }
+        strata = {}
+        for keys in plan.strata_sets:
+            layers = all_layers(study) if keys else None
+            strata[_labels(study, keys) or "none"] = None if layers is None else layers[known]
+    curve = specification_curve(
+        _model(study, known),
+        exposures,
+        sets,
+        follow_up,
+        exclusions,
+        strata,
+        alpha=contract.rules.alpha,
+    )
+    if contract.site is not None and own_cut in exposures:
+        layers = all_layers(study)
+        column = study.rows.loc[known, contract.site]
+        left_out = leave_one_out(
+            _model(study, known),
+            exposures[own_cut],
+            sets,
+            column.astype(object).where(column.notna(), None),
+            None if layers is None else layers[known],
+            choices={"cut-point": own_cut, "follow-up": "all"},
+        )
+        curve = replace(curve, left_out=left_out)
+    expected = contract.direction is Direction.HIGHER_RISK
+    kept = [one for one in curve.specifications if one.ok]
+    if not kept:
+        raise InputError("no specification could be estimated")
+    agree = [one for one in kept if (one.value > curve.null) == expected]
+    first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
+    first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
+    own = any(
+        all(str(first.get(key)) == value for key, value in one.choices.items()) for one in kept
+    )
+    # A searched cut-point or a spline is none of the curve's choices.
+    searched = contract.exposures[0].cut not in plan.cuts
+    agreed = len(agree) / len(kept)
+    alone = [one for one in curve.left_out if one.ok]
+    if alone:
+        agreed = min(
+            agreed, sum((one.value > curve.null) == expected for one in alone) / len(alone)
+        )
+    small = sum(one.p < contract.rules.alpha for one in agree)
+    found = Specifications(
+        status=ControlStatus.RAN,
+        expected_sign=agreed,
+        own=own or searched,
+        n=len(kept),
+        failed=curve.failed,
+        significant=small / len(kept),
+        median=float(curve.median),
+        lowest=float(kept[0].value),
+        highest=float(kept[-1].value),
+        left_out=len(alone) if curve.left_out else None,
+        left_out_lowest=min((one.value for one in alone), default=None),
+        left_out_highest=max((one.value for one in alone), default=None),
+    )
+    return found, curve
+
+
+def _own_cut(study: Study) -> str:
+    """The claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
+    rules = {str(use.cut) for use in study.contract.exposures}
+    if study.contract.comparison is Comparison.PER_SD and not rules & set(SEARCHING):
+        return CutRule.CONTINUOUS.value
+    return rules.pop() if len(rules) == 1 else CLAIMED
+
+
+def _labels(study: Study, keys: tuple[str, ...]) -> str:
+    found = [one.label for key in keys for one in study.contract.variables if one.key == key]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _model(study: Study, known: Mask) -> Model:
+    """How the primary endpoint is modeled in each specification."""
+    from validation.controls.curve import cox_model, linear_model, logistic_model
+
+    endpoint = study.contract.primary_test.endpoint
+    value, event = study.outcome(endpoint)
+    if event is not None:
+        limit = study.contract.rules.events_per_covariate
+        flags = (event[known] == 1).astype(float)
+        return cox_model(
+            value[known],
+            flags,
+            events_per_term=limit,
+            entry=study.entry(known),
+            cluster=study.clusters(known),
+        )
+    if study.contract.endpoint(endpoint).kind == "binary":
+        return logistic_model(value[known])
+    return linear_model(value[known])
+
+
+def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
+    """All exposures cut by one rule; None where the rule does not fit them.
+
+    The claim's own cuts are taken as they are: a confirmation part has those of the discovery part.
+    """
+    uses = study.contract.exposures
+    if rule.value == _own_cut(study) == study.cuts[0].rule.value:
+        return study.cuts
+    if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
+        return None
+    try:
+        return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
+    except InputError:
+        return None
+
+
+def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
+    """(n,) the exposure under these cuts; of an interaction (n, 3), with both main effects."""
+    import numpy as np
+
+    contract = study.contract
+    values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
+    comparison = contract.comparison
+    if comparison is Comparison.PER_SD and cuts[0].rule is not CutRule.CONTINUOUS:
+        comparison = Comparison.EXTREMES
+    exposed = expose(comparison, contract.exposures, values, cuts)
+    if comparison is Comparison.INTERACTION:
+        return np.column_stack([exposed.x, *exposed.parts])
+    return exposed.x

@@ -1,0 +1,422 @@
+"""The figures of an analysis, drawn from finished tests alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.controls.keys import Key
+from validation.results import Effect, Figure, p_is
+from validation.types import Number, sha256_file
+
+if TYPE_CHECKING:
+    from validation.analysis import Analysis
+    from validation.contracts.contract import Contract
+    from validation.inputs.study import Study
+    from validation.results import TestOutcome
+
+
+def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
+    """Draw every figure that the finished tests allow.
+
+    Returns
+    -------
+    The figures by name, and a note for each that failed: the tests are done, and their results
+    stand without it.
+    """
+    done = {one.id: one for one in analysis.result().tests if one.status == "ok"}
+    by_method = {
+        "kaplan_meier": _kaplan_meier,
+        "joint_groups": _joint_groups,
+        "calibration": _calibration,
+        "cumulative_incidence": _incidence,
+        "decision_curve": _decision,
+    }
+    jobs: dict[str, Callable[[], Figure | None]] = {
+        name: partial(by_method[one.method], analysis, study, one, out)
+        for name, one in done.items()
+        if one.method in by_method
+    }
+    if analysis.model is not None and "calibration" in done and analysis.part != "replication":
+        jobs["nomogram"] = partial(_nomogram, analysis, study, out)
+    jobs["forest"] = partial(_forest, analysis, done, out)
+    if analysis.curve is not None and "control.specification_curve" in done:
+        jobs["specification"] = partial(_specification, analysis, out)
+    figures: dict[str, Figure] = {}
+    failed: list[str] = []
+    for name, job in jobs.items():
+        try:
+            drawn = job()
+        except Exception as error:  # noqa: BLE001 - a picture must not cost the results
+            failed.append(f"figure {name} could not be drawn ({type(error).__name__})")
+            continue
+        if drawn is not None:
+            figures[name] = drawn
+    return figures, failed
+
+
+def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import kaplan_meier_figure
+    from validation.statistics.survival import kaplan_meier
+
+    contract = analysis.contract
+    endpoint = contract.endpoint(outcome.endpoint)
+    keep = study.complete(outcome.endpoint)
+    exposed, reference = (
+        _short(contract.exposed, "Exposed"),
+        _short(contract.reference, "Reference"),
+    )
+    curves = {}
+    for label, side in ((exposed, 1.0), (reference, 0.0)):
+        mine = keep & (study.exposed.x == side)
+        curves[label] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+    prefix = outcome.id.removesuffix("kaplan_meier")
+    names = (f"{prefix}primary", f"{prefix}secondary")
+    test = next((one for one in analysis.result().tests if one.id in names), None)
+    notes = []
+    if test is not None and test.effect is not None and test.p is not None:
+        numbers = analysis.result().numbers
+        within = "stratified " if contract.test(test.id).strata else ""
+        notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank {p_is(test.p)}"]
+    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
+    path = out / f"{outcome.id.replace('.', '_')}.svg"
+    drawing = partial(
+        kaplan_meier_figure,
+        curves,
+        time_unit="months",
+        title=endpoint.label,
+        endpoint=endpoint.label,
+        annotation=notes,
+        description=title,
+    )
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        title,
+        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
+        f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
+        + (" (SIMULATED)." if contract.simulated else "."),
+    )
+
+
+def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    """Kaplan-Meier curves of the four groups that two exposures form."""
+    from validation.figures import kaplan_meier_figure
+    from validation.methods.groups import joint_groups_of
+    from validation.statistics.survival import kaplan_meier
+
+    contract = analysis.contract
+    label = contract.endpoint(outcome.endpoint).label
+    names, codes = joint_groups_of(study)
+    time, event = study.outcome(outcome.endpoint)
+    assert event is not None
+    keep = (codes >= 0) & (time == time) & (event == event)
+    for key in contract.test(outcome.id).strata:
+        keep &= study.rows[key].notna().to_numpy()
+    curves = {}
+    for code, name in enumerate(names):
+        mine = keep & (codes == code)
+        curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+    p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value)
+    within = "stratified " if contract.test(outcome.id).strata else ""
+    path = out / f"{outcome.id}.svg"
+    drawing = partial(
+        kaplan_meier_figure,
+        curves,
+        time_unit="months",
+        title=f"{label}, all groups",
+        endpoint=label,
+        annotation=[f"{within}log-rank over {len(names)} groups {p}"],
+        description=f"{label} in all groups of {contract.hypothesis.id}",
+    )
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        f"{label} in all groups that the exposures form",
+        "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
+        "claim is the registered primary comparison.",
+    )
+
+
+def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import calibration_figure
+    from validation.prediction import design_for
+    from validation.statistics.calibration import calibration
+
+    contract, model = analysis.contract, study.model
+    assert model is not None
+    keep, X = design_for(study, model)
+    time, event = study.follow_up(model.endpoint, keep)
+    outside = f"{outcome.id}.ratio" in analysis.result().numbers
+    if outside:
+        model = model.within(time)
+    survival = model.survival(X)
+    found = calibration(time, event, survival, model.horizon)
+    numbers = analysis.result().numbers
+    corrected = "" if outside else ", corrected for optimism"
+    slope = numbers[f"{outcome.id}.slope"].text
+    if outside:
+        low, high = (numbers[f"{outcome.id}.slope_{end}"].text for end in ("lower", "upper"))
+        slope += f" (95% CI {low} to {high})"
+    notes = [
+        f"slope {slope}{corrected}",
+        f"concordance {numbers[f'{outcome.id}.harrell'].text}{corrected}",
+    ]
+    label = contract.endpoint(outcome.endpoint).label
+    path = out / f"{outcome.id}.svg"
+    drawing = partial(
+        calibration_figure,
+        found,
+        1.0 - survival,
+        title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
+        annotation=notes,
+        description=f"Predicted and observed risk of {label}",
+    )
+    where = (
+        f"The model was developed in {model.cohort}; nothing is fitted here."
+        if outside
+        else "The model was fitted to these patients: the points are apparent."
+    )
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        f"Predicted and observed risk, {label.lower()}",
+        "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
+        f"risk, and the distribution of predictions. {where}",
+    )
+
+
+def _decision(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    from validation.figures import decision_curve_figure
+    from validation.methods.clinical import curves_of
+
+    contract = analysis.contract
+    curves = curves_of(study, contract.test(outcome.id))
+    label = contract.endpoint(outcome.endpoint).label
+    drawing = partial(
+        decision_curve_figure,
+        curves.thresholds,
+        curves.benefit,
+        title="Decision curve",
+        risk_of=label[:1].lower() + label[1:] if " " in label else label,
+        description=f"Net benefit of acting on the predicted risk of {label}",
+    )
+    by = f" by {curves.horizon:.0f} months" if math.isfinite(curves.horizon) else ""
+    return _figure(
+        analysis,
+        out / "decision_curve.svg",
+        drawing,
+        f"Net benefit of acting on the predicted risk of {label}{by}",
+        "Net benefit per patient against the risk from which on one would act, for the model with "
+        "and without the exposure, for acting on everybody and on nobody. Risks are "
+        "cross-validated. Where the two models cannot be told apart, the exposure changes no "
+        "decision.",
+    )
+
+
+def _nomogram(analysis: Analysis, study: Study, out: Path) -> Figure | None:
+    from validation.clinical.nomogram import nomogram_of
+    from validation.figures import nomogram_figure
+    from validation.figures.style import wrapped
+
+    assert analysis.model is not None
+    found = nomogram_of(analysis.model, study)
+    if found is None:
+        return None
+    label = analysis.contract.endpoint(analysis.model.endpoint).label
+    return _figure(
+        analysis,
+        out / "nomogram.svg",
+        partial(
+            nomogram_figure,
+            found,
+            title=wrapped(f"Nomogram: {label}", 70, 1),
+            description=f"Points of each term, and the risk of {label} for their sum",
+        ),
+        f"Nomogram of the adjusted model: risk of {label} by {found.horizon:.0f} months",
+        "Read the points of each line above it, add them, and read the risk below their sum. Drawn "
+        "from the apparent coefficients of these patients: not for decisions about patients.",
+    )
+
+
+def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    """Incidence of the event and of the competing one by group, or of everybody for a slope."""
+    from validation.figures import Incidences, cumulative_incidence_figure
+    from validation.methods.competing import sides_of
+    from validation.statistics.competing import aalen_johansen
+
+    contract = analysis.contract
+    endpoint = contract.endpoint(outcome.endpoint)
+    roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
+    curves = {}
+    for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
+        time, codes = study.status(outcome.endpoint, mine)
+        event, other = (aalen_johansen(time, codes, one, need_events=False) for one in (1, 2))
+        label = roles[role] if role == "all" else _short(name, roles[role])
+        curves[label] = Incidences(event, other if other.n_events else None)
+    prefix = outcome.id.removesuffix("cumulative_incidence")
+    numbers = analysis.result().numbers
+    notes = []
+    if study.exposed.grouped:
+        if f"{prefix}fine_gray.summary" in numbers:
+            notes.append(numbers[f"{prefix}fine_gray.summary"].text + ", Fine and Gray")
+        if f"{prefix}gray.p" in numbers:
+            notes.append(f"Gray's test {p_is(numbers[f'{prefix}gray.p'].value)}")
+    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
+    path = out / f"{outcome.id.replace('.', '_')}.svg"
+    drawing = partial(
+        cumulative_incidence_figure,
+        curves,
+        time_unit="months",
+        title=f"{endpoint.label}: cumulative incidence",
+        event=endpoint.label,
+        annotation=notes,
+        description=title,
+    )
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        title,
+        "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
+        f"event (dashed), numbers at risk of either. {''.join(f'{one}. ' for one in notes)}"
+        f"Cohort {analysis.provenance['cohort']}"
+        + (" (SIMULATED)." if contract.simulated else "."),
+    )
+
+
+def _short(name: str, role: str) -> str:
+    """A group's name where a legend has room for it; else its role, which the caption explains."""
+    return name if len(name) <= 36 else role
+
+
+def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figure | None:
+    """Effects of the exposure in every model of one scale, the primary first."""
+    from validation.figures import ForestRow, forest
+
+    contract = analysis.contract
+    primary = done.get(contract.primary)
+    if primary is None or primary.effect is None or primary.effect.null != 1.0:
+        return None
+    rows = []
+    numbers = analysis.result().numbers
+    for one in done.values():
+        effect = one.effect or _control_effect(one.id, numbers)
+        if effect is None or effect.scale != primary.effect.scale or one.n is None:
+            continue
+        events = "" if one.events is None else f"{one.events} / {one.n}"
+        rows.append(
+            ForestRow(
+                label=_model_label(contract, one),
+                value=effect.value,
+                lower=effect.lower,
+                upper=effect.upper,
+                n=events,
+                primary=one.id == contract.primary,
+            )
+        )
+    if len(rows) < 2:
+        return None
+    path = out / "forest.svg"
+    title = f"Exposed: {contract.exposed}; reference: {contract.reference}"
+    drawing = partial(
+        forest,
+        rows,
+        title="Exposed against reference",
+        measure=primary.effect.scale.capitalize(),
+        description=title,
+    )
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        title,
+        "Effects with 95% confidence intervals by endpoint and model.",
+    )
+
+
+def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
+    """A control's effect from its numbers: its outcome in the ledger carries none."""
+    found = numbers.get(f"{name}.effect")
+    if found is None or found.value is None:
+        return None
+    limits = (numbers[f"{name}.{end}"].value for end in ("lower", "upper"))
+    lower, upper = (None if one is None else float(one) for one in limits)
+    return Effect.model_validate(
+        {"value": found.value, "lower": lower, "upper": upper, "scale": found.unit}
+    )
+
+
+def _model_label(contract: Contract, one: TestOutcome) -> str:
+    """Which endpoint, model and patients a row of the forest plot is about."""
+    control = one.id.startswith("control.")
+    plan = contract.primary_test if control else contract.test(one.id)
+    kinds = ["adjusted"] if one.role == "adjusted" else []
+    kinds += ["stratified"] if plan.strata else []
+    label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
+    if control:
+        return f"{label} (negative control)"
+    if plan.subgroup is None:
+        return label
+    part = plan.subgroup
+    name = next(use.label for use in contract.variables if use.key == part.variable)
+    sign = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}.get(part.op, part.op)
+    values = part.value if isinstance(part.value, tuple) else (part.value,)
+    shown = ", ".join(str(value) for value in values if value is not None)
+    return f"{label} ({name} {sign} {shown})".replace(" )", ")")
+
+
+def _specification(analysis: Analysis, out: Path) -> Figure:
+    from validation.figures import specification_curve_figure
+
+    contract = analysis.contract
+    path = out / "specification.svg"
+    endpoint = contract.endpoint(contract.primary_test.endpoint).label
+    assert analysis.curve is not None
+    drawing = partial(
+        specification_curve_figure,
+        analysis.curve,
+        title=f"{endpoint} under every defensible choice",
+        measure=contract.scale.capitalize(),
+        description=f"Specification curve of {contract.exposed}",
+    )
+    share = analysis.result().numbers[Key.EXPECTED_SIGN].text
+    survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
+    choices = "cut-point, covariates"
+    choices += ", strata" if contract.strata else ""
+    choices += ", follow-up and exclusions" if survival else ""
+    return _figure(
+        analysis,
+        path,
+        drawing,
+        f"{endpoint} under every defensible choice",
+        f"{contract.scale.capitalize()} by {choices}; {share} have the expected sign.",
+    )
+
+
+def _figure(
+    analysis: Analysis, path: Path, drawing: Callable[..., object], title: str, caption: str
+) -> Figure:
+    """Draw for the report (SVG), and as pixels beside it for readers that see only those.
+
+    Every figure names its cohort and carries the mark of simulated data. None is left half done.
+    """
+    paths = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
+    with ExitStack() as undone:
+        for one in paths:
+            undone.callback(one.unlink, missing_ok=True)
+        for one in paths:
+            drawing(
+                path=one,
+                subtitle=analysis.provenance["title"],
+                simulated=analysis.contract.simulated,
+            )
+        undone.pop_all()
+    return Figure(file=path.name, title=title, caption=caption, sha256=sha256_file(path))

@@ -1,0 +1,350 @@
+"""From a frozen contract and a cohort to analysis-ready inputs and the code that reads them.
+
+The inputs hold what the contract names and nothing else, under pseudonyms. Confirmation patients
+are not written before they are unlocked: what is not mounted cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, FrozenContract, VariableUse, known_since
+from validation.contracts.timing import as_known, require_known
+from validation.controls.run import SEPARATOR, is_replaceable
+from validation.inputs.population import Cut, cuts_of, held_back
+from validation.inputs.variables import use_of
+from validation.ledger import Ledger
+from validation.overlap import DESCRIPTION, require_other_patients
+from validation.types import canonical_json, sha256_file, sha256_text, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from validation.cohort.cohort import Cohort
+    from validation.prediction import PredictionModel
+
+ADDED = "features/"
+Part = Literal["all", "discovery", "confirmation", "replication"]
+
+CODE = '''\
+"""Analysis compiled from validation contract {short}.
+
+Hypothesis: {statement}
+Runs the registered tests of the contract and nothing else.
+"""
+
+import sys
+from pathlib import Path
+
+from validation.analysis import Analysis
+
+
+def main(inputs: Path, out: Path) -> None:
+    analysis = Analysis.open(inputs)
+    if analysis.frozen.sha256 != "{sha256}":
+        raise SystemExit("these inputs belong to another contract")
+    analysis.run()
+    analysis.finish(out)
+
+
+if __name__ == "__main__":
+    main(
+        Path(sys.argv[1] if len(sys.argv) > 1 else "inputs"),
+        Path(sys.argv[2] if len(sys.argv) > 2 else "out"),
+    )
+'''
+
+
+def code(frozen: FrozenContract) -> str:
+    """The analysis program of a contract: the same text for the same contract.
+
+    It takes two arguments, the folder of inputs and the folder for results.
+    """
+    statement = " ".join(frozen.contract.hypothesis.statement.split())
+    statement = statement.replace("\\", "/").replace('"', "'")
+    return CODE.format(short=frozen.sha256[:12], sha256=frozen.sha256, statement=statement)
+
+
+def confirmation_key(frozen: FrozenContract) -> str:
+    """Names the patients that a hypothesis may be confirmed in once: the cohort's own files.
+
+    Seed and share are left out, since another draw from the same patients holds some that were seen
+    before; so are the cohort's description and added feature tables, which leave the patients as
+    they are. The ledger keeps one such opening for each hypothesis.
+    """
+    files = {
+        digest
+        for name, digest in frozen.data_hashes.items()
+        if name != DESCRIPTION and not name.startswith(ADDED)
+    }
+    return sha256_text(canonical_json(sorted(files)))
+
+
+def prepare(
+    frozen: FrozenContract,
+    cohort: Cohort,
+    folder: Path,
+    *,
+    part: Part = "all",
+    ledger: Ledger | None = None,
+    cuts: tuple[Cut, ...] | None = None,
+    model: PredictionModel | None = None,
+) -> dict[str, Any]:
+    """Write `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`.
+
+    Parameters
+    ----------
+    part : "all" for contracts without a split; "discovery", then "confirmation" for those with one
+        (with the discovery part's `cuts`); "replication" for a second cohort
+    model : the prediction model whose calibration these patients judge; without one it is
+        developed in them
+    ledger : needed for "confirmation": it must hold the unlock
+
+    Returns
+    -------
+    The provenance, as written.
+
+    Raises
+    ------
+    InputError
+        If the data changed since the contract was frozen, or the part may not be read.
+    """
+    contract = frozen.contract
+    _may_read(frozen, cohort, part, ledger)
+    endpoints = list(dict.fromkeys(one.key for one in contract.endpoints))
+    positive = contract.controls.known_positive
+    if part != "replication" and positive is not None and positive.endpoint not in endpoints:
+        endpoints.append(positive.endpoint)
+    negative = contract.controls.negative_endpoint
+    if part != "replication" and negative is not None and negative not in endpoints:
+        endpoints.append(negative)
+    keys = contract.keys()
+    if part == "replication":
+        extra = [
+            key
+            for key in (*contract.covariates, *contract.strata, contract.cluster)
+            if key is not None and _has(cohort, key)
+        ]
+        late = {use.key for use in contract.variables if use.known_at == "column"}
+        extra += [known_since(key) for key in extra if key in late]
+        keys = list(dict.fromkeys([*_asked(contract), *extra]))
+        endpoints = [contract.primary_test.endpoint]
+    table = cohort.table(keys, endpoints)
+    total = len(table)
+    table, steps = as_known(table, contract)
+    if part in ("discovery", "confirmation"):
+        held = held_back(table, contract)
+        keep = [one == (part == "confirmation") for one in held]
+        table = table[keep]
+    reason = ""
+    if cuts is None:
+        try:
+            cuts = cuts_of(table, contract)
+        except InputError as error:
+            # The analysis will refuse the primary test with this reason; it must reach the ledger.
+            cuts, reason = (), str(error)
+    folder.mkdir(parents=True, exist_ok=True)
+    frozen.write(folder / "contract.json")
+    _write_table(table, folder / "table.parquet")
+    features = None
+    if part in ("all", "discovery", "confirmation") and contract.controls.random_features:
+        features = _features(contract, cohort, table)
+    if features is not None:
+        _write_table(features, folder / "controls.parquet")
+    elif (folder / "controls.parquet").exists():
+        (folder / "controls.parquet").unlink()
+    provenance: dict[str, Any] = {
+        "part": part,
+        "contract_sha256": frozen.sha256,
+        "cohort": cohort.id,
+        "title": cohort.spec.title,
+        "simulated": cohort.simulated,
+        "data_hashes": cohort.hashes(),
+        "patients": {"cohort": total, "written": len(table)},
+        "columns": {key: _source(cohort, key) for key in keys},
+        "endpoints": endpoints,
+        "cuts": [one.model_dump(mode="json") for one in cuts],
+        "model": None if model is None else model.model_dump(mode="json"),
+        "refusal": reason,
+        "joins": [one.model_dump(mode="json") for one in (*cohort.joins(), *steps)],
+        "files": {
+            name: sha256_file(folder / name)
+            for name in ("contract.json", "table.parquet", "controls.parquet")
+            if (folder / name).exists()
+        },
+    }
+    text = json.dumps(provenance, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    write_text(folder / "provenance.json", text)
+    return provenance
+
+
+def _asked(contract: Contract) -> list[str]:
+    """The variables that a second cohort must have."""
+    found = [one.key for one in contract.exposures] + [one.variable for one in contract.filters]
+    late = {one.key for one in contract.variables if one.known_at == "column"}
+    return found + [known_since(key) for key in found if key in late]
+
+
+def require_variables(frozen: FrozenContract, second: Cohort) -> None:
+    """Check that a second cohort has what the primary test reads, before the first is analyzed.
+
+    Raises
+    ------
+    InputError
+        If it lacks a variable or the endpoint, or knew an exposure after the start of follow-up
+        only; the message names it.
+    """
+    contract = frozen.contract
+    second.table(list(dict.fromkeys(_asked(contract))), [contract.primary_test.endpoint])
+    uses = [use_of(second.dictionary(), use.key, use.role) for use in contract.exposures]
+    require_known(contract.hypothesis, uses, [])
+
+
+def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
+    """Names of the files that differ from those that a contract was frozen on."""
+    now = cohort.hashes()
+    names = sorted({*now, *frozen.data_hashes})
+    return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]
+
+
+def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
+    """Check that a cohort is the contract's, with the data that it was frozen on.
+
+    Raises
+    ------
+    InputError
+        If it is another one, or a file changed; the message names it.
+    """
+    if cohort.id != frozen.contract.cohort:
+        raise InputError(
+            f'the contract is for cohort "{frozen.contract.cohort}", not "{cohort.id}"'
+        )
+    changed = changed_data(frozen, cohort)
+    if changed:
+        raise InputError(
+            f"the data changed since the contract was frozen: {', '.join(changed)}. Restore the "
+            "files (and give the same --features), or freeze a new version of the contract "
+            "(`sage validate amend`)"
+        )
+
+
+def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger | None) -> None:
+    contract = frozen.contract
+    if part == "replication":
+        require_other_patients(frozen, cohort)
+        return
+    require_same_data(frozen, cohort)
+    split = contract.split.policy == "discovery_confirmation"
+    if split != (part in ("discovery", "confirmation")):
+        expected = "discovery or confirmation" if split else "all"
+        raise InputError(f'this contract\'s patients are read as "{expected}", not "{part}"')
+    if part == "confirmation":
+        key = confirmation_key(frozen)
+        if ledger is None or not ledger.is_unlocked(key, frozen.sha256):
+            raise InputError(
+                "the confirmation patients are locked: run the discovery part first; the runner "
+                "unlocks them once when it succeeds"
+            )
+
+
+def _has(cohort: Cohort, key: str) -> bool:
+    if key.startswith("expression:"):
+        matrix = cohort.expression
+        return matrix is not None and key.removeprefix("expression:") in matrix
+    return any(one == key for one in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
+
+
+def _source(cohort: Cohort, key: str) -> str:
+    from validation.inputs.variables import find_variable
+
+    return find_variable(cohort.dictionary(), key).source if _has(cohort, key) else ""
+
+
+def _write_table(table: pd.DataFrame, path: Path) -> None:
+    """Parquet under a temporary name, then renamed."""
+    temporary = path.with_name(f".{path.name}.partial")
+    table.to_parquet(temporary, engine="pyarrow", compression="zstd", index=True)
+    temporary.replace(path)
+
+
+def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:
+    """Comparable features for each gene or signature exposure, chosen without the outcome."""
+    import numpy as np
+    import pandas as pd
+
+    uses = [use for use in contract.exposures if is_replaceable(use)]
+    if not uses or cohort.expression is None:
+        return None
+    matrix = cohort.expression
+    values, patients = cohort.block(matrix.genes)
+    values = np.asarray(values[:, :], dtype=float)
+    usable = np.flatnonzero(values.std(axis=0) > 0)
+    names = [matrix.genes[at] for at in usable]
+    values = values[:, usable]
+    place = {name: at for at, name in enumerate(names)}
+    claimed = [gene for use in uses for gene in _genes(cohort, use)]
+    barred = np.asarray([place[gene] for gene in claimed if gene in place], dtype=np.int64)
+    columns: dict[str, Any] = {}
+    for number, use in enumerate(uses):
+        drawn = _draws(cohort, use, values, place, barred, contract, number)
+        if drawn is None:
+            continue
+        for at in range(drawn.shape[1]):
+            columns[f"{use.key}{SEPARATOR}{at:04d}"] = drawn[:, at]
+    if not columns:
+        return None
+    frame = pd.DataFrame(columns, index=pd.Index(patients, name="patient"), dtype="float32")
+    return frame.reindex(table.index)
+
+
+def _genes(cohort: Cohort, use: VariableUse) -> list[str]:
+    if use.key.startswith("expression:"):
+        return [use.key.removeprefix("expression:")]
+    return list(cohort.signature_genes(use.key))
+
+
+def _draws(
+    cohort: Cohort,
+    use: VariableUse,
+    values: NDArray[np.float64],
+    place: dict[str, int],
+    barred: NDArray[np.int64],
+    contract: Contract,
+    number: int,
+) -> NDArray[np.float64] | None:
+    """(patients, draws): the nearest genes, or scores of random sets matched gene by gene.
+
+    For a single gene all of its nearest are taken, so that the control does not hang on the seed.
+    """
+    import numpy as np
+
+    from validation.controls.numeric import matched_features
+    from validation.inputs.derive import mean_z
+
+    genes = [gene for gene in _genes(cohort, use) if gene in place]
+    wanted = contract.controls.random_features
+    picks = [
+        matched_features(
+            values,
+            place[gene],
+            draws=wanted,
+            pool=min(wanted, max(len(place) // 4, 20)),
+            seed=contract.seed + 101 * number + at,
+            exclude=barred,
+        )
+        for at, gene in enumerate(genes)
+    ]
+    if not picks or min(len(one) for one in picks) < 20:
+        return None
+    if len(genes) == 1:
+        return np.asarray(values[:, picks[0]], dtype=float)
+    rng = np.random.default_rng([contract.seed, number])
+    count = min(len(one) for one in picks)
+    shuffled = [rng.permutation(one)[:count] for one in picks]
+    sets = [np.asarray([one[at] for one in shuffled]) for at in range(count)]
+    return np.column_stack([mean_z(values[:, np.unique(one)].T) for one in sets])

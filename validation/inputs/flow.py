@@ -1,0 +1,64 @@
+"""From the whole cohort to the patients compared: who is lost where, and the groups' sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from validation.contracts.contract import Contract
+from validation.dictionary import JoinReport
+from validation.inputs.population import apply_filters, outcome_known
+from validation.inputs.study import Study
+from validation.results import Book
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def group_numbers(study: Study, book: Book) -> None:
+    """Put the population's size, the groups' sizes and the cut-points into the book."""
+    import numpy as np
+
+    x = study.exposed.x
+    book.put("population.n", study.patients(), "patients")
+    book.put("population.in_comparison", study.patients(~np.isnan(x)), "patients")
+    if study.exposed.grouped:
+        book.put("groups.exposed.n", study.patients(x == 1), "patients")
+        book.put("groups.reference.n", study.patients(x == 0), "patients")
+    for number, cut in enumerate(study.cuts, start=1):
+        use = study.contract.exposures[number - 1]
+        if cut.upper is not None and cut.lower is not None:
+            unit = use.unit or ""
+            book.put(f"cut.{number}.upper", cut.upper, unit)
+            if cut.lower != cut.upper:
+                book.put(f"cut.{number}.lower", cut.lower, unit)
+
+
+def patient_flow(
+    contract: Contract, table: pd.DataFrame, joins: Sequence[dict[str, Any]]
+) -> tuple[JoinReport, ...]:
+    """The patients lost at each condition, after the cohort's own joins."""
+    reports = [JoinReport.model_validate(one) for one in joins]
+    keep = apply_filters(table, ())
+    before = int(keep.sum())
+
+    def step(name: str, reason: str) -> None:
+        nonlocal before
+        after = int(keep.sum())
+        reports.append(JoinReport(step=name, before=before, after=after, reason=reason))
+        before = after
+
+    for one in contract.filters:
+        keep &= apply_filters(table, (one,))
+        value = "" if one.value is None else f" {one.value}"
+        step("population", f"kept {one.variable} {one.op}{value}")
+    for use in contract.exposures:
+        keep &= table[use.key].notna()
+        step("exposure", f"{use.label} known")
+    keep &= outcome_known(table, contract.primary_test.endpoint)
+    step("outcome", f"{contract.primary_test.endpoint} known")
+    for key in contract.strata:
+        if key in table.columns:
+            keep &= table[key].notna()
+            step("stratum", f"{key} known")
+    return tuple(reports)

@@ -1,0 +1,366 @@
+"""Who is analyzed, and who is exposed: filters, cut-points, groups. No outcome value is read."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import Contract, Power, VariableUse
+from validation.hypothesis import Comparison, CutRule, Filter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from validation.cohort.cohort import Cohort
+
+    Floats = NDArray[np.float64]
+
+CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
+
+
+class Cut(Strict):
+    """The cut-points of one exposure, in its own unit: at or below `lower` is low, above `upper`
+    is high. They differ only for tertiles.
+    """
+
+    variable: str
+    rule: CutRule
+    lower: float | None = None
+    upper: float | None = None
+    mean: float | None = None
+    sd: float | None = None
+
+
+def apply_filters(table: pd.DataFrame, filters: tuple[Filter, ...]) -> pd.Series:
+    """Boolean mask of patients that every filter keeps; missing values are never kept."""
+    import pandas as pd
+
+    keep = pd.Series(True, index=table.index)
+    for one in filters:
+        if one.variable not in table.columns:
+            raise InputError(f'filter names "{one.variable}", which is not in the analysis table')
+        keep &= _matches(table[one.variable], one)
+    return keep
+
+
+def _matches(column: pd.Series, one: Filter) -> pd.Series:
+    import pandas as pd
+
+    known = column.notna()
+    if one.op == "present":
+        return known
+    if one.op in ("eq", "ne", "in"):
+        values = one.value if isinstance(one.value, tuple) else (one.value,)
+        texts = {_text(value).casefold() for value in values}
+        same = column.map(_text).str.casefold().isin(texts)
+        return known & (~same if one.op == "ne" else same)
+    if not isinstance(one.value, int | float):
+        raise InputError(f"filter {one.variable} {one.op} {one.value!r}: a number is needed")
+    numbers = pd.to_numeric(column, errors="coerce")
+    if (numbers.isna() & known).any():
+        raise InputError(f"filter {one.variable} {one.op}: the variable is not a number")
+    compare = {"lt": numbers.lt, "le": numbers.le, "gt": numbers.gt, "ge": numbers.ge}
+    return known & compare[one.op](one.value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
+    """An exposure as numbers: binary text becomes 0/1, `high` being yes, positive, mutated ..."""
+    import numpy as np
+    import pandas as pd
+
+    column = table[use.key]
+    if pd.api.types.is_numeric_dtype(column):
+        return np.asarray(column.to_numpy(dtype=float))
+    numbers = pd.to_numeric(column, errors="coerce")
+    if not (numbers.isna() & column.notna()).any():
+        return np.asarray(numbers.to_numpy(dtype=float))
+    levels = sorted(column.dropna().unique())
+    positive = [one for one in levels if str(one).casefold() in POSITIVE]
+    if len(levels) != 2 or len(positive) != 1:
+        raise InputError(
+            f'exposure "{use.key}" has {len(levels)} values, not one yes and one no; say in the '
+            "cohort's `values` which is 1 and which is 0"
+        )
+    return np.asarray(column.map({one: float(one in positive) for one in levels}), dtype=float)
+
+
+def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> Cut:
+    """The cut-points of one exposure by its rule, from known values alone.
+
+    Raises
+    ------
+    InputError
+        If the exposure is constant, or a side stays empty.
+    """
+    import numpy as np
+
+    rule = rule or use.cut or CutRule.MEDIAN
+    known = values[~np.isnan(values)]
+    if known.size == 0:
+        raise InputError(f'exposure "{use.label}" ({use.key}) is missing in every patient')
+    if np.all(known == known[0]):
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}) is constant ({known[0]:g}) in the population: '
+            "it cannot be related to anything"
+        )
+    mean, sd = float(known.mean()), float(known.std(ddof=1))
+    if rule in CONTINUOUS:
+        return Cut(variable=use.key, rule=rule, mean=mean, sd=sd)
+    if set(np.unique(known)) == {0.0, 1.0}:
+        lower = upper = 0.5
+    elif rule is CutRule.MEDIAN:
+        lower = upper = float(np.median(known))
+        if upper == known.max():
+            # More than half of the patients share the highest value: only "below it" is a side.
+            lower = upper = float(known[known < known.max()].max())
+    elif rule is CutRule.TERTILE:
+        lower, upper = (float(one) for one in np.quantile(known, [1 / 3, 2 / 3]))
+        if upper == known.max():
+            upper = float(known[known < known.max()].max())
+        lower = min(lower, upper)
+    else:
+        assert use.threshold is not None
+        lower = upper = use.threshold
+    if not (known <= lower).any() or not (known > upper).any():
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}): the cut {rule.value} at {upper:g} leaves one '
+            f"side empty (values from {known.min():g} to {known.max():g})"
+        )
+    return Cut(variable=use.key, rule=rule, lower=lower, upper=upper, mean=mean, sd=sd)
+
+
+@dataclass
+class Exposed:
+    """The exposure of each patient. `x` is 1 exposed, 0 reference, NaN neither; or a z-score.
+
+    `parts` are the single exposures on the same coding; with `product`, `x` is their product and
+    they are the main effects beside it.
+    """
+
+    x: Floats
+    parts: tuple[Floats, ...]
+    grouped: bool
+    product: bool = False
+
+
+def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
+    """Who is on the exposed side, and who on the opposite one (1, 0, NaN if unknown)."""
+    import numpy as np
+
+    unknown = np.isnan(values)
+    assert cut.lower is not None and cut.upper is not None
+    high = np.where(unknown, np.nan, (values > cut.upper).astype(float))
+    low = np.where(unknown, np.nan, (values <= cut.lower).astype(float))
+    return (high, low) if level == "high" else (low, high)
+
+
+def expose(
+    comparison: Comparison,
+    uses: tuple[VariableUse, ...],
+    values: tuple[Floats, ...],
+    cuts: tuple[Cut, ...],
+) -> Exposed:
+    """Groups or scores from the exposures' values and their cuts."""
+    import numpy as np
+
+    continuous = [cut.rule in CONTINUOUS for cut in cuts]
+    coded = tuple(
+        _z(one, cut, use.level or "high") if flat else side(one, cut, use.level or "high")[0]
+        for one, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)
+    )
+    if comparison is Comparison.INTERACTION:
+        first, second = coded
+        return Exposed(x=first * second, parts=coded, grouped=False, product=True)
+    if comparison is Comparison.PER_SD or continuous[0]:
+        cut, use = cuts[0], uses[0]
+        return Exposed(x=_z(values[0], cut, use.level or "high"), parts=coded, grouped=False)
+    together = np.prod(np.vstack(coded), axis=0)
+    unknown = np.isnan(np.vstack(coded)).any(axis=0)
+    x = np.where(unknown, np.nan, together)
+    if comparison is Comparison.EXTREMES:
+        opposite = np.vstack(
+            [
+                side(one, cut, use.level or "high")[1]
+                for one, cut, use in zip(values, cuts, uses, strict=True)
+            ]
+        )
+        reference = np.prod(opposite, axis=0) == 1
+        x = np.where((x == 1) | reference, x, np.nan)
+    return Exposed(x=x, parts=coded, grouped=True)
+
+
+def _z(values: Floats, cut: Cut, level: str) -> Floats:
+    assert cut.mean is not None and cut.sd is not None
+    score = (values - cut.mean) / cut.sd
+    return score if level == "high" else -score
+
+
+def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
+    """Who has the outcome at all; its value is not looked at."""
+    columns = [one for one in (f"{endpoint}.time", f"{endpoint}.value") if one in table.columns]
+    if not columns:
+        raise InputError(f'the analysis table has no outcome "{endpoint}"')
+    return table[columns[0]].notna()
+
+
+def in_population(table: pd.DataFrame, contract: Contract) -> pd.Series:
+    """Filters kept, every exposure known, primary outcome known."""
+    keep = apply_filters(table, contract.filters)
+    for use in contract.exposures:
+        keep &= table[use.key].notna()
+    return keep & outcome_known(table, contract.primary_test.endpoint)
+
+
+def cuts_of(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
+    """The cut-points of every exposure in the analyzed population."""
+    rows = table[in_population(table, contract)]
+    if rows.empty:
+        raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+    return tuple(find_cut(numbers_of(rows, use), use) for use in contract.exposures)
+
+
+def losses(table: pd.DataFrame, contract: Contract) -> str:
+    """How many patients each condition costs, in words."""
+    parts = [f"{len(table)} patients"]
+    keep = apply_filters(table, ())
+    for one in contract.filters:
+        keep &= apply_filters(table, (one,))
+        parts.append(f"{int(keep.sum())} with {one.variable} {one.op} {one.value}")
+    for use in contract.exposures:
+        keep &= table[use.key].notna()
+        parts.append(f"{int(keep.sum())} with {use.label}")
+    keep &= outcome_known(table, contract.primary_test.endpoint)
+    parts.append(f"{int(keep.sum())} with {contract.primary_test.endpoint}")
+    return ", ".join(parts)
+
+
+def held_back(table: pd.DataFrame, contract: Contract) -> list[bool]:
+    """Which rows belong to the confirmation part: all of a cluster's, or none."""
+    labels = table.index if contract.cluster is None else table[contract.cluster]
+    return [in_confirmation(str(label), contract) for label in labels]
+
+
+def in_confirmation(patient: str, contract: Contract) -> bool:
+    """Whether a pseudonym belongs to the held-back part; the same for all contracts of a seed."""
+    text = f"{contract.cohort}:{contract.seed}:{patient}"
+    share = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
+    return share < contract.split.confirmation
+
+
+def exact_power(contract: Contract, cohort: Cohort) -> Power:
+    """Power with the observed group sizes; expected events follow the cohort's overall rate."""
+    import numpy as np
+
+    from validation.contracts.planned_power import power_of
+    from validation.contracts.timing import as_known
+
+    primary = contract.primary_test.endpoint
+    _refuse_outcome_columns(contract, cohort)
+    table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)
+    blind = outcome_known(table, primary)
+    events = [one for one in table.columns if one in (f"{primary}.event", f"{primary}.value")]
+    overall = table.loc[blind, events[0]]
+    kind = contract.endpoint(primary).kind
+    rate = None if kind == "continuous" else float((overall == 1).mean())
+    rows = table[in_population(table, contract)]
+    if contract.split.policy != "none":
+        held = np.asarray(held_back(rows, contract))
+        rows = rows[held] if held.any() else rows
+    if rows.empty:
+        raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+    uses = contract.exposures
+    values = tuple(numbers_of(rows, use) for use in uses)
+    cuts = tuple(find_cut(one, use) for one, use in zip(values, uses, strict=True))
+    exposed = expose(contract.comparison, uses, values, cuts)
+    n = int((~np.isnan(exposed.x)).sum())
+    share = float(np.nanmean(exposed.x)) if exposed.grouped else None
+    if share is not None and not 0 < share < 1:
+        raise InputError(
+            f'one group is empty: of {n} patients {int(share * n)} are "{contract.exposed}". '
+            "Choose another cut rule or comparison"
+        )
+    expected = None if rate is None else rate * n
+    spread = _spread(exposed, rows, contract)
+    return power_of(n, expected, share, kind, contract.rules, "cohort", spread=spread)
+
+
+def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
+    """An exposure or covariate that reads the very column of an outcome."""
+    read: dict[tuple[str, str], str] = {}
+    named = {one.key for one in contract.endpoints}
+    for name, spec in cohort.spec.endpoints.items():
+        if spec.kind in ("survival", "competing") or name in named:
+            columns = ("time", "time_censored", "event", "competing", "column")
+            for column in (getattr(spec, one, None) for one in columns):
+                if column is not None:
+                    read[spec.table, column] = name
+    for use in contract.variables:
+        variable = cohort.spec.variables.get(use.key.partition(":")[2])
+        if variable is None or use.role not in ("exposure", "covariate", "stratum"):
+            continue
+        endpoint = read.get((variable.table, variable.column))
+        if endpoint is not None:
+            raise InputError(
+                f'{use.role} "{use.label}" ({use.key}) reads column "{variable.column}" of table '
+                f"{variable.table}, from which endpoint {endpoint} is made: the outcome cannot "
+                "predict itself"
+            )
+
+
+def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
+    """Standard deviation of the exposure given main effects and strata; None for plain groups.
+
+    Raises
+    ------
+    InputError
+        If a stratum is unknown in everybody, or has too many levels to compare within.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from validation.inputs.variables import MOST_LEVELS
+
+    if not exposed.product and not contract.strata:
+        return None if exposed.grouped else 1.0
+    keep = ~np.isnan(exposed.x)
+    blocks = [np.ones((len(rows), 1))]
+    if exposed.product:
+        blocks += [part[:, None] for part in exposed.parts]
+    layers = np.zeros(len(rows), dtype=np.int64)
+    for key in contract.strata:
+        codes, levels = pd.factorize(rows[key])
+        if len(levels) == 0:
+            raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
+        if len(levels) > MOST_LEVELS and key != contract.site:
+            raise InputError(
+                f'stratum "{key}" has {len(levels)} levels among {len(rows)} patients; at most '
+                f"{MOST_LEVELS}. Group them in the cohort's `values`, or make it a covariate"
+            )
+        keep &= codes >= 0
+        layers = layers * (len(levels) + 1) + codes
+    for code in np.unique(layers)[1:]:
+        blocks.append((layers == code)[:, None].astype(float))
+    Z = np.column_stack(blocks)[keep]
+    x = exposed.x[keep]
+    if len(x) == 0:
+        raise InputError(f"nobody has a known stratum: {', '.join(contract.strata)}")
+    residual = x - Z @ np.linalg.lstsq(Z, x, rcond=None)[0]
+    spread = float(residual.std())
+    if spread < 1e-9:
+        raise InputError(
+            "the exposure does not vary once main effects and strata are held: nothing can be "
+            "compared"
+        )
+    return spread

@@ -1,0 +1,292 @@
+"""The analyzed patients under a contract: exposure, outcomes and covariates as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, VariableUse
+from validation.contracts.timing import ENTRY, records
+from validation.hypothesis import Filter
+from validation.inputs.population import (
+    Cut,
+    Exposed,
+    apply_filters,
+    expose,
+    in_population,
+    losses,
+    numbers_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from validation.prediction import PredictionModel
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+    Codes = NDArray[np.int64]
+
+FEWEST_OF_A_LEVEL = 5
+FEWEST_PARTED = 10
+"""Patients with and without the event from which on a perfect separation is no chance."""
+MOST_LEVELS = 10
+"""Values up to which an exposure is a code, each of which may stand for one outcome."""
+SAME_ORDER = 0.98
+"""Rank correlation with the follow-up time that no marker reaches."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a design matrix: a z-score (`mean`, `sd`), or an indicator of `level`."""
+
+    name: str
+    key: str
+    values: Floats
+    mean: float = 0.0
+    sd: float = 1.0
+    level: str | None = None
+
+
+@dataclass
+class Study:
+    """Population rows with their exposure: one per patient, or one per record of a patient whose
+    exposure is time-dependent. `cuts` were found in the same rows, or handed over.
+
+    `model` is the prediction model of the calibration test: handed over from the patients it was
+    developed in, or developed here by that test.
+    """
+
+    contract: Contract
+    rows: pd.DataFrame
+    cuts: tuple[Cut, ...]
+    exposed: Exposed
+    model: PredictionModel | None = None
+
+    @classmethod
+    def of(
+        cls,
+        contract: Contract,
+        table: pd.DataFrame,
+        cuts: tuple[Cut, ...],
+        model: PredictionModel | None = None,
+    ) -> Study:
+        """Select the population of a prepared table and code its exposure.
+
+        Raises
+        ------
+        InputError
+            If nobody is left, a group is empty, or an exposure is the outcome in other words.
+        """
+        rows = table[in_population(table, contract)]
+        if rows.empty:
+            raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
+        uses, followed = contract.exposures, contract.hypothesis.time_dependent
+        if followed:
+            rows = records(rows, contract)
+        values = tuple(numbers_of(rows, use) for use in uses)
+        found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
+        for use, one in zip(uses, values, strict=True) if not followed else ():
+            _refuse_the_outcome_itself(found, use, one)
+        return found
+
+    def patients(self, keep: Mask | None = None) -> int:
+        """How many patients the rows, or those kept, belong to: a patient may have several."""
+        index = self.rows.index if keep is None else self.rows.index[keep]
+        return int(index.nunique())
+
+    def followed(self, endpoint: str) -> Floats:
+        """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
+        time = self.rows[f"{endpoint}.time"]
+        return time.groupby(level=0).transform("max").to_numpy(dtype=float)
+
+    def entry(self, keep: Mask) -> Floats | None:
+        """When the kept records begin; None where each patient is one row from the start."""
+        if not self.contract.hypothesis.time_dependent:
+            return None
+        return self.rows[ENTRY].to_numpy(dtype=float)[keep]
+
+    def subgroup(self, one: Filter) -> Study:
+        """The same cuts and coding in part of the population."""
+        import numpy as np
+
+        keep = apply_filters(self.rows, (one,)).to_numpy()
+        exposed = Exposed(
+            x=self.exposed.x[keep],
+            parts=tuple(part[keep] for part in self.exposed.parts),
+            grouped=self.exposed.grouped,
+            product=self.exposed.product,
+        )
+        if not np.any(keep):
+            raise InputError(f"subgroup {one.variable} {one.op} {one.value}: nobody is in it")
+        return Study(self.contract, self.rows[keep], self.cuts, exposed)
+
+    def outcome(self, endpoint: str) -> tuple[Floats, Floats | None]:
+        """(time, event) of a survival outcome, (value, None) of another; NaN where unknown."""
+        import numpy as np
+
+        time = f"{endpoint}.time"
+        if time in self.rows.columns:
+            event = self.rows[f"{endpoint}.event"].to_numpy(dtype=float)
+            return np.asarray(self.rows[time].to_numpy(dtype=float)), event
+        return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
+
+    def status(self, endpoint: str, keep: Mask) -> tuple[Floats, Codes]:
+        """Times and codes (0 censored, 1 the event, 2 a competing one) of the kept patients.
+
+        Raises
+        ------
+        InputError
+            If the endpoint has no time.
+        """
+        time, event = self.outcome(endpoint)
+        if event is None:
+            raise InputError(f'endpoint "{endpoint}" has no follow-up time')
+        return time[keep], event[keep].astype(int)
+
+    def follow_up(self, endpoint: str, keep: Mask) -> tuple[Floats, Floats]:
+        """Times of the kept patients, and 1 where the event ended them (else 0).
+
+        Whoever had a competing event is censored there. Raises as `status` does.
+        """
+        time, codes = self.status(endpoint, keep)
+        return time, (codes == 1).astype(float)
+
+    def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> Mask:
+        """Patients with a group, the outcome and (complete cases) every covariate."""
+        import numpy as np
+
+        value, event = self.outcome(endpoint)
+        keep = ~np.isnan(self.exposed.x) & ~np.isnan(value)
+        if event is not None:
+            keep &= ~np.isnan(event)
+        for key in covariates:
+            keep &= self.rows[key].notna().to_numpy()
+        return keep
+
+    def design(
+        self, covariates: tuple[str, ...], keep: Mask, *, missing: bool = False
+    ) -> tuple[Floats, tuple[str, ...]]:
+        """Covariates of the kept patients: z-scores, or indicators against the largest level.
+
+        With `missing`, unknown values stay NaN (for imputation). Constant columns are left out.
+        """
+        import numpy as np
+
+        found = self.columns(covariates, keep)
+        if not found:
+            return np.empty((int(keep.sum()), 0)), ()
+        X = np.column_stack([one.values for one in found])
+        if not missing and np.isnan(X).any():
+            raise InputError("covariates hold missing values")
+        return X, tuple(one.name for one in found)
+
+    def columns(self, covariates: tuple[str, ...], keep: Mask) -> list[Column]:
+        """The columns of `design`, each with how it was coded."""
+        import numpy as np
+
+        found = []
+        for key in covariates:
+            use = next(one for one in self.contract.variables if one.key == key)
+            for column in _columns(self.rows[keep], use):
+                known = column.values[~np.isnan(column.values)]
+                if known.size and np.any(known != known[0]):
+                    found.append(column)
+        return found
+
+    def layers(self, strata: Sequence[str], keep: Mask) -> Codes | None:
+        """(kept,) stratum of each patient: one code per combination of levels; None without."""
+        import numpy as np
+        import pandas as pd
+
+        if not strata:
+            return None
+        levels = [pd.factorize(self.rows.loc[keep, key], sort=True)[0] for key in strata]
+        _, codes = np.unique(np.column_stack(levels), axis=0, return_inverse=True)
+        return np.asarray(codes.reshape(-1), dtype=np.int64)
+
+    def clusters(self, keep: Mask) -> Codes | None:
+        """(kept,) which rows belong to one person; None where each is a patient of its own.
+
+        Raises
+        ------
+        InputError
+            If a row's person is unknown.
+        """
+        key = self.contract.cluster
+        if key is None:
+            return None
+        column = self.rows.loc[keep, key]
+        if column.isna().any():
+            raise InputError(f"{key}: {int(column.isna().sum())} rows do not say whose they are")
+        return self.layers((key,), keep)
+
+    def adjusters(self) -> list[tuple[str, Floats]]:
+        """Main effects that an interaction model needs beside its product term."""
+        if self.contract.comparison.value != "interaction":
+            return []
+        uses = self.contract.exposures
+        return [(use.label, part) for use, part in zip(uses, self.exposed.parts, strict=True)]
+
+
+def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
+    import numpy as np
+    import pandas as pd
+
+    column = rows[use.key]
+    if use.kind in ("continuous", "ordinal") or pd.api.types.is_numeric_dtype(column):
+        values = np.asarray(column.to_numpy(dtype=float))
+        spread = float(np.nanstd(values, ddof=1)) if np.sum(~np.isnan(values)) > 1 else 0.0
+        mean, sd = 0.0, 1.0
+        if spread > 0:
+            mean, sd = float(np.nanmean(values)), spread
+        return [Column(f"{use.label} (per SD)", use.key, (values - mean) / sd, mean, sd)]
+    counts = column.value_counts()
+    levels = sorted(counts.index, key=lambda level: (-int(counts[level]), str(level)))
+    unknown = column.isna().to_numpy()
+    found = []
+    for level in levels[1:]:
+        if int(counts[level]) < FEWEST_OF_A_LEVEL:
+            continue
+        flag = np.where(unknown, np.nan, (column == level).to_numpy().astype(float))
+        found.append(Column(f"{use.label}: {level}", use.key, flag, level=str(level)))
+    return found
+
+
+def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: Floats) -> None:
+    """An exposure that tells the event of every patient, or follows the time to it."""
+    import numpy as np
+    from scipy.stats import spearmanr
+
+    endpoint = study.contract.primary_test.endpoint
+    if study.contract.endpoint(endpoint).kind == "continuous":
+        return
+    outcome, event = study.outcome(endpoint)
+    flag = outcome if event is None else event
+    known = ~np.isnan(values) & ~np.isnan(outcome) & ~np.isnan(flag)
+    had, had_not = values[known & (flag == 1)], values[known & (flag != 1)]
+    if min(len(had), len(had_not)) < FEWEST_PARTED:
+        return
+    levels = np.unique(values[known])
+    apart = had.min() > had_not.max() or had.max() < had_not.min()
+    if len(levels) <= MOST_LEVELS:
+        apart = apart or not np.intersect1d(had, had_not).size
+    if apart:
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}) parts the {len(had)} patients with {endpoint} '
+            f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
+            "recorded after it. Use what was known before"
+        )
+    timed = event is not None and np.ptp(outcome[known]) > 0
+    if timed and len(levels) > MOST_LEVELS:
+        same = abs(float(spearmanr(values[known], outcome[known]).statistic))
+        if same > SAME_ORDER:
+            raise InputError(
+                f'exposure "{use.label}" ({use.key}) orders the patients as the time of {endpoint} '
+                f"does (rank correlation {same:.3f}): it holds the outcome itself. Use what was "
+                "known before"
+            )

@@ -1,0 +1,115 @@
+"""A data dictionary's variables as a contract may use them."""
+
+from __future__ import annotations
+
+from sage.core.errors import InputError
+from validation.contracts.contract import VariableUse
+from validation.dictionary import DataDictionary, Endpoint, Variable
+from validation.hypothesis import CutRule, Hypothesis
+
+MOST_LEVELS = 12
+MOST_SITES = 500
+
+
+def find_variable(dictionary: DataDictionary, key: str) -> Variable:
+    """The dictionary's entry of a variable, genes included.
+
+    Raises
+    ------
+    InputError
+        With the nearest keys, if there is none.
+    """
+    import difflib
+
+    for one in dictionary.variables:
+        if one.key == key:
+            return one
+    if dictionary.has(key):
+        return Variable(
+            key=key,
+            label=f"{key.removeprefix('expression:')} expression",
+            modality="expression",
+            kind="continuous",
+            unit=dictionary.expression_unit,
+            source="expression matrix",
+            known_at=dictionary.expression_known_at,
+            n=dictionary.expression_n,
+            missing=round(1 - dictionary.expression_n / max(dictionary.n_patients, 1), 4),
+        )
+    has = [one.key for one in dictionary.variables]
+    has += [f"expression:{gene}" for gene in dictionary.expression]
+    near = difflib.get_close_matches(key, has, n=5, cutoff=0.5) or has[:8]
+    raise InputError(
+        f'cohort "{dictionary.cohort}" has no variable "{key}"; near: {", ".join(near) or "none"}'
+    )
+
+
+def use_of(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
+    """A variable in one role of the contract, on the scale that the role needs."""
+    found = find_variable(dictionary, key)
+    transform = "as_is"
+    if role == "covariate":
+        transform = "z_score" if found.kind in ("continuous", "ordinal") else "indicator"
+    return VariableUse.model_validate(
+        {
+            "key": key,
+            "role": role,
+            "label": found.label,
+            "kind": found.kind,
+            "source": found.source,
+            "unit": found.unit,
+            "transform": transform,
+            "known_at": found.known_at,
+            "before": found.before,
+        }
+    )
+
+
+def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
+    """A variable to stratify by: few levels, and not fixed by the population already.
+
+    Raises
+    ------
+    InputError
+        With the remedy, if it is continuous, has too many levels, or does not vary.
+    """
+    found = find_variable(dictionary, key)
+    if found.kind == "continuous":
+        raise InputError(
+            f'stratum "{key}" is continuous; make it a covariate, or stratify by a variable with '
+            "few levels"
+        )
+    most = MOST_SITES if key == dictionary.site else MOST_LEVELS
+    if len(found.levels) > most:
+        raise InputError(
+            f'stratum "{key}" has {len(found.levels)} levels; at most {most}. Group them in '
+            "the cohort's `values`, or make it a covariate"
+        )
+    if any(one.variable == key and one.op == "eq" for one in hypothesis.population.filters):
+        raise InputError(f'stratum "{key}" has one value in this population; leave it out')
+    return use_of(dictionary, key, "stratum")
+
+
+def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> None:
+    """Refuse strata where the endpoint or the cut rule cannot be stratified.
+
+    Raises
+    ------
+    InputError
+        With what to do instead.
+    """
+    for one in endpoints:
+        if one.kind != "survival":
+            raise InputError(
+                f'strata serve survival endpoints; "{one.key}" is {one.kind}. Make '
+                f"{', '.join(hypothesis.strata)} covariates instead"
+            )
+        contained = sorted(set(hypothesis.strata) & set(one.contained_in))
+        if contained:
+            raise InputError(f'stratum "{contained[0]}" is part of the outcome "{one.key}"')
+    searched = [one.label for one in hypothesis.exposures if one.cut is CutRule.OPTIMAL]
+    if searched:
+        raise InputError(
+            f'exposure "{searched[0]}": an optimal cut cannot be searched within strata; use '
+            '"continuous" or a fixed rule'
+        )

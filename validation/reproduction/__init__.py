@@ -1,0 +1,1 @@
+"""The second implementation and its comparison with SAGE's own numbers."""

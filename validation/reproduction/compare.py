@@ -1,0 +1,452 @@
+"""The independent reproduction: a second implementation's numbers beside SAGE's own.
+
+A second implementation starts from the analyzed patients with their groups (`table.parquet`, no
+identifier in it) and the list of registered tests (`task.json`), and computes the registered
+numbers with public libraries. It never sees SAGE's results. What it shares with SAGE is the
+preparation: population, outcome columns, and the exposure as coded by the registered cut rule.
+
+A number is *reproduced* when both agree within `TOLERANCES`, *differs* when they do not, *missing*
+when it was asked for and not given, and has *no second implementation* where no public library
+computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
+concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
+imputations, time-dependent exposures, errors robust to clusters. Only the first counts as
+agreement.
+
+A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
+primary test without a second implementation does not block; the verdict then carries the qualifier
+"not independently reproduced".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from sage.core.errors import InputError
+from sage.core.models import Strict
+from validation.contracts.contract import Contract, TestPlan
+from validation.controls.rules import Objection
+from validation.results import (
+    AnalysisResult,
+    Compared,
+    Part,
+    Quantity,
+    Reason,
+    Reproduction,
+    TestOutcome,
+    stable_json,
+)
+from validation.types import write_text
+
+TASK, TABLE, NUMBERS = "task.json", "table.parquet", "numbers.json"
+LARGEST_FILE = 64 * 1024
+TOLERANCES: dict[str, str] = {
+    "n": "equal",
+    "events": "equal",
+    "effect": "0.01 on the logarithmic scale (differences: 0.01 SD)",
+    "lower": "as the effect",
+    "upper": "as the effect",
+    "p": "2% of its value, or 0.0005",
+}
+COUNTS: tuple[Quantity, ...] = ("n", "events")
+ESTIMATE: tuple[Quantity, ...] = ("effect", "lower", "upper")
+PUBLIC: dict[str, tuple[Quantity, ...]] = {
+    "logrank": (*COUNTS, *ESTIMATE, "p"),
+    "cox": (*COUNTS, *ESTIMATE, "p"),
+    "cause_specific": (*COUNTS, *ESTIMATE, "p"),
+    "spline": (*COUNTS, *ESTIMATE),
+    "maximally_selected": (*COUNTS, *ESTIMATE),
+    "fisher": (*COUNTS, *ESTIMATE, "p"),
+    "logistic": (*COUNTS, *ESTIMATE, "p"),
+    "linear": ("n", *ESTIMATE, "p"),
+    "rank": ("n", *ESTIMATE, "p"),
+    "joint_groups": (*COUNTS, "p"),
+    "kaplan_meier": COUNTS,
+    "cumulative_incidence": COUNTS,
+    "schoenfeld": COUNTS,
+    "rmst": COUNTS,
+    "period_hazards": COUNTS,
+    "fine_gray": COUNTS,
+    "gray": COUNTS,
+    "concordance": COUNTS,
+    "calibration": COUNTS,
+}
+"""What public libraries compute of each method; of any other, nothing."""
+
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+TestId = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class Answered(Strict):
+    """A second implementation's numbers of one registered test."""
+
+    model_config = ConfigDict(strict=True)
+
+    n: Count | None = None
+    events: Count | None = None
+    effect: Finite | None = None
+    lower: Finite | None = None
+    upper: Finite | None = None
+    p: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] | None = None
+
+
+class Numbers(Strict):
+    """`numbers.json`: all that a second implementation may say of registered tests."""
+
+    model_config = ConfigDict(strict=True)
+
+    numbers: dict[TestId, Answered] = Field(max_length=200)
+
+
+class SecondTest(Strict):
+    """A registered test as a second implementation is asked for it, by columns of the table.
+
+    `terms` are the exposure and, for an interaction, the main effects beside it. `report` are the
+    numbers that are asked for.
+    """
+
+    id: str
+    method: str
+    time: str | None = None
+    event: str | None = None
+    value: str | None = None
+    binary: bool = False
+    terms: tuple[str, ...]
+    covariates: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
+    subset: str | None = None
+    report: tuple[Quantity, ...]
+
+
+class Task(Strict):
+    """`task.json`: the registered tests of one part. Made from the contract, not from data."""
+
+    contract_sha256: str
+    part: Part
+    tests: tuple[SecondTest, ...]
+
+
+def second_program() -> str:
+    """The second implementation that SAGE compiled: the text of `second_program.py`."""
+    return Path(__file__).with_name("second_program.py").read_text(encoding="utf-8")
+
+
+def task_of(
+    contract: Contract, sha256: str, part: Part, columns: Sequence[str] | None = None
+) -> Task:
+    """What a second implementation is asked for.
+
+    Parameters
+    ----------
+    columns : the table's columns, in a replication: covariates and strata that the second cohort
+        lacks are left out there, as in SAGE's own analysis
+    """
+    from validation.analysis import AGAIN
+
+    plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
+    if part == "replication":
+        plans = [plan for plan in plans if plan.id in {contract.primary, *AGAIN}]
+    tests = []
+    for plan in plans:
+        kind = contract.endpoint(plan.endpoint).kind
+        timed = kind in ("survival", "competing")
+        report = PUBLIC.get(plan.method, ())
+        if not report or contract.hypothesis.time_dependent:
+            continue
+        if kind == "continuous":
+            report = tuple(one for one in report if one != "events")
+        if contract.cluster is not None:
+            report = tuple(one for one in report if one in (*COUNTS, "effect"))
+        tests.append(
+            SecondTest(
+                id=plan.id,
+                method=plan.method,
+                time=f"{plan.endpoint}.time" if timed else None,
+                event=f"{plan.endpoint}.event" if timed else None,
+                value=None if timed else f"{plan.endpoint}.value",
+                binary=kind == "binary",
+                terms=_terms(contract, plan),
+                covariates=tuple(
+                    one for one in plan.covariates if columns is None or one in columns
+                ),
+                strata=tuple(one for one in plan.strata if columns is None or one in columns),
+                subset=None if plan.subgroup is None else f"subset_{plan.id}",
+                report=report,
+            )
+        )
+    return Task(contract_sha256=sha256, part=part, tests=tuple(tests))
+
+
+def _known(keys: tuple[str, ...], columns: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(key for key in keys if columns is None or key in columns)
+
+
+def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
+    parts = tuple(f"exposure_{at}" for at, _ in enumerate(contract.exposures, start=1))
+    if plan.method == "joint_groups":
+        return parts
+    plain = plan.method in ("kaplan_meier", "rmst", "period_hazards", "cumulative_incidence")
+    interaction = contract.comparison.value == "interaction" and not plain
+    if interaction and plan.method not in ("spline", "maximally_selected"):
+        return ("exposure", *parts)
+    return ("exposure",)
+
+
+def _imputes(contract: Contract, plan: TestPlan) -> bool:
+    return contract.missing.policy == "multiple_imputation" and bool(plan.covariates)
+
+
+def prepare_second(inputs: Path, folder: Path) -> Task | None:
+    """Write `task.json` and `table.parquet` for a second implementation.
+
+    The rows are the analyzed patients in an order of their own, without any identifier.
+
+    Parameters
+    ----------
+    inputs : prepared inputs of a part (see `validation.inputs.compile.prepare`)
+
+    Returns
+    -------
+    The task; None where the analysis itself is refused and there is nothing to reproduce.
+    """
+    from validation.analysis import Analysis
+    from validation.inputs.population import apply_filters
+
+    analysis = Analysis.open(inputs)
+    study, _ = analysis.study()
+    if study is None:
+        return None
+    contract, part = analysis.contract, analysis.part
+    task = task_of(
+        contract, analysis.frozen.sha256, part,
+        list(study.rows.columns) if part == "replication" else None,
+    )  # fmt: skip
+    persons = [use.key for use in contract.variables if use.role == "cluster"]
+    table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
+    for at, values in enumerate(study.exposed.parts, start=1):
+        table[f"exposure_{at}"] = values
+    for plan in contract.tests:
+        if plan.subgroup is not None and part != "replication":
+            table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
+    table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{TABLE}.partial"
+    table.to_parquet(partial, engine="pyarrow", index=False)
+    partial.replace(folder / TABLE)
+    write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
+    return task
+
+
+def read_numbers(path: Path, task: Task) -> Numbers:
+    """Read what a second implementation left, as hostile: bounded, typed, finite, registered.
+
+    Raises
+    ------
+    InputError
+        Saying which rule the file breaks, in words that repeat nothing of it.
+    """
+    from validation.reproduction.strictjson import read_bounded
+
+    value = read_bounded(path, LARGEST_FILE)
+    try:
+        found = Numbers.model_validate(value)
+    except ValidationError:
+        raise InputError(
+            f'{NUMBERS} must be {{"numbers": {{TEST: {{n, events, effect, lower, upper, p}}}}}}: '
+            "finite numbers, whole ones for n and events, p between 0 and 1, no other field"
+        ) from None
+    if not set(found.numbers) <= {one.id for one in task.tests}:
+        raise InputError(f"{NUMBERS} names a test that is not asked for")
+    return found
+
+
+def compare(
+    task: Task, reference: AnalysisResult, found: Numbers | None, by: Any, program: str = ""
+) -> Reproduction:
+    """Compare every registered number of a part. `found` is None where no program ran to its end.
+
+    Tests that SAGE's own computation refused have no number, and nothing is asked of them.
+    """
+    asked = {one.id: one for one in task.tests}
+    compared: list[Compared] = []
+    for outcome in reference.tests:
+        if outcome.status != "ok" or outcome.id.startswith("control."):
+            continue
+        test = asked.get(outcome.id)
+        report = set(test.report) if test is not None else set()
+        if any("Firth's penalty" in note for note in outcome.notes):
+            report &= set(COUNTS)
+        answer = found.numbers.get(outcome.id) if found is not None else None
+        for name, value in _numbers(outcome).items():
+            second = getattr(answer, name) if answer is not None else None
+            compared.append(_one(outcome, name, value, second, name in report))
+    return Reproduction(
+        contract_sha256=reference.contract_sha256,
+        part=reference.part,
+        by=by,
+        program_sha256=program,
+        ran=found is not None,
+        compared=tuple(compared),
+    )
+
+
+def _numbers(outcome: TestOutcome) -> dict[Quantity, float]:
+    effect = outcome.effect
+    values: dict[Quantity, float | None] = {
+        "n": outcome.n,
+        "events": outcome.events,
+        "effect": effect.value if effect else None,
+        "lower": effect.lower if effect else None,
+        "upper": effect.upper if effect else None,
+        "p": outcome.p,
+    }
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if value is not None and math.isfinite(value)
+    }
+
+
+def _one(
+    outcome: TestOutcome, name: Quantity, value: float, second: float | None, asked: bool
+) -> Compared:
+    if not asked:
+        return Compared(test=outcome.id, field=name, state="no second implementation", sage=value)
+    if second is None:
+        return Compared(test=outcome.id, field=name, state="missing", sage=value)
+    off, agrees = _distance(outcome, name, value, float(second))
+    return Compared(
+        test=outcome.id, field=name, state="reproduced" if agrees else "differs", sage=value,
+        second=value if off == 0 else _coarse(float(second), 4 if agrees else 3),
+        off=None if off is None else _coarse(off, 2), tolerance=TOLERANCES[name],
+    )  # fmt: skip
+
+
+def _coarse(value: float, digits: int) -> float:
+    """A program's number with as many digits as a reader needs: the others could carry a row's."""
+    return float(f"{value:.{digits}g}")
+
+
+def _distance(
+    outcome: TestOutcome, name: Quantity, sage: float, second: float
+) -> tuple[float | None, bool]:
+    """How far the second number is off, on the scale of its tolerance, and whether that is near."""
+    if name in COUNTS:
+        return abs(sage - second), sage == second
+    if name == "p":
+        return abs(sage - second), abs(sage - second) <= max(0.02 * sage, 0.0005)
+    assert outcome.effect is not None
+    if outcome.effect.scale == "difference (SD)":
+        return abs(sage - second), abs(sage - second) <= 0.01
+    if sage <= 0 or second <= 0:
+        return None, False
+    off = abs(math.log(second / sage))
+    return off, off <= 0.01
+
+
+def write_reproduction(found: Reproduction, out: Path) -> None:
+    """Keep a part's comparison in the folder of results."""
+    text = stable_json(found.model_dump(mode="json"))
+    write_text(out / "reproduction" / f"{found.part}.json", text)
+
+
+def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
+    """All comparisons that a folder of results holds.
+
+    Raises
+    ------
+    InputError
+        If one cannot be read: what was tampered with is not passed over.
+    """
+    found = []
+    for path in sorted((out / "reproduction").glob("*.json")):
+        try:
+            found.append(Reproduction.model_validate(json.loads(path.read_text(encoding="utf-8"))))
+        except (ValueError, OSError):
+            raise InputError(f"{path}: not a reproduction; run the analysis again") from None
+    return tuple(found)
+
+
+def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reproduction | None:
+    """Run the compiled second implementation in this process, compare, and keep the comparison."""
+    from validation.reproduction import second_program as program
+    from validation.types import sha256_text
+
+    folder = inputs / "second"
+    task = prepare_second(inputs, folder)
+    if task is None:
+        return None
+    program.main(folder, folder)
+    answered = read_numbers(folder / NUMBERS, task)
+    found = compare(task, reference, answered, "SAGE", sha256_text(second_program()))
+    write_reproduction(found, out)
+    return found
+
+
+QUALIFIER = "not independently reproduced"
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What the reproduction brings to a verdict: objections, words of the badge, and its step."""
+
+    objections: tuple[Objection, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+
+def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]) -> Weighed:
+    """What the second implementation's numbers do to a verdict.
+
+    Parameters
+    ----------
+    reference : SAGE's own results that the verdict rests on
+    found : the comparisons of all parts that were analyzed
+    """
+    primary = reference.test(contract.primary)
+    if primary is None or primary.status != "ok":
+        return Weighed()
+    mine = next((one for one in found if one.part == reference.part), None)
+    if mine is None:
+        return _doubt(["no second implementation ran"])
+    doubts = []
+    for one in found:
+        where = "" if one.part == "all" else f" ({one.part})"
+        if not one.ran:
+            doubts.append(f"the second implementation gave no numbers{where}")
+        if differing := one.of("differs"):
+            doubts.append(f"a second implementation{where} differs in {_named(differing)}")
+        if missing := one.of("missing") if one.ran else ():
+            doubts.append(f"not reproduced{where}: {_named(missing)}")
+    if doubts:
+        return _doubt(doubts)
+    own = [one for one in mine.compared if one.test == contract.primary]
+    apart = [one for one in own if one.state == "no second implementation"]
+    if apart:
+        text = f"no second implementation is available for {_named(apart)}"
+        reason = Reason(rule="reproduction", outcome="limits", text=text)
+        return Weighed(qualifiers=(QUALIFIER,), reasons=(reason,))
+    agreed = len(mine.of("reproduced"))
+    text = f"a second implementation agrees in all {agreed} numbers that it can compute"
+    return Weighed(reasons=(Reason(rule="reproduction", outcome="for", text=text),))
+
+
+def _doubt(doubts: Sequence[str]) -> Weighed:
+    objection = Objection("reproduction", "reproduction", "not reproduced", "; ".join(doubts))
+    return Weighed((objection,), (QUALIFIER,), (objection.reason,))
+
+
+def _named(numbers: Sequence[Compared]) -> str:
+    """Tests with their numbers, in words: "primary (effect, p), adjusted (n)"."""
+    by_test: dict[str, list[str]] = {}
+    for one in numbers:
+        by_test.setdefault(one.test, []).append(one.field)
+    shown = [f"{test} ({', '.join(fields)})" for test, fields in list(by_test.items())[:6]]
+    return ", ".join(shown) + (f" and {len(by_test) - 6} more tests" if len(by_test) > 6 else "")

@@ -1,0 +1,1 @@
+"""Many features against one endpoint."""

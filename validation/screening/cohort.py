@@ -1,0 +1,272 @@
+"""Screening a cohort: every gene and continuous feature against one survival endpoint."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sage.core.errors import InputError
+from validation.types import write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from validation.cohort.cohort import Cohort
+    from validation.ledger import Ledger
+    from validation.screening.rank import ScreenResult
+
+Q_LEVEL = 0.05
+
+
+@dataclass
+class CohortScreen:
+    """A screen's result with the cohort's own words around it.
+
+    `losses` are patients with the endpoint who were left out, by what they lack.
+    """
+
+    cohort: str
+    endpoint: str
+    simulated: bool
+    result: ScreenResult
+    seconds: float
+    undetected: int = 0
+    losses: tuple[tuple[str, int], ...] = ()
+    leaks: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """How many features, patients, events, refusals; how many pass at q 0.05."""
+        found = self.result
+        passing = int(((found.q < Q_LEVEL) & found.ok).sum())
+        return {
+            "cohort": self.cohort,
+            "simulated": self.simulated,
+            "endpoint": self.endpoint,
+            "features": len(found.names),
+            "n": found.n,
+            "events": found.events,
+            "covariates": list(found.covariates),
+            "significant": passing,
+            "refused": found.refused(),
+            "undetected": self.undetected,
+            "left_out": dict(self.losses),
+            "warnings": self.warnings(),
+            "seconds": self.seconds,
+        }
+
+    def warnings(self) -> list[str]:
+        """What a reader of the ranking must know."""
+        found = [
+            f"{name} is left out: it parts all patients with {self.endpoint} from those without: "
+            "it holds the outcome itself, or was recorded after it"
+            for name in self.leaks
+        ]
+        lost, n = sum(count for _, count in self.losses), self.result.n
+        if lost <= n:
+            return found
+        why = ", ".join(f"{count} without {what}" for what, count in self.losses)
+        return [
+            *found,
+            f"only {n} of {n + lost} patients with {self.endpoint} are screened ({why}): they may "
+            "not stand for the rest; leave out what most patients lack",
+        ]
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Features from the most to the least related; no numbers for those that were refused."""
+        found = self.result
+
+        def known(values: NDArray[np.float64], at: int) -> float | None:
+            return float(values[at]) if found.ok[at] else None
+
+        return [
+            {
+                "feature": found.names[at],
+                "hr": known(found.hr, at),
+                "lower": known(found.lower, at),
+                "upper": known(found.upper, at),
+                "p": known(found.p, at),
+                "p_score": known(found.p_score, at),
+                "q": float(found.q[at]),
+                "n": int(found.n_used[at]),
+                "status": found.status[at],
+            }
+            for at in found.ranking()[:top]
+        ]
+
+
+def screen_cohort(
+    cohort: Cohort,
+    endpoint: str,
+    covariates: tuple[str, ...] = (),
+    *,
+    detected: float = 0.2,
+    out: Path | None = None,
+    ledger: Ledger | None = None,
+) -> CohortScreen:
+    """Screen all genes and continuous variables; hazard ratios are per standard deviation.
+
+    `detected` leaves out genes that are above the matrix' lowest value in a smaller share of the
+    patients: a handful of patients would carry their whole effect.
+
+    With a `ledger`, it is noted there before anything is estimated: a claim on these features in
+    these patients is exploratory from then on.
+
+    Patients need the endpoint and every covariate. With `out`, writes `screen.csv` and
+    `volcano.svg` there.
+
+    Raises
+    ------
+    InputError
+        If the endpoint is no survival endpoint, or nothing is left to screen.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from validation.screening.rank import screen
+
+    spec = cohort.spec.endpoints.get(endpoint)
+    if spec is None or spec.kind != "survival":
+        has = [name for name, one in cohort.spec.endpoints.items() if one.kind == "survival"]
+        raise InputError(
+            f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
+            f"{', '.join(has) or 'none'}"
+        )
+    kinds = {one.key: one.kind for one in cohort.dictionary().variables}
+    others = [
+        key
+        for key, kind in kinds.items()
+        if kind in ("continuous", "ordinal") and key not in covariates
+    ]
+    table = cohort.table([*covariates, *others], [endpoint])
+    adjusters = _adjusters(table, covariates)
+    keep = table[f"{endpoint}.time"].notna()
+    losses = []
+    for key in covariates:
+        left = keep & table[key].notna()
+        losses.append((key, int(keep.sum() - left.sum())))
+        keep = left
+    blocks, names = [table[others].to_numpy(dtype=float)], list(others)
+    shown = [True] * len(others)
+    if cohort.expression is not None:
+        genes = cohort.expression.genes
+        values, patients = cohort.block(genes)
+        frame = pd.DataFrame(values, index=patients).reindex(table.index)
+        blocks.append(frame.to_numpy(dtype=float))
+        names += [f"expression:{gene}" for gene in genes]
+        left = keep & frame.notna().all(axis=1)
+        losses.append(("expression", int(keep.sum() - left.sum())))
+        keep = left
+        floor = float(np.nanmin(values)) if values.size else 0.0
+        seen = (values > floor + 1e-9).mean(axis=0) >= detected
+        shown[len(others) :] = seen.tolist()
+    rows = keep.to_numpy()
+    if not names or rows.sum() < 10:
+        raise InputError(
+            f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(names)} features to screen'
+        )
+    times = table.loc[keep, f"{endpoint}.time"].to_numpy(dtype=float)
+    events = (table.loc[keep, f"{endpoint}.event"] == 1).to_numpy()
+    if np.all(times == times[0]):
+        raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
+    everything = np.column_stack(blocks)
+    apart = _parts(everything[rows], events)
+    detectable = np.asarray(shown)
+    leaks = tuple(np.asarray(names)[apart & detectable].tolist())
+    picked = detectable & ~apart
+    if not picked.any():
+        raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
+    features = everything[np.ix_(rows, picked)]
+    names = [name for name, one in zip(names, picked, strict=True) if one]
+    if ledger is not None:
+        _register(ledger, cohort, endpoint, names, table.index, everything[:, picked])
+    begin = time.perf_counter()
+    found = screen(
+        times,
+        events,
+        features,
+        adjusters[keep].to_numpy(dtype=float) if adjusters.shape[1] else None,
+        names,
+        covariate_names=list(adjusters.columns) or None,
+    )
+    seconds = time.perf_counter() - begin
+    done = CohortScreen(
+        cohort.id,
+        endpoint,
+        cohort.simulated,
+        found,
+        seconds,
+        int((~detectable).sum()),
+        tuple((what, count) for what, count in losses if count),
+        leaks,
+    )
+    if out is not None:
+        _write(done, out, cohort.spec.title)
+    return done
+
+
+def _register(
+    ledger: Ledger,
+    cohort: Cohort,
+    endpoint: str,
+    names: list[str],
+    index: pd.Index,
+    features: NDArray[np.float64],
+) -> None:
+    """Note a screen with the ranks of its features among the patients that the ledger keeps."""
+    from validation.patients import profiles
+
+    patients = ledger.patients(cohort)
+    places = {name: at for at, name in enumerate(index)}
+    rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
+    ledger.screen(cohort, endpoint, names, profiles(features[rows].T))
+
+
+def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(p,) features that part all patients with the event from all without, as no marker does."""
+    import numpy as np
+
+    from validation.inputs.study import FEWEST_PARTED
+
+    had, had_not = features[events], features[~events]
+    if min(len(had), len(had_not)) < FEWEST_PARTED:
+        return np.zeros(features.shape[1], dtype=bool)
+    low, high = (np.fmin.reduce(one) for one in (had, had_not))
+    top, bottom = (np.fmax.reduce(one) for one in (had_not, had))
+    return np.asarray((low > top) | (bottom < high))
+
+
+def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
+    """Covariates as numbers: text becomes indicators against its largest level."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for key in covariates:
+        column = table[key]
+        if pd.api.types.is_numeric_dtype(column):
+            columns[key] = column.astype(float)
+            continue
+        levels = column.value_counts().index
+        for level in levels[1:]:
+            flag = (column == level).astype(float)
+            columns[f"{key}: {level}"] = flag.where(column.notna())
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _write(done: CohortScreen, out: Path, title: str) -> None:
+    import pandas as pd
+
+    from validation.figures import volcano
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "screen.csv", pd.DataFrame(done.rows()).to_csv(index=False))
+    volcano(
+        done.result,
+        out / "volcano.svg",
+        title=f"{done.endpoint}: {len(done.result.names)} features",
+        subtitle=title,
+        simulated=done.simulated,
+    )
