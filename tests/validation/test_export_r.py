@@ -72,6 +72,28 @@ def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
     assert "FALSE" not in printed
 
 
+def test_r_repeats_records_of_what_happened_during_follow_up(tmp_path) -> None:
+    raw = patients(300, log_hr=0.5)
+    raw["treated"] = ["yes" if at % 3 else "no" for at in range(len(raw))]
+    raw["since"] = [float(at % 17) if at % 3 else None for at in range(len(raw))]
+    treated = """
+[variables.treated]
+table = "clinical"
+column = "treated"
+kind = "binary"
+known_at = { column = "since", unit = "months", before = "no" }
+"""
+    cohort = write(tmp_path / "cohort", raw, more=treated)
+    exposure = {"variable": "clinical:treated", "label": "treated"}
+    validate(tmp_path, cohort, "--export-r", exposures=[exposure], covariates=["clinical:sex"],
+             time_dependent=True)  # fmt: skip
+    script = tmp_path / "out" / "marker-os" / "r" / "analysis.R"
+    assert RSCRIPT is not None
+    done = subprocess.run([RSCRIPT, "--vanilla", str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12 of 12 numbers agree" in done.stdout
+
+
 def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path) -> None:
     printed = repeated(tmp_path, "--split", "0.5", covariates=COVARIATES)
     assert "primary.effect" in printed

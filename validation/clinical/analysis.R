@@ -38,6 +38,30 @@ for (use in plan$exposures) keep <- keep & !is.na(data[[use$key]])
 keep <- keep & !is.na(outcome_of(data, plan$primary_endpoint)[[1]])
 rows <- data[keep, , drop = FALSE]
 
+# Start and stop records, where values became known during follow-up: each patient until then, and
+# from then on. An event at that very time belongs to the earlier state.
+rows$start <- rep(0, nrow(rows))
+if (length(plan$late)) {
+  stop_at <- rep(Inf, nrow(rows))
+  for (use in plan$late) {
+    since <- rows[[use$since]]
+    since[is.na(since)] <- Inf
+    parted <- rows$start < since & since < stop_at
+    later <- rows[parted, , drop = FALSE]
+    later$start <- since[parted]
+    rows[[use$key]][since > rows$start] <- use$before
+    rows <- rbind(rows, later)
+    stop_at <- c(ifelse(parted, since, stop_at), stop_at[parted])
+  }
+  for (endpoint in names(plan$kinds)) {
+    time <- paste0(endpoint, ".time")
+    event <- paste0(endpoint, ".event")
+    over <- rows[[time]] <= rows$start
+    rows[[event]] <- ifelse(over, NA, ifelse(rows[[time]] <= stop_at, rows[[event]], 0))
+    rows[[time]] <- ifelse(over, NA, pmin(rows[[time]], stop_at))
+  }
+}
+
 # Cut-points, found in the population from the exposure alone unless they were handed over.
 find_cut <- function(x, use) {
   if (!is.null(use$cut)) return(use$cut)
@@ -115,11 +139,14 @@ frame_of <- function(test) {
   } else rep("all", sum(keep))
   person <- if (nzchar(plan$cluster)) rows[[plan$cluster]][keep]
   list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, person = person,
-       n = sum(keep))
+       start = if (length(plan$late)) rows$start[keep],
+       n = length(unique(rows$patient[keep])))
 }
 model <- function(f, X = f$X) {
   event <- as.numeric(f$outcome$event == 1)
-  coxph(Surv(f$outcome$time, event) ~ X + strata(f$layer), cluster = f$person, ties = "efron",
+  end <- if (is.null(f$start)) Surv(f$outcome$time, event)
+         else Surv(f$start, f$outcome$time, event)
+  coxph(end ~ X + strata(f$layer), cluster = f$person, ties = "efron",
         control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
 }
 put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
@@ -167,6 +194,7 @@ methods <- list(
   },
   cox = function(test) wald(test$id, frame_of(test)),
   cause_specific = function(test) wald(test$id, frame_of(test)),
+  time_dependent = function(test) wald(test$id, frame_of(test)),
   spline = function(test) {
     f <- frame_of(test)
     x <- f$X[, 1]

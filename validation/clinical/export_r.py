@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, FrozenContract, TestPlan
+from validation.contracts.contract import Contract, FrozenContract, TestPlan, known_since
 from validation.hypothesis import Filter
-from validation.inputs.population import Cut, numbers_of
+from validation.inputs.population import POSITIVE, Cut, numbers_of
 from validation.results import AnalysisResult
 from validation.types import write_text
 
@@ -47,6 +47,7 @@ IN_R = (
     "linear",
     "concordance",
     "joint_groups",
+    "time_dependent",
 )
 DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
 QUANTITIES = (
@@ -186,10 +187,27 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "kinds": {one.key: one.kind for one in contract.endpoints},
         "primary_endpoint": contract.primary_test.endpoint,
         "cluster": contract.cluster or "",
+        "late": _late(contract) if contract.hypothesis.time_dependent else [],
         "rmst_months": contract.rules.rmst_months,
         "tests": tests,
     }
     return f"plan <- {_r(plan)}"
+
+
+def _late(contract: Contract) -> list[dict[str, Any]]:
+    """What became known during follow-up: column, column of its time, value until then."""
+    exposures = {use.key for use in contract.exposures}
+    uses = {use.key: use for use in contract.variables if use.known_at == "column"}
+    return [
+        {
+            "key": key,
+            "since": known_since(key),
+            "before": float(str(use.before).casefold() in POSITIVE)
+            if key in exposures and isinstance(use.before, str)
+            else use.before,
+        }
+        for key, use in uses.items()
+    ]
 
 
 def _skip(plan: TestPlan, analysis: AnalysisResult) -> str:

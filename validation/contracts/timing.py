@@ -129,7 +129,7 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
         found.append(f"not declared when these became known (`known_at` in cohort.toml): {names}")
     claim = contract.hypothesis
     if claim.landmark is not None:
-        found.append(f"landmark: says nothing of the first {claim.landmark:g} months")
+        found.append(f"landmark: says nothing of what happened before month {claim.landmark:g}")
     return tuple(found)
 
 
