@@ -217,24 +217,30 @@ def names_of(hypothesis: Hypothesis, statements: tuple[str, ...] = ()) -> frozen
     )
 
 
-def refused(given: InterpreterInput, text: str) -> list[Problem]:
+def refused(given: InterpreterInput, text: str, *, results_only: bool = False) -> list[Problem]:
     """Why a sentence of the interpretation is refused; empty for one that the facts bear out."""
     hypothesis = given.expanded.hypothesis
     return _number_problems(given, text) + check_result(
         text,
         given.results.facts,
         names=names_of(hypothesis, given.contract.statements),
-        quoted=(hypothesis.statement, *given.results.limits, *given.results.reasons),
+        quoted=(
+            hypothesis.statement,
+            *given.results.limits,
+            *given.results.reasons,
+            *given.results.facts.sentences(),
+        ),
+        results_only=results_only,
     )
 
 
 def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
     """The sentences that the facts do not bear out."""
-    texts = [answer.headline, *answer.findings, *answer.assumptions, *answer.limits]
+    results = (answer.headline, *answer.findings)
+    remarks = (*answer.assumptions, *answer.limits, answer.feasibility_reason)
+    problems = [problem for one in results for problem in refused(given, one, results_only=True)]
     return [
-        str(problem)
-        for text in (*texts, answer.feasibility_reason)
-        for problem in refused(given, text)
+        str(one) for one in problems + [each for one in remarks for each in refused(given, one)]
     ]
 
 
@@ -245,13 +251,16 @@ def in_own_words(given: InterpreterInput, answer: Interpretation) -> Interpretat
     def judge(text: str) -> list[Problem]:
         return refused(given, text)
 
+    def judge_result(text: str) -> list[Problem]:
+        return refused(given, text, results_only=True)
+
     score, reason = answer.feasibility_score, answer.feasibility_reason
     if judge(reason) or score > HIGHEST_SCORE[given.results.verdict]:
         score = plain.feasibility_score
         reason = replaced_text(reason, plain.feasibility_reason, judge)
     return Interpretation(
-        headline=replaced_text(answer.headline, plain.headline, judge),
-        findings=replaced(answer.findings, plain.findings, judge),
+        headline=replaced_text(answer.headline, plain.headline, judge_result),
+        findings=replaced(answer.findings, plain.findings, judge_result),
         assumptions=replaced(answer.assumptions, plain.assumptions, judge),
         limits=replaced(answer.limits, plain.limits, judge),
         feasibility_score=score,

@@ -123,7 +123,7 @@ def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
     return problems
 
 
-def refused(given: SummaryInput, text: str) -> list[Problem]:
+def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> list[Problem]:
     """Why a text of the summary is refused; empty for one that the facts bear out."""
     hypothesis = given.expanded.hypothesis
     return _number_problems(given, text) + check_result(
@@ -136,16 +136,22 @@ def refused(given: SummaryInput, text: str) -> list[Problem]:
             given.feasibility.summary,
             *given.verdict.reasons,
             *given.verdict.limits,
+            *given.verdict.facts.sentences(),
             *_interpreted(given),
             *generated(given).next_steps,
         ),
+        results_only=results_only,
     )
 
 
 def unborne(given: SummaryInput, answer: Summary) -> list[str]:
     """The sentences that the facts do not bear out, and a summary without the verdict."""
-    texts = (answer.title, *answer.paragraphs, *answer.next_steps)
-    return [str(problem) for text in texts for problem in refused(given, text)]
+    problems = [
+        one for each in answer.paragraphs for one in refused(given, each, results_only=True)
+    ]
+    for text in (answer.title, *answer.next_steps):
+        problems += refused(given, text)
+    return [str(problem) for problem in problems]
 
 
 def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
@@ -157,7 +163,10 @@ def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
 
     paragraphs, problems = [], judge(answer.title)
     for paragraph in answer.paragraphs:
-        found = {sentence: judge(sentence) for sentence in sentences(paragraph)}
+        found = {
+            sentence: refused(given, sentence, results_only=True)
+            for sentence in sentences(paragraph)
+        }
         problems += [one for each in found.values() for one in each]
         if rest := " ".join(sentence for sentence, each in found.items() if not each):
             paragraphs.append(rest)

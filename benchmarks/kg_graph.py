@@ -238,7 +238,7 @@ def paths(quick: bool, graph: Graph) -> None:
 
 def scoring(graph: Graph) -> None:
     """Relevance, Novelty, Surprise of 10,000 candidates, and a whole search."""
-    from kg.graph.model import TYPES
+    from kg.graph.arrays import TYPES
     from kg.paths.find import PathOptions, between
     from kg.paths.score import score_candidates
     from kg.paths.search import Searcher
@@ -277,7 +277,7 @@ def files(quick: bool, graph: Graph) -> None:
         line("sidecar loaded, adjacency and name index made", best(ready))
         seconds = best(lambda: graphml.write(graph, xml))
         line("GraphML written", seconds, "<= 1 s", f"{xml.stat().st_size / 2**20:.0f} MiB")
-        line("GraphML read", best(lambda: graphml_read.read(xml), 1))
+        line("GraphML read", best(lambda: graphml_read.read_graphml(xml), 1))
         try:
             import networkx as nx
         except ImportError:

@@ -59,7 +59,7 @@ WORDS = (
     ("yes", "no", "unclear", "not answered"),
     ("supported", "not_supported", "inconclusive"),
     ("for", "against", "limits", "prevents"),
-    ("evidence", "power", "assumption", "data", "control", "independence", "relevance",
+    ("evidence", "power", "assumption", "data", "timing", "control", "independence", "relevance",
      "reproduction", "replication", "multiplicity", "registration"),
 )  # fmt: skip
 """Words with a meaning for the rules: each is changed into the next of its kind."""

@@ -29,7 +29,7 @@ TOOL = """
 import time
 from pydantic import BaseModel
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, Resources, tool
+from mcp_servers.spec import InputPath, Resources, tool
 
 class Given(BaseModel):
     seconds: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcp_servers.registry import ToolSpec
+    from mcp_servers.spec import ToolSpec
 
 
 def describe_tool(spec: ToolSpec) -> str:

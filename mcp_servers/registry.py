@@ -18,241 +18,21 @@ tools of the modules that `mcp_servers.catalog` names.
 
 from __future__ import annotations
 
-import inspect
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from mcp_servers import catalog
 from mcp_servers.context import ToolContext
+from mcp_servers.describe import beyond_card, describe_tool
+from mcp_servers.results_cache import HashIndex, ResultsCache, describe_output, hash_input
+from mcp_servers.spec import ATTRIBUTE, Provenance, ToolRun, ToolSpec, explain
 from sage.core.errors import Cancelled, FaultError, InputError, SageError
-from sage.core.models import Strict
-
-if TYPE_CHECKING:
-    from mcp_servers.results_cache import HashIndex, ResultsCache
-
-ATTRIBUTE = "__sage_tool__"
-
-
-@dataclass(frozen=True)
-class PathRole:
-    """Marks a field that names a file or folder: one that is read, or one that was written."""
-
-    role: Literal["input", "output"]
-
-
-InputPath = Annotated[str, PathRole("input"), Field(max_length=1024)]
-"""A file or folder to read, relative to a root or absolute inside one."""
-OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
-"""A file that the tool wrote, relative to the output folder."""
-
-
-class Card(Strict):
-    """Frozen description."""
-
-
-class Resources(Card):
-    """What one call needs: MiB (`memory_note`: with other arguments), seconds on one core."""
-
-    cpu: int = Field(default=1, ge=1)
-    memory_mb: int = Field(default=512, ge=16)
-    memory_note: str = ""
-    gpu: Literal["none", "optional", "required"] = "none"
-    seconds_per_item: float | None = Field(default=None, ge=0)
-
-
-DEFAULT_RESOURCES = Resources()
-
-
-class Validity(Card):
-    """Where a tool's numbers may be believed.
-
-    `mpp` is the range of pixel sizes in µm. `training_data` names what a learned method saw,
-    `tcga_overlap` whether TCGA was in it. `accuracy` states measured figures, with their data.
-    """
-
-    stain: str | None = None
-    mpp: tuple[float, float] | None = None
-    organ: str | None = None
-    training_data: str | None = None
-    tcga_overlap: str | None = None
-    known_failures: tuple[str, ...] = ()
-    accuracy: str | None = None
-
-
-class Output(Card):
-    """A file that a tool wrote; `name` is relative to the output folder."""
-
-    name: str
-    bytes: int
-    sha256: str
-    mime: str
-
-
-class Provenance(Card):
-    """Where a result comes from. `inputs` maps each file or folder read to its SHA-256."""
-
-    tool: str
-    version: str
-    arguments: dict[str, Any]
-    inputs: dict[str, str]
-    seconds: float
-    cached: bool = False
-    device: str = "cpu"
-
-
-class ToolRun(Card):
-    """A tool's result as plain data, the files it wrote, and where it comes from."""
-
-    result: dict[str, Any]
-    outputs: tuple[Output, ...] = ()
-    provenance: Provenance
-
-    @property
-    def cached(self) -> bool:
-        """True when the result was found, not computed."""
-        return self.provenance.cached
-
-
-@dataclass(frozen=True)
-class ToolSpec:
-    """One entry of the registry."""
-
-    name: str
-    suite: str
-    version: str
-    summary: str
-    function: Callable[[Any, ToolContext], BaseModel]
-    given: type[BaseModel]
-    returns: type[BaseModel]
-    resources: Resources = DEFAULT_RESOURCES
-    validity: Validity | None = None
-    license: str | None = None
-    cacheable: bool = True
-    fingerprint: Callable[[Any], str] | None = None
-    memory_mb: Callable[[Any], int] | None = None
-    source: str = ""
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        """JSON schema of the arguments."""
-        return self.given.model_json_schema()
-
-    @property
-    def output_schema(self) -> dict[str, Any]:
-        """JSON schema of the result."""
-        return self.returns.model_json_schema(mode="serialization")
-
-    def needs(self, given: BaseModel) -> Resources:
-        """What a call with these arguments needs."""
-        own = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
-        return self.resources.model_copy(update=own)
-
-    def path_fields(self) -> tuple[str, ...]:
-        """Names of the arguments that are input paths."""
-        return tuple(
-            name
-            for name, info in self.given.model_fields.items()
-            if any(isinstance(one, PathRole) and one.role == "input" for one in _marks(info))
-        )
-
-    def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
-        """Arguments as the input model; raises `InputError` that names each wrong field."""
-        unknown = sorted(set(arguments) - set(self.given.model_fields))
-        if unknown:
-            known = ", ".join(self.given.model_fields) or "none"
-            wrong = ", ".join(unknown)
-            raise InputError(f"{self.name}: unknown argument {wrong}; it takes: {known}")
-        try:
-            return self.given.model_validate(dict(arguments))
-        except ValidationError as error:
-            raise InputError(f"{self.name}: {explain(error)}") from error
-
-
-def _marks(info: Any) -> Sequence[Any]:
-    """The annotations of a field, also those inside `X | None`."""
-    found = list(info.metadata)
-    stack = [info.annotation]
-    while stack:
-        one = stack.pop()
-        found.extend(getattr(one, "__metadata__", ()))
-        stack.extend(getattr(one, "__args__", ()))
-    return found
-
-
-def explain(error: ValidationError, limit: int = 5) -> str:
-    """A pydantic error in one line: each wrong field with what is wrong."""
-    parts = []
-    for one in error.errors(include_url=False)[:limit]:
-        where = ".".join(str(step) for step in one["loc"]) or "input"
-        parts.append(f'"{where}": {one["msg"]}')
-    return "; ".join(parts)
-
-
-F = TypeVar("F", bound=Callable[..., BaseModel])
-
-
-def tool(
-    name: str,
-    suite: str,
-    version: str,
-    summary: str,
-    resources: Resources = DEFAULT_RESOURCES,
-    validity: Validity | None = None,
-    license: str | None = None,
-    cacheable: bool = True,
-    fingerprint: Callable[[Any], str] | None = None,
-    memory_mb: Callable[[Any], int] | None = None,
-) -> Callable[[F], F]:
-    """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
-
-    `license` is the license of any weights. `cacheable=False` is for tools whose answer depends
-    on more than their version, arguments and input files. `fingerprint(given)` is a string that
-    must change when the same arguments would be answered differently, say which weights are here.
-    `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
-
-    Raises
-    ------
-    TypeError
-        If the function's annotations are not an input model, a context and a result model.
-    """
-
-    def attach(function: F) -> F:
-        hints = get_type_hints(function, include_extras=True)
-        names = list(inspect.signature(function).parameters)
-        given = hints.get(names[0]) if len(names) == 2 else None
-        returns = hints.get("return")
-        if not (_is_model(given) and _is_model(returns)):
-            form = "(given: InputModel, context: ToolContext) -> ResultModel"
-            raise TypeError(f"tool {name}: write it as {form}")
-        spec = ToolSpec(
-            name=name,
-            suite=suite,
-            version=version,
-            summary=summary,
-            function=function,
-            given=given,  # type: ignore[arg-type]
-            returns=returns,  # type: ignore[arg-type]
-            resources=resources,
-            validity=validity,
-            license=license,
-            cacheable=cacheable,
-            fingerprint=fingerprint,
-            memory_mb=memory_mb,
-            source=f"{function.__module__}:{function.__qualname__}",
-        )
-        setattr(function, ATTRIBUTE, spec)
-        return function
-
-    return attach
-
-
-def _is_model(candidate: Any) -> bool:
-    return isinstance(candidate, type) and issubclass(candidate, BaseModel)
 
 
 @dataclass
@@ -291,8 +71,6 @@ class Registry:
 
     def describe(self, names: Collection[str] | None = None) -> str:
         """The tools (or those named) as text for a prompt: signature, units, limits, failures."""
-        from mcp_servers.describe import describe_tool
-
         chosen = [spec for spec in self.all() if names is None or spec.name in names]
         return "\n\n".join(describe_tool(spec) for spec in chosen)
 
@@ -323,9 +101,6 @@ def execute(
     spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
 ) -> ToolRun:
     """Run a tool's function and gather result, outputs and provenance."""
-    from mcp_servers.describe import beyond_card
-    from mcp_servers.results_cache import describe_output, hash_input
-
     context.check_cancelled()
     started = time.monotonic()
     try:
@@ -381,8 +156,6 @@ def load(
     InputError
         If there is no such suite, or a tool folder or a file in it cannot be used.
     """
-    from mcp_servers import catalog
-
     registry = Registry(cache=cache)
     for module in catalog.modules(suite):
         for spec in collect(module):

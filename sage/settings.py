@@ -17,24 +17,22 @@ from pydantic_settings import (
 )
 
 from sage.core.errors import InputError
+from sage.core.llm.client import Endpoint, Structured
+from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
 
 
-class Model(Strict):
-    """A model's name, with its price in USD per million tokens if a budget is to hold."""
-
-    name: str
-    price_in: float | None = Field(default=None, ge=0)
-    price_out: float | None = Field(default=None, ge=0)
-    temperature: float | None = None
-
-
 class Models(Strict):
-    """Which model serves which role (defaults: SAGE, Table 5)."""
+    """Which model serves which role (defaults: SAGE, Table 5).
 
-    nano: Model = Model(name="gpt-5-nano")
-    mini: Model = Model(name="gpt-5-mini")
-    high: Model = Model(name="gpt-5")
+    Of each: `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
+    `temperature`; `max_tokens`, the longest reply; `reasoning_effort`, as the provider names it;
+    `fallback`, a model with the same fields that is asked when this one is not available.
+    """
+
+    nano: ModelChoice = ModelChoice(name="gpt-5-nano")
+    mini: ModelChoice = ModelChoice(name="gpt-5-mini")
+    high: ModelChoice = ModelChoice(name="gpt-5")
 
 
 class Weights(Strict):
@@ -75,7 +73,15 @@ class LedgerSettings(Strict):
 
 
 class Settings(BaseSettings):
-    """Everything that wires SAGE together. `sage config` prints what is in force and from where."""
+    """Everything that wires SAGE together. `sage config` prints what is in force and from where.
+
+    Of the models: `base_url` names any OpenAI-compatible server, with `api_version` an Azure
+    resource whose deployments are named as the models. `timeout_s` is the deadline of one reply,
+    streamed, to its last token. `retries` counts requests that the server did not take.
+    `concurrency` calls are under way at once, and `requests_per_minute` begin. `structured` is how
+    a schema is asked for; a server without it is asked the next simpler way. `repairs` is how
+    often a refused reply goes back to the model. `vision` sends figures to models that can see.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="SAGE_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -84,11 +90,14 @@ class Settings(BaseSettings):
     reasoner: Literal["auto", "rules", "chat"] = "auto"
     base_url: str | None = None
     api_key: SecretStr | None = None
+    api_version: str | None = None
     models: Models = Models()
-    structured: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    structured: Structured = "json_schema"
     vision: bool = False
     timeout_s: float = Field(default=180, gt=0)
     retries: int = Field(default=4, ge=0)
+    concurrency: int = Field(default=8, ge=1)
+    requests_per_minute: float | None = Field(default=None, gt=0)
     repairs: int = Field(default=2, ge=0)
 
     runs_dir: Path = Path("runs")
@@ -122,6 +131,17 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Command line over environment over file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+    @model_validator(mode="after")
+    def _azure_has_an_address(self) -> Settings:
+        if self.api_version and not self.base_url:
+            raise ValueError("api_version (Azure) needs base_url, the resource's address")
+        return self
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the models are, and how to ask them."""
+        return Endpoint(**{name: getattr(self, name) for name in Endpoint.model_fields})
 
     @property
     def effective_reasoner(self) -> Literal["rules", "chat"]:

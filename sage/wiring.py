@@ -6,53 +6,53 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.base import Reasoner, Role
+from agents.base import Role
+from sage.core.data import data_root
 from sage.core.errors import InputError
-from sage.data import data_root
 from sage.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agents.feasibility import EvidenceClients
+    from agents.disclosure import Withheld
+    from agents.reasoners.chat import ChatReasoner
     from kg.embedding.embed import Embedder
+    from kg.lexicon.ontology import Ontology
+    from kg.literature.rank import Embed
     from kg.literature.search import Literature
-    from mcp_servers.registry import ToolSpec
-    from sage.machine.services import Services
+    from mcp_servers.spec import ToolSpec
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
+    from sage.core.llm.client import Client
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
 
 
-def make_reasoner(services: Services) -> Reasoner:
-    """The reasoner that the run's manifest names."""
-    if services.manifest.reasoner == "rules":
-        from agents.reasoners.rules import RulesReasoner
+def make_chat(
+    settings: Settings,
+    folder: Path,
+    *,
+    budget_usd: float | None,
+    withheld: Withheld = frozenset,
+) -> ChatReasoner:
+    """A reasoner on the settings' models that keeps replies and spending in `folder`."""
+    from agents.reasoners.chat import ChatReasoner, ChatSettings
+    from sage.core.llm.budget import Meter
+    from sage.core.llm.cache import ReplyCache
 
-        return RulesReasoner(services.resources)
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+    models = {role: getattr(settings.models, role.value) for role in Role}
+    chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
+    meter = Meter(folder / "spending.jsonl", budget_usd)
+    client = make_client(settings, meter, ReplyCache(folder / "replies"))
+    return ChatReasoner(chat, client, withheld)
 
-    settings = services.settings
-    chat = ChatSettings(
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        models={
-            Role.NANO: ModelChoice(**settings.models.nano.model_dump()),
-            Role.MINI: ModelChoice(**settings.models.mini.model_dump()),
-            Role.HIGH: ModelChoice(**settings.models.high.model_dump()),
-        },
-        timeout_s=settings.timeout_s,
-        retries=settings.retries,
-        repairs=settings.repairs,
-        structured=settings.structured,
-        vision=settings.vision,
-    )
-    root = services.folder.root
-    meter = Meter(root / "spending.jsonl", services.manifest.budget_usd)
-    return ChatReasoner(
-        chat, ReplyCache(root / "replies"), meter, lambda: services.patient_identifiers
-    )
+
+def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
+    """The one client for the settings' endpoint."""
+    from sage.core.llm.client import Client
+
+    return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -87,8 +87,8 @@ def load_cohort(
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
     """A folder's ledger over the store that settings name."""
-    from validation.ledger import Ledger
-    from validation.store import open_store
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
 
     return Ledger(path, open_store(settings.ledger.place))
 
@@ -131,22 +131,29 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
     return out
 
 
-def make_literature(services: Services) -> Literature:
-    """Search over the run's corpus, and over the services when the run is online."""
+def make_literature(
+    settings: Settings, corpus: Path, ontology: Ontology, embed: Embed | None
+) -> Literature:
+    """Search over a run's corpus, and over the services as well where `embed` is given.
+
+    Raises
+    ------
+    InputError
+        If the corpus is gone, or the services may not be asked for want of a contact address.
+    """
     from kg.literature.local import LocalIndex
     from kg.literature.search import Literature
 
-    corpus = Path(services.manifest.corpus)
     if not corpus.is_dir():
         raise InputError(f"the run's corpus {corpus} is gone; give it again with --corpus")
     local = LocalIndex.from_folder(corpus)
-    cache = services.settings.cache_dir / "literature"
-    if services.manifest.literature == "local":
+    cache = settings.cache_dir / "literature"
+    if embed is None:
         return Literature((), cache, local=local)
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
 
-    email = services.settings.contact_email
+    email = settings.contact_email
     if not email:
         raise InputError(
             "online literature needs contact_email in sage.toml: the services ask for it"
@@ -155,8 +162,8 @@ def make_literature(services: Services) -> Literature:
         all_sources(email=email),
         cache,
         local=local,
-        expand=expander(services.ontology),
-        embed=services.embedder.embed,
+        expand=expander(ontology),
+        embed=embed,
         retractions=retraction_source(email=email),
     )
 
@@ -179,12 +186,3 @@ def tools(settings: Settings) -> list[ToolSpec]:
             "all", tool_folders=[settings.user_tools] if settings.user_tools else ()
         ).all()
     )
-
-
-def make_evidence(services: Services) -> EvidenceClients | None:
-    """Outside registries for feasibility; none when the run is not online."""
-    if services.manifest.literature == "local":
-        return None
-    from agents.evidence.clients import EvidenceClients as Clients
-
-    return Clients(services.settings.cache_dir / "evidence")

@@ -14,6 +14,13 @@ from validation.hypothesis import KnownAt
 
 Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
 
+SINCE = "@known_at"
+
+
+def known_since(key: str) -> str:
+    """The column that holds when each patient's value of a variable became known (months)."""
+    return key + SINCE
+
 
 class Variable(Strict):
     """One variable at the patient level. `levels` counts categories, those under five pooled.

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from validation.inputs.study import Column, Study
-    from validation.statistics.cox import CoxFit
-
     Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
 
 
 FOLLOWED = 10
@@ -103,100 +99,3 @@ class PredictionModel(Strict):
             f"fewer than {FOLLOWED} of {len(time)} patients are followed beyond {shortest:g} "
             "months: no predicted risk can be judged"
         )
-
-
-def terms_of(
-    fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
-) -> tuple[Term, ...]:
-    """The fitted coefficients with how each column was made; the exposure comes first."""
-    kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]
-    found = [
-        Term.model_validate({"name": name, "kind": kind, "coefficient": float(value)})
-        for (name, kind), value in zip(kinds, fit.coef, strict=False)
-    ]
-    for column, value in zip(columns, fit.coef[len(kinds) :], strict=True):
-        found.append(
-            Term(
-                name=column.name,
-                kind="number" if column.level is None else "level",
-                key=column.key,
-                level=column.level,
-                mean=column.mean,
-                sd=column.sd,
-                coefficient=float(value),
-            )
-        )
-    return tuple(found)
-
-
-def unknown_levels(study: Study, model: PredictionModel) -> Mask:
-    """(rows,) patients with a level that nobody had where the model was developed."""
-    import numpy as np
-
-    found = np.zeros(len(study.rows), dtype=bool)
-    for key, levels in model.levels.items():
-        if key in study.rows.columns:
-            column = study.rows[key]
-            found |= (column.notna() & ~column.astype(str).isin(levels)).to_numpy()
-    return found
-
-
-def recut(study: Study, model: PredictionModel) -> bool:
-    """True when these patients' exposure is cut or standardized otherwise than the model's."""
-    grouped = study.exposed.grouped
-
-    def used(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
-        return [(one.lower, one.upper) if grouped else (one.mean, one.sd) for one in cuts]
-
-    return bool(model.cuts) and used(study.cuts) != used(model.cuts)
-
-
-def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
-    """Who has every term of a model, and (kept, terms) their values on the model's own scales.
-
-    Patients at a level that the model does not know are left out.
-
-    Raises
-    ------
-    InputError
-        If these patients lack a variable of the model, or code it in other levels.
-    """
-    import numpy as np
-    import pandas as pd
-
-    keys = tuple(dict.fromkeys(one.key for one in model.terms if one.key))
-    lacking = [key for key in keys if key not in study.rows.columns]
-    if lacking:
-        raise InputError(
-            f"the model developed in {model.cohort} needs {', '.join(lacking)}, which this cohort "
-            "does not have: it cannot be applied here"
-        )
-    keep = study.complete(model.endpoint, keys)
-    known = keep & ~unknown_levels(study, model)
-    if keep.any() and not known.any():
-        named = "; ".join(f"{key}: {', '.join(one)}" for key, one in model.levels.items())
-        raise InputError(
-            f"nobody here is at levels that the model knows ({named}): the cohorts code them "
-            "differently"
-        )
-    keep = known
-    rows = study.rows[keep]
-    columns: list[Floats] = []
-    parts = iter(study.adjusters())
-    for term in model.terms:
-        if term.kind == "exposure":
-            columns.append(study.exposed.x[keep])
-        elif term.kind == "part":
-            columns.append(next(parts)[1][keep])
-        elif term.kind == "number":
-            raw = pd.to_numeric(rows[term.key], errors="coerce").to_numpy(dtype=float)
-            if np.isnan(raw).any():
-                raise InputError(
-                    f"{term.key} is a number where the model was developed ({model.cohort}), and "
-                    "text here: give the cohort's `values` the same coding"
-                )
-            columns.append((raw - term.mean) / term.sd)
-        else:
-            same = (rows[term.key].astype(str) == term.level).to_numpy()
-            columns.append(same.astype(float))
-    return keep, np.column_stack(columns)

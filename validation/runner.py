@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import write_bytes
 from validation.contracts.contract import FrozenContract
-from validation.contracts.timing import timing_limits, timing_qualifiers
+from validation.contracts.timing import timing_limits
 from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
-from validation.ledger import Adjusted, Entry, Ledger, entry_of
-from validation.ledger_rules import ledger_objections, ledger_qualifiers
+from validation.ledger.error_control import Adjusted
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry, entry_of
+from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
@@ -261,6 +264,7 @@ def collect(
             contract=frozen.contract,
             analysis=main,
             q=adjusted.q if adjusted is not None else None,
+            q_adjusted=_q_adjusted(frozen, main, ledger),
             family=adjusted.family if adjusted is not None else 1,
             replicate=second,
             locked=locked,
@@ -274,7 +278,6 @@ def collect(
                 *weighed.objections,
             ),
             qualifiers=(
-                *timing_qualifiers(frozen.contract),
                 *ledger_qualifiers(state, alpha),
                 *weighed.qualifiers,
             ),
@@ -290,6 +293,16 @@ def collect(
     _copy_figures(folder, out, found)
     found.write(out / "results.json")
     return found
+
+
+def _q_adjusted(frozen: FrozenContract, main: AnalysisResult, ledger: Ledger) -> float | None:
+    """The adjusted model's p after control over the ledger, in place of the primary one."""
+    found = main.test("adjusted")
+    if found is None or found.p is None:
+        return None
+    alpha = frozen.contract.rules.alpha
+    mine = _mine(frozen, main.part, ledger.adjust("primary", alpha, {frozen.sha256: found.p}))
+    return mine.q if mine is not None else None
 
 
 def finalize(
@@ -372,6 +385,9 @@ def _results(
     book.put("rules.relevant_ratio", contract.rules.relevant_ratio, contract.scale)
     if adjusted is not None:
         book.put("primary.q", adjusted.q, "q-value")
+        beside = _q_adjusted(frozen, main, ledger)
+        if beside is not None:
+            book.put("adjusted.q", beside, "q-value")
         book.put("primary.e", adjusted.e, "e-value")
         book.put("ledger.claims", adjusted.family, "claims")
     for status, count in sorted(ledger.counts().items()):
@@ -414,7 +430,4 @@ def _copy_figures(folder: Path, out: Path, found: Results) -> None:
         source = folder / Path(one.file).name
         target = out / one.file
         if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.partial")
-            shutil.copyfile(source, temporary)
-            temporary.replace(target)
+            write_bytes(target, source.read_bytes())

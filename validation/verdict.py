@@ -3,9 +3,14 @@
 A verdict rests on three answers, each with its estimate and 95% interval:
 
 - *Association.* Yes: the primary test is significant after control over the ledger (q below
-  alpha), in the expected direction. No: the interval leaves out the smallest relevant effect, and
-  nothing points to a smaller one (p at least `CLEAR` times alpha, or the estimate in the other
-  direction). Unclear otherwise.
+  alpha), in the expected direction; or it shows a sign of it (p below `CLEAR` times alpha) and the
+  registered adjusted model, with its p in the ledger in place of the primary one, is significant
+  after that control. A test that leaves out what else decides the outcome sees less of the same
+  effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that asking both for alpha asks for more
+  than alpha. Two ways to be significant share alpha, since each counts in one of two directions.
+  Not where a cut or a curve was searched: its adjusted p does not count the search. No:
+  the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
+  least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
 - *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
   effect is significant in the expected direction. No: it is significant in the other direction, or
   its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
@@ -23,6 +28,8 @@ The rules, in their order:
    An exposure that was not known at baseline (4): inconclusive (data).
 3. Association yes. Supported, unless something objects; the first objection names the verdict, and
    all of them stand among the reasons:
+   - inconclusive (timing): nobody declared when an exposure, covariate, stratum or filter became
+     known (`validation.controls.rules`, 9);
    - inconclusive (independence): independence is not answered yes. A contract may declare that
      there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
      so in place of independence;
@@ -62,7 +69,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from validation.contracts.contract import Contract, TestPlan
-from validation.controls.rules import Objection, control_objections, control_reasons
+from validation.controls.rules import (
+    Objection,
+    control_objections,
+    control_reasons,
+    timing_objections,
+)
 from validation.hypothesis import Direction
 from validation.methods.sites import site_limits
 from validation.relevance import (
@@ -88,6 +100,8 @@ CLEAR = 2.0
 """A p of at least this many times alpha shows no sign of an association."""
 ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
+SEARCHED = ("spline", "maximally_selected")
+"""Methods whose p tests any association, found by searching."""
 TOO_SMALL = "associated, but too small to matter"
 
 
@@ -95,7 +109,8 @@ TOO_SMALL = "associated, but too small to matter"
 class Evidence:
     """All that the rules read.
 
-    `q` is the primary p after control over the ledger (None: the ledger does not hold the claim);
+    `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
+    `q_adjusted` the adjusted model's p in its place (None: it gave none);
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
     badge carries in any case.
@@ -110,6 +125,7 @@ class Evidence:
     seen: str | None = None
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
+    q_adjusted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,9 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "unclear"
     elif expected and not evidence.locked and q is not None and q < alpha:
         answer = "yes"
+    elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
+        answer = "yes"
+        text += f"; beside {independent_of(contract)} {p_is(evidence.q_adjusted, 'q')}"
     elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
         answer = "unclear"
     elif p < alpha:
@@ -182,6 +201,18 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "no"
         text += f": the interval excludes the smallest relevant effect ({_relevant(evidence)})"
     return _answer("association", answer, text, effect, p)
+
+
+def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
+    """True where the adjusted model is significant after control over the ledger, as expected."""
+    contract, q = evidence.contract, evidence.q_adjusted
+    plan = adjusted_plan(contract)
+    found = None if plan is None else evidence.analysis.test(plan.id)
+    if found is None or not _measured(found) or primary.method in SEARCHED or evidence.locked:
+        return False
+    return (
+        q is not None and q < contract.rules.alpha and expected_direction(contract, _effect(found))
+    )
 
 
 def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
@@ -269,7 +300,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     contract, analysis = evidence.contract, evidence.analysis
     association, independence, relevance = answers
     reasons = [_for("primary", association.text)]
-    doubts: list[Objection] = []
+    doubts = timing_objections(contract)
     dependent = _dependence(contract, independence)
     if dependent is not None:
         doubts.append(dependent)
@@ -498,8 +529,11 @@ def _limits(evidence: Evidence) -> list[str]:
         total = curve.n + curve.failed
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
     limits += site_limits(evidence.analysis, contract.rules.alpha)
+    positive = evidence.analysis.controls.known_positive if evidence.analysis.controls else None
     if plan.known_positive is None:
         limits.append("no known positive: the contract names no association that must appear")
+    elif positive is not None and positive.p is not None and positive.p >= contract.rules.alpha:
+        limits.append(f"the known positive is not significant ({p_is(positive.p)})")
     for name, draws in (
         ("permuted outcome", plan.permutations),
         ("random features", plan.random_features),
@@ -534,7 +568,7 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 def _undirected(primary: TestOutcome) -> bool:
     """True where p tests any association (spline, best cut) and the slope's interval spans none."""
-    effect, searched = _effect(primary), primary.method in ("spline", "maximally_selected")
+    effect, searched = _effect(primary), primary.method in SEARCHED
     return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
 
 

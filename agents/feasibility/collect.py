@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agents.base import View
 from agents.feasibility.data_facts import data_facts
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.facts import Ledger
@@ -13,60 +12,9 @@ from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
-from agents.feasibility.types import EvidenceItem
+from agents.feasibility.types import EvidenceItem, Machine, ToolFacts
 from agents.types import ExpandedHypothesis
 from validation.dictionary import DataDictionary
-
-
-class ToolNeeds(Protocol):
-    """A tool's resources, as the registry describes them."""
-
-    @property
-    def gpu(self) -> str:
-        """ "none", "optional" or "required"."""
-        ...
-
-    @property
-    def memory_mb(self) -> int:
-        """MiB."""
-        ...
-
-    @property
-    def seconds_per_item(self) -> float | None:
-        """Seconds per slide or patient on one core."""
-        ...
-
-
-class ToolFacts(Protocol):
-    """What feasibility wants to know of a registered tool; the registry's entries have it."""
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Version."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """What it does, in a sentence."""
-        ...
-
-    @property
-    def resources(self) -> ToolNeeds:
-        """What one call needs."""
-        ...
-
-
-class Machine(View):
-    """The machine that would run the analysis."""
-
-    cores: int = 1
-    memory_mb: int = 4096
-    gpu: bool = False
 
 
 class EvidenceClients(Protocol):

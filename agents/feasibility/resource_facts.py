@@ -11,7 +11,7 @@ from validation.dictionary import DataDictionary
 from validation.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
-    from agents.feasibility.collect import Machine, ToolFacts
+    from agents.feasibility.types import Machine, ToolFacts
 
 _ANALYSIS_SECONDS = 60.0
 _PER_THOUSAND_PATIENTS = 60.0

@@ -13,7 +13,7 @@ from validation.dictionary import DataDictionary
 from validation.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
-    from agents.feasibility.collect import ToolFacts
+    from agents.feasibility.types import ToolFacts
 
 STATISTICS = ("lifelines", "statsmodels", "scikit-learn", "pandas")
 _IMAGE_MODALITY = "imaging:"

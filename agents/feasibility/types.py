@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field
 
@@ -85,3 +85,54 @@ class FeasibilityVerdict(View):
     def may_run(self) -> bool:
         """False when nothing may be computed."""
         return self.verdict != "infeasible"
+
+
+class ToolNeeds(Protocol):
+    """A tool's resources, as the registry describes them."""
+
+    @property
+    def gpu(self) -> str:
+        """ "none", "optional" or "required"."""
+        ...
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB."""
+        ...
+
+    @property
+    def seconds_per_item(self) -> float | None:
+        """Seconds per slide or patient on one core."""
+        ...
+
+
+class ToolFacts(Protocol):
+    """What feasibility wants to know of a registered tool; the registry's entries have it."""
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        ...
+
+    @property
+    def resources(self) -> ToolNeeds:
+        """What one call needs."""
+        ...
+
+
+class Machine(View):
+    """The machine that would run the analysis."""
+
+    cores: int = 1
+    memory_mb: int = 4096
+    gpu: bool = False

@@ -18,6 +18,7 @@ from pathlib import Path
 from agents.prose.claims import BE, CLAIM, TABLE, Claim
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
+from agents.prose.mood import FORETOLD, IMPERATIVE, Mood, mood_of
 from agents.prose.reading import (
     MARKUP,
     WORD,
@@ -45,11 +46,20 @@ AFTERWARDS = re.compile(
     r"^(?:can|could|was|were|is|are|has|have|will) not (?:be |been )?"
     r"(?:shown|tested|decided|seen|found|run|established|known)\b"
 )
-WHETHER = re.compile(r"^(?:(?:test|ask|see|check|decide|show|learn|say|know)\w* )?whether\b")
-ASKED = re.compile(r"\b(?:test|tests|ask|asks|see|check|decide|decides|learn) whether\b")
-MUST = re.compile(
-    r"\b(?:must|should|ha(?:s|ve) to|needs? to|remains? to|would have to) (?:\w+ )?be\b"
+LEFT_OUT = re.compile(
+    r"^(?:\w+ ){0,2}?(?:did|does|do|could|can) not (?:show|confirm|repeat|find|reach|bear|stand|"
+    r"hold|"
+    r"remain|survive)\b"
 )
+NOTHING_SHOWS = re.compile(
+    r"^(?:here |in |of |from |this |these |that |the |our |present |cohort |data |study |analysis |"
+    r"design |patients |results? |findings? )*(?:can |could |does |do )?(?:be )?(?:show|shown|"
+    r"shows|"
+    r"says?|tells?|speaks?|follows?|points?|proves?|bears?)(?: (?:for|of|to|that|about|on|as|an?|"
+    r"the|"
+    r"any|its|is|was|are|were|be|or|real|proven|shown))*$"
+)
+IN_SECOND = re.compile(r"\bin the second cohort\b")
 BEFORE_ANY = re.compile(r"\bbefore (?:any|its|their|clinical)\b")
 ASSUMED = re.compile(r"\b(?:taken to be|assumed|assumes?|assumption that|can not show)\b")
 HOPED = re.compile(
@@ -57,12 +67,6 @@ HOPED = re.compile(
     r"\b(?:hypothesis|claim) (?:states|says|proposes|holds|expects) that\b|"
     r"\b(?:was|were) (?:proposed|expected)\b"
 )
-IMPERATIVE = word_set(
-    "repeat test measure ask register compare collect design validate replicate check add "
-    "extend examine assess seek plan include record read report state"
-)
-MAY = re.compile(r"\b(?:may|might) (?:not )?(?:differ|remain|depend|vary)\b")
-TOLD = re.compile(r"^(?:because|since|as|which|who)\b|\b(?:is|are|was|were|has|had|did|already)\b")
 PREDICATE = re.compile(
     rf"\b(?:{CLAIM}|verdict|answer|markers?|biomarkers?|effects?|associations?|results?|findings?|"
     rf"signals?|comparison|exposures?|evidence|tests?|intervals?|curves?|"
@@ -71,7 +75,7 @@ PREDICATE = re.compile(
 PREDICATES = word_set(
     "that not about measured read cut continuous binary taken tested registered compared "
     "simulated adjusted restricted written stated proposed recorded known available expected "
-    "given number of in on from by to computed joined derived defined grouped reported"
+    "given tried number of in on from by to computed joined derived defined grouped reported"
 )
 COMPARATIVES = word_set(
     "more fewer less higher lower longer shorter earlier later larger smaller greater better "
@@ -83,7 +87,7 @@ COMPARED = re.compile(
 )
 PARTING = re.compile(r"\bcurves? (?!(?:of|shows?|were|was|are|is|with|for|in|by|from|number)\b)\w+")
 TELLS = re.compile(
-    rf"\b(?:cohorts?|data|patients|results?|findings?|analysis|tests?|it|this|they|what|that|"
+    rf"\b(?:we|cohorts?|data|patients|results?|findings?|analysis|tests?|it|this|they|what|that|"
     rf"{CLAIM}|"
     r"markers?|exposures?|expression|density|pathologists?|clinicians?|effects?)\b(?: \w+){0,3}? "
     r"(?:shows?|showed|shown|seen?|sees|uses?|used|gave|gives?|came|comes?|stands?|stood|makes?|"
@@ -97,7 +101,7 @@ GIVES = re.compile(
     r"\b(?:gave|gives?|given|had|has|shows?|showed|seen|found|was|were|is|are|"
     r"of) (?:\w+ ){0,6}?number\b|"
     r"\bknown positive\b|\btaken (?:to be|from)\b|\b(?:figures?|tables?|curves?|"
-    r"slides?) (?:\w+ )?shows?\b|\bused to\b"
+    r"slides?) (?:\w+ )?shows?\b|\bused to\b|\bcame from\b"
 )
 TESTED = re.compile(r"^primary$|\badjusted$|\bsecondary$|^replicate\.")
 ABOUT_CLAIM = re.compile(rf"\b(?:{CLAIM}|verdict)\b")
@@ -258,6 +262,8 @@ def check_result(
     facts: ResultFacts,
     names: frozenset[str] = frozenset(),
     quoted: Collection[str] = (),
+    *,
+    results_only: bool = False,
 ) -> list[Problem]:
     """Refused sentences of a text about the result.
 
@@ -266,6 +272,8 @@ def check_result(
     facts : what was computed
     names : words of the given data, in lower case
     quoted : whole sentences that were given and may be repeated
+    results_only : refuse also what states no result, since no fact can bear that out; for texts
+        that are read as results (headline, findings), where a remark would pass as one
     """
     given = {sentence for one in quoted for sentence in (one.strip(), *sentences(one))}
     if text.strip() in given:
@@ -274,7 +282,7 @@ def check_result(
     for sentence in sentences(text):
         if sentence in given:
             continue
-        found = _surface(sentence, names) or _result_problem(sentence, facts, names)
+        found = _surface(sentence, names) or _result_problem(sentence, facts, names, results_only)
         if found is not None:
             problems.append(found)
     return problems
@@ -381,31 +389,36 @@ IF_SO = re.compile(
 WEAK = ("an effect", "a worse outcome", "a better outcome")
 
 
-def _result_problem(sentence: str, facts: ResultFacts, names: frozenset[str]) -> Problem | None:
+def _result_problem(
+    sentence: str, facts: ResultFacts, names: frozenset[str], results_only: bool
+) -> Problem | None:
     parts = clauses(sentence)
     if not parts:
         return None
     scopes = _scopes(parts, facts)
-    imperative = parts[0].words[0] in IMPERATIVE
+    states_a_result = False
     for clause in parts:
         turn = TURNS.search(clause.text)
         if turn is not None:
             return Problem(sentence, "it denies in a roundabout way; say it plainly", turn.group())
         covered: set[int] = set()
-        future = _is_future(clause, imperative)
+        mood = mood_of(clause, parts[0].words[0])
         for row in TABLE:
             for match in row.pattern.finditer(clause.text):
                 start = len(clause.text[: match.start()].split())
                 span = range(start, start + len(match.group().split()))
                 covered.update(span)
-                problem = _claim_problem(row, clause, span, facts, scopes, future)
+                problem = _claim_problem(row, clause, span, facts, scopes, mood)
                 if problem:
                     return Problem(sentence, problem, match.group())
         for at, word in enumerate(clause.words):
             if at not in covered and not _is_plain(word, names):
                 return Problem(sentence, "it uses a word that no fact can be held against", word)
-        if not future and (found := _unread(clause, covered, names)):
+        if mood is Mood.STATED and (found := _unread(clause, covered, names)):
             return Problem(sentence, *found)
+        states_a_result |= bool(covered) or bool(clause.keys)
+    if results_only and not states_a_result:
+        return Problem(sentence, "it states no result that a fact could bear out")
     return None
 
 
@@ -426,6 +439,9 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
     told = TELLS.search(clause.text)
     if told is not None and not covered and not clause.negators and not GIVES.search(clause.text):
         return "it lets the data speak in words that SAGE cannot check", told.group()
+    foretold = FORETOLD.search(clause.text)
+    if foretold is not None and not covered and not clause.negators:
+        return "it foretells what was not measured", foretold.group()
     if covered or "number" in clause.words or HOPED.search(clause.text):
         return None
     if ABOUT_CLAIM.search(clause.text) and not OF_CLAIM.search(clause.text):
@@ -436,31 +452,26 @@ def _unread(clause: Clause, covered: set[int], names: frozenset[str]) -> tuple[s
     return None
 
 
-def _is_future(clause: Clause, imperative: bool) -> bool:
-    """True where nothing is asserted: a question left open, a demand, a next step."""
-    if WHETHER.search(clause.text) or ASKED.search(clause.text):
-        return True
-    if MUST.search(clause.text) or MAY.search(clause.text):
-        return True
-    return imperative and TOLD.search(clause.text) is None
-
-
 def _claim_problem(
     row: Claim,
     clause: Clause,
     span: range,
     facts: ResultFacts,
     scopes: Sequence[TestFact],
-    future: bool,
+    mood: Mood,
 ) -> str:
     """Why the claim may not be made, or nothing."""
-    if row.future and future and not RECOMMENDS.search(clause.text):
+    if mood is Mood.OPEN:
+        return "" if row.may_be_open(facts, scopes) else f"it leaves open {row.name}"
+    if row.future and mood is Mood.TO_DO and not RECOMMENDS.search(clause.text):
         return ""
     if row.future and row.name == "use in patients" and BEFORE_ANY.search(clause.text):
         return ""
     if row.name in ("independence", "proportional hazards") and ASSUMED.search(clause.text):
         return ""
     if row.expected and HOPED.search(clause.text):
+        return ""
+    if row.name == "another cohort" and facts.second_cohort and IN_SECOND.search(clause.text):
         return ""
     denials = clause.negators
     if len(denials) > 1:
@@ -479,9 +490,12 @@ def _claim_problem(
 def _governs(clause: Clause, denial: int, span: range) -> bool:
     """True where the word of denial bears on the claim and on nothing else."""
     if denial < span.start:
-        return all(word in LIGHT for word in clause.words[denial + 1 : span.start])
+        between = clause.words[denial + 1 : span.start]
+        return all(word in LIGHT for word in between) or (
+            NOTHING_SHOWS.match(" ".join(between)) is not None
+        )
     after = " ".join(clause.words[span.stop :])
-    return AFTERWARDS.match(after) is not None
+    return any(denial.match(after) for denial in (AFTERWARDS, LEFT_OUT))
 
 
 def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
@@ -496,7 +510,10 @@ def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
     others = [key for key in spoken if key != facts.primary_endpoint]
     if not others and re.search(r"\bsecondary\b", text):
         others = [key for key in facts.endpoints if key != facts.primary_endpoint]
-    adjusted = re.search(r"\badjust(?:ed|ing|ment)\b|\bcovariates\b", text) is not None
+    adjusted = (
+        re.search(r"\badjust(?:ed|ing|ment)\b|\bcovariates\b|\bbesides?\b|\bin the model\b", text)
+        is not None
+    )
     named = {f"{key}.{'adjusted' if adjusted else 'secondary'}" for key in others}
     if re.search(r"\bsecond cohort\b|\breplicat", text):
         named.add("replicate.primary")

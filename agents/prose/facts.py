@@ -18,6 +18,65 @@ Tri = bool | None
 """True, False, or None where nothing was computed or the rules leave it open."""
 
 
+NAMED_TESTS = {
+    "primary": "The primary comparison",
+    "adjusted": "The adjusted comparison",
+    "replicate.primary": "The comparison in the second cohort",
+}
+SENTENCES: dict[str, tuple[str, str, str]] = {
+    "independent": (
+        "The association is independent of the covariates.",
+        "The association is not independent of the covariates.",
+        "Whether the association is independent of the covariates is left open.",
+    ),
+    "relevant": (
+        "The effect is large enough to matter.",
+        "The effect is not large enough to matter.",
+        "Whether the effect is large enough to matter is left open.",
+    ),
+    "replicated": (
+        "The result was replicated in a second cohort.",
+        "The result was not replicated in the second cohort.",
+        "The result has not been replicated.",
+    ),
+    "proportional": (
+        "No departure from proportional hazards was seen.",
+        "Hazards were not proportional.",
+        "",
+    ),
+    "stable": ("The sign was stable over the specifications.", "The sign was not stable.", ""),
+    "permuted": (
+        "The permuted outcome gave nothing like it.",
+        "The permuted outcome did as well as the claim.",
+        "",
+    ),
+    "specific": (
+        "The effect is specific to the exposure.",
+        "Random features did as well as the exposure.",
+        "",
+    ),
+    "known_positive": (
+        "The known positive was seen.",
+        "The known positive was not seen.",
+        "",
+    ),
+    "negative_control": ("", "The negative control failed.", ""),
+    "powered": (
+        "The number of events was sufficient for the smallest relevant effect.",
+        "More events are needed to find the smallest relevant effect.",
+        "",
+    ),
+    "controlled": ("", "The result does not survive control over the ledger.", ""),
+    "registered_first": ("", "The contract was written after results on this claim were seen.", ""),
+    "reproduced": (
+        "The second implementation agrees.",
+        "The second implementation disagrees.",
+        "",
+    ),
+}
+"""What may be said where a fact is true, false, or left open; nothing where it would mislead."""
+
+
 class TestFact(View):
     """One test: significant after error control, on which side of no effect, and how surely."""
 
@@ -76,21 +135,20 @@ class ResultFacts(View):
         ]
         return all(ran) if ran else None
 
-    def told(self) -> tuple[str, ...]:
-        """The facts for a prompt, one line each: yes, no, or that nothing was computed."""
-        words = {True: "yes", False: "no", None: "not computed or left open"}
-        whole = [
-            f"{name.replace('_', ' ')}: {words[value]}"
-            for name in type(self).model_fields
-            if isinstance(value := getattr(self, name), bool) or value is None
-        ]
-        tests = [
-            f"{name}: significant {words[one.significant]}, expected direction"
-            f" {words[one.expected]}"
-            for name, one in sorted(self.tests.items())
-            if one.expected is not None
-        ]
-        return (*whole, *tests)
+    def sentences(self) -> tuple[str, ...]:
+        """What may be said of the result, a sentence for each fact; all of them are true."""
+        said = []
+        for name, test in sorted(self.tests.items()):
+            if name in NAMED_TESTS and test.significant is not None:
+                verb = "was" if test.significant else "was not"
+                said.append(f"{NAMED_TESTS[name]} {verb} significant.")
+            if name in NAMED_TESTS and test.expected is not None:
+                way = "expected" if test.expected else "opposite"
+                said.append(f"{NAMED_TESTS[name]} points in the {way} direction.")
+        for name, (true, false, left_open) in SENTENCES.items():
+            value: Tri = getattr(self, name)
+            said.append(true if value else false if value is False else left_open)
+        return tuple(one for one in said if one)
 
     def test(self, name: str) -> TestFact:
         """A test's facts; all None where it did not run."""
@@ -159,7 +217,9 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         stable=spoke("specification curve"),
         permuted=None if permuted is None else permuted < rules.alpha,
         specific=spoke("random features"),
-        known_positive=None if known is None else spoke("known positive") is not False,
+        known_positive=None
+        if known is None
+        else known < rules.alpha and spoke("known positive") is not False,
         negative_control=None if negative is None else spoke("negative control") is not False,
         powered=_powered(primary, contract),
         controlled=False if verdict.because == "multiplicity" else found.significant,

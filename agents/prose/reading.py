@@ -10,7 +10,7 @@ KEY = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 CLAUSE = re.compile(
     r"[,;:()–—]|\b(?:and|but|while|whereas|although|though|because|since|as|so|which|who|yet|"
-    r"however|therefore|thus|hence|unless|except)\b"
+    r"however|therefore|thus|hence|except)\b|\b(?=(?:until|unless|if)\b)"
 )
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 MARKUP = re.compile(r"[*_~`#<>|\\{}=^@$\"]|&\w+;")
@@ -30,6 +30,14 @@ PHRASES = (
     (re.compile(r"\bnon-proportional|\bnonproportional"), "not proportional"),
     (re.compile(r"\bn['’]t\b"), " not"),
     (re.compile(r"\bcannot\b"), "can not"),
+    (re.compile(r"\bneither (?:confirms?|proves?|supports?) nor (?:refutes?|rejects?|contradicts?)"
+                r" the \w+"), "leaves it undecided"),
+    (re.compile(r"\bneither be (?:confirmed|proved|supported) nor (?:refuted|rejected)"),
+     "be left undecided"),
+    (re.compile(r"\btoo few\b"), "toofew"),
+    (re.compile(r"\b(?:casts?|casting|raises?|throws?) (?:\w+ )?doubts? (?:on|about|over)\b"),
+     "weakens"),
+    (re.compile(r"\b(is|are|was|were) no longer\b"), r"\1 not"),
     (re.compile(r"\b(?:did|does|do) as well(?: as)?\b"), "did equally"),
 )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,34 +83,3 @@ def render(prompt: PromptFile, given: BaseModel) -> tuple[str, str]:
     fields = {name: getattr(given, name) for name in type(given).model_fields}
     user = _template(parsed.user).render(**fields)
     return parsed.system, re.sub(r"\n{3,}", "\n\n", user).strip()
-
-
-def schema_of(returns: type[BaseModel]) -> dict[str, object]:
-    """The JSON schema of an agent's output, for a structured-output request."""
-    return returns.model_json_schema()
-
-
-def extract_json(text: str) -> object:
-    """Parse the one JSON object of a reply, with or without a code fence around it.
-
-    Raises
-    ------
-    ValueError
-        If the reply holds no complete JSON object.
-    """
-    bare = text.strip()
-    fenced = re.search(r"```(?:json)?\s*(\{.*\})\s*```", bare, re.DOTALL)
-    if fenced:
-        bare = fenced[1]
-    start = bare.find("{")
-    if start < 0:
-        raise ValueError("the reply holds no JSON object")
-    try:
-        value, end = json.JSONDecoder().raw_decode(bare[start:])
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"the reply is not complete JSON ({error.msg} at character {error.pos})"
-        ) from None
-    if bare[start + end :].strip().startswith("{"):
-        raise ValueError("the reply holds more than one JSON object")
-    return value

@@ -26,10 +26,12 @@ from kg.lexicon.ontology import Ontology
 from kg.sources import ReadOptions
 from kg.types import Document
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
-    from kg.extract.chat import Completion, Estimate, Ledger
+    from kg.extract.chat import Estimate
+    from sage.core.llm.client import Model
 
 __all__ = ["BuildOptions", "BuildReport", "build", "graph_folder"]
 
@@ -44,7 +46,7 @@ Progress = Callable[[str, int, int], None]
 class Estimating(Protocol):
     """An extractor that costs money: it can say how much before and after."""
 
-    ledger: Ledger
+    usd: float
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
         """What reading these chunks will take."""
@@ -62,7 +64,7 @@ def build(
     ontology: Ontology | None = None,
     *,
     lexicons: Sequence[Lexicon] = (),
-    completion: Completion | None = None,
+    client: Model | None = None,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
     on_estimate: Callable[[Estimate], None] | None = None,
@@ -76,7 +78,7 @@ def build(
     options : see `BuildOptions`
     ontology : the domain's entities and relations
     lexicons : imported lexicons, after the ontology in rank
-    completion : needed by the `chat` extractor
+    client : answers the `chat` extractor
     embedder : for fusion; default `options.embedder`
     progress : called with stage, done, total
     on_estimate : called with the estimated cost before the first paid call; raise to stop
@@ -95,7 +97,7 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
     tell = progress or (lambda _stage, _done, _total: None)
-    extractor = _extractor(options, ontology, lexicons, completion, tell)
+    extractor = _extractor(options, ontology, lexicons, client, tell)
     report.extractor = extractor.key
     if options.embedder != "none" and embedder is None:
         from kg.embedding import embed
@@ -115,9 +117,10 @@ def build(
             _extract(store, chunks, hashes, extractor, report, tell)
         _derive(store, folder, options, ontology, embedder, report, tell)
     if Path(out).suffix.lower() == ".graphml":
-        _copy(folder / GRAPHML, Path(out))
+        with (folder / GRAPHML).open("rb") as source, writing(Path(out)) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
         report.graphml = str(out)
-    _write_report(report, folder / REPORT)
+    write_text(folder / REPORT, report.model_dump_json(indent=1))
     return report
 
 
@@ -125,28 +128,20 @@ def _extractor(
     options: BuildOptions,
     ontology: Ontology,
     lexicons: Sequence[Lexicon],
-    completion: Completion | None,
+    client: Model | None,
     tell: Progress,
 ) -> Extractor:
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
 
         return RulesExtractor(ontology, lexicons, workers=options.workers)
-    if completion is None:
+    if client is None or options.chat is None:
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
         )
-    from kg.extract.chat import ChatExtractor, Ledger, Price
+    from kg.extract.chat import ChatExtractor
 
-    return ChatExtractor(
-        ontology,
-        completion,
-        model=options.model,
-        concurrency=options.concurrency,
-        ledger=Ledger(
-            Price(options.price_prompt, options.price_completion), limit=options.max_cost
-        ),
-    )
+    return ChatExtractor(ontology, client, model=options.chat, concurrency=options.concurrency)
 
 
 def _read(
@@ -273,7 +268,7 @@ def _extract(
     with store.batch():
         extractor.extract(chunks, emit)
     if isinstance(extractor, Estimating):
-        report.cost = round(extractor.ledger.cost, 6)
+        report.cost = round(extractor.usd, 6)
     store.set_meta("extractor", extractor.key)
     failures = store.failures(extractor.key, hashes)
     report.chunks_failed = len(failures)
@@ -348,16 +343,3 @@ def _timed(report: BuildReport, stage: str) -> Iterator[None]:
         yield
     finally:
         report.seconds[stage] = round(time.perf_counter() - start, 3)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.copyfile(source, temporary)
-    temporary.replace(target)
-
-
-def _write_report(report: BuildReport, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(report.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(path)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from kg.corpus.screen import ScreenOptions
 from kg.sources.base import SourceReport
+from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
 
 
@@ -17,7 +18,7 @@ class BuildOptions(Strict):
     `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
     guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
     `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
-    Prices are per million tokens.
+    `chat` is the model of the chat extractor.
     """
 
     extractor: Literal["rules", "chat"] = "rules"
@@ -35,11 +36,8 @@ class BuildOptions(Strict):
     chunk_tokens: int = Field(default=1500, ge=50)
     chunk_overlap: int = Field(default=150, ge=0)
     workers: int = Field(default=2, ge=1)
-    model: str = ""
+    chat: ModelChoice | None = None
     concurrency: int = Field(default=8, ge=1)
-    price_prompt: float = Field(default=0.0, ge=0.0)
-    price_completion: float = Field(default=0.0, ge=0.0)
-    max_cost: float | None = Field(default=None, gt=0.0)
 
 
 class Excluded(BaseModel):

@@ -1,9 +1,9 @@
-"""The `chat` extractor: a language model with structured output, behind an injected completion.
+"""The `chat` extractor: a language model with structured output, through the one model client.
 
-This package knows no model client. The caller passes an async callable; replies are validated here,
-a reply that fails its schema goes back with the error a bounded number of times, and what still
-fails is a failure of its chunk, recorded and retried on the next build. The extractor's key hashes
-prompt, model and schema, the store adds the chunk's text: nothing is paid for twice.
+Replies are validated here; a reply that fails its schema goes back with the error a bounded number
+of times, and what still fails is a failure of its chunk, recorded and retried on the next build.
+The extractor's key hashes prompt, model and schema, the store adds the chunk's text: nothing is
+paid for twice.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,32 +22,16 @@ from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.lexicon.ontology import Ontology
 from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
-from sage.core.errors import FaultError
-from sage.core.models import Strict
+from sage.core.errors import FaultError, InputError
+from sage.core.llm.budget import BudgetError
+from sage.core.llm.client import Model
+from sage.core.llm.messages import Message, ModelChoice, Request
+from sage.core.llm.structured import extract_json
 
 PROMPT = "triples.v1.md"
 VERSION = "3"
 _REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
-
-
-class Reply(Strict):
-    """What a completion returns: the text (JSON), and what it cost."""
-
-    content: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
-
-
-class Completion(Protocol):
-    """An async model call with structured output.
-
-    `schema` is the JSON schema that the reply must follow. Raises whatever the client raises;
-    the chunk then counts as failed.
-    """
-
-    async def __call__(self, *, system: str, user: str, schema: dict[str, Any]) -> Reply: ...
 
 
 class ModelTriple(BaseModel):
@@ -76,18 +58,6 @@ class ModelReply(BaseModel):
     triples: list[ModelTriple]
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Currency units per million tokens."""
-
-    prompt: float = 0.0
-    completion: float = 0.0
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Cost of so many tokens."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
-
-
 class Estimate(BaseModel):
     """What the extraction of the chunks not yet read will take, before it starts."""
 
@@ -97,44 +67,15 @@ class Estimate(BaseModel):
     cost: float
 
 
-@dataclass(slots=True)
-class Ledger:
-    """What was spent so far. `limit` stops the extraction before it is exceeded."""
-
-    price: Price = field(default_factory=Price)
-    limit: float | None = None
-    requests: int = 0
-    failures: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float = 0.0
-
-    def add(self, reply: Reply) -> None:
-        """Count a reply; its own cost if the client knows it, else by price."""
-        self.requests += 1
-        self.prompt_tokens += reply.prompt_tokens
-        self.completion_tokens += reply.completion_tokens
-        own = reply.cost
-        self.cost += (
-            own if own is not None else self.price.of(reply.prompt_tokens, reply.completion_tokens)
-        )
-
-    @property
-    def spent(self) -> bool:
-        """Whether the limit is reached."""
-        return self.limit is not None and self.cost >= self.limit
-
-
 class ChatExtractor:
     """Extracts statements by a model.
 
     Parameters
     ----------
-    completion : the model call
-    model : its name, part of the cache key
-    concurrency : calls in flight at once
-    attempts : how often a chunk may ask before it counts as failed (schema errors included)
-    timeout : seconds for one call
+    client : answers, meters and holds the budget
+    model : the model; its name is part of the cache key
+    concurrency : chunks under way at once
+    attempts : how often a chunk may ask before replies off the schema count as its failure
     """
 
     name = "chat"
@@ -142,27 +83,26 @@ class ChatExtractor:
     def __init__(
         self,
         ontology: Ontology,
-        completion: Completion,
+        client: Model,
         *,
-        model: str,
+        model: ModelChoice,
         concurrency: int = 8,
         attempts: int = 3,
-        timeout: float = 180.0,
-        ledger: Ledger | None = None,
     ) -> None:
         self._ontology = ontology
-        self._completion = completion
+        self._client = client
+        self._model = model
         self._concurrency = concurrency
         self._attempts = attempts
-        self._timeout = timeout
-        self.ledger = ledger or Ledger()
+        self.requests = 0
+        self.usd = 0.0
         self._schema = ModelReply.model_json_schema()
         template = (Path(__file__).parent / "prompts" / PROMPT).read_text(encoding="utf-8")
         self._system = template.format(
             types=", ".join(EntityType),
             relations=", ".join(relation.canonical for relation in ontology.relations()),
         )
-        parts = [VERSION, self._system, model, json.dumps(self._schema, sort_keys=True)]
+        parts = [VERSION, self._system, model.name, json.dumps(self._schema, sort_keys=True)]
         self._key = f"chat-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:16]}"
 
     @property
@@ -180,7 +120,7 @@ class ChatExtractor:
             chunks=len(chunks),
             prompt_tokens=prompt,
             completion_tokens=completion,
-            cost=round(self.ledger.price.of(prompt, completion), 4),
+            cost=round(self._model.cost(prompt, completion), 4),
         )
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
@@ -199,18 +139,23 @@ class ChatExtractor:
         queue = list(reversed(chunks))
         good = bad = 0
         last = ""
+        spent: BudgetError | None = None
 
         async def worker() -> None:
-            nonlocal good, bad, last
-            while queue and not self.ledger.spent and not (bad >= 5 and good == 0):
+            nonlocal good, bad, last, spent
+            while queue and not (bad >= 5 and good == 0):
                 chunk = queue.pop()
-                result = await self._one(chunk)
+                try:
+                    result = await self._read_chunk(chunk)
+                except BudgetError as error:
+                    queue.append(chunk)
+                    spent = error
+                    return  # workers with a call under way go on with what it leaves
                 if result.error is None:
                     good += 1
                 else:
                     bad += 1
                     last = result.error
-                    self.ledger.failures += 1
                 emit(chunk, result)
 
         async with asyncio.TaskGroup() as group:
@@ -221,47 +166,59 @@ class ChatExtractor:
                 f"the model answered none of {bad} chunks ({last}); check model and endpoint, then "
                 f"build again: finished chunks are kept"
             )
-        if queue and self.ledger.spent:
+        if queue and spent is not None:
             raise FaultError(
-                f"the cost limit of {self.ledger.limit} is reached after {self.ledger.requests} "
+                f"the cost limit of {spent.budget_usd} is reached after {self.requests} "
                 f"requests; {len(queue)} chunks remain. Raise the limit and build again: finished "
                 f"chunks are kept"
             )
 
-    async def _one(self, chunk: Chunk) -> Extraction:
+    async def _read_chunk(self, chunk: Chunk) -> Extraction:
+        """Ask about one chunk until a reply fits the schema.
+
+        Raises
+        ------
+        BudgetError
+            If the next call could exceed the cost limit.
+        """
         result = Extraction()
         user = f"Section: {quoted(chunk.section or 'unknown')}\n\nPassage: {quoted(chunk.text)}"
         complaint = ""
-        error = "no attempt was made"
-        for attempt in range(self._attempts):
+        for _ in range(self._attempts):
+            request = Request(
+                agent="extractor",
+                model=self._model,
+                messages=(
+                    Message(role="system", text=self._system),
+                    Message(role="user", text=user + complaint),
+                ),
+                schema=self._schema,
+                title="triples",
+            )
             try:
-                reply = await asyncio.wait_for(
-                    self._completion(
-                        system=self._system, user=user + complaint, schema=self._schema
-                    ),
-                    self._timeout,
-                )
-            except TimeoutError:
-                error = f"no answer within {self._timeout:g} s"
-            except Exception as failure:  # noqa: BLE001 - recorded as this chunk's failure
-                error = f"{type(failure).__name__}: {str(failure)[:200]}"
+                answer = await self._client.ask_async(request)
+            except BudgetError:
+                raise
+            except (InputError, FaultError) as failure:
+                result.error = str(failure)
+                return result
+            self.requests += 1
+            self.usd += answer.usd
+            result.prompt_tokens += answer.reply.prompt_tokens
+            result.completion_tokens += answer.reply.completion_tokens
+            try:
+                parsed = ModelReply.model_validate(extract_json(answer.reply.content))
+            except ValidationError as invalid:
+                where = invalid.errors()[0]
+                place = ".".join(map(str, where["loc"]))
+                result.error = f"reply does not fit the schema: {place}: {where['msg']}"
+            except ValueError as invalid:
+                result.error = f"reply does not fit the schema: {invalid}"
             else:
-                self.ledger.add(reply)
-                result.prompt_tokens += reply.prompt_tokens
-                result.completion_tokens += reply.completion_tokens
-                try:
-                    parsed = ModelReply.model_validate_json(_unfenced(reply.content))
-                except ValidationError as invalid:
-                    where = invalid.errors()[0]
-                    place = ".".join(map(str, where["loc"]))
-                    error = f"reply does not fit the schema: {place}: {where['msg']}"
-                    complaint = f"\n\nYour last reply was rejected: {one_line(error)}. Reply again."
-                else:
-                    self._keep(parsed, chunk, result)
-                    return result
-            if attempt + 1 < self._attempts and not complaint:
-                await asyncio.sleep(min(8.0, 0.5 * 2**attempt))
-        result.error = error
+                result.error = None
+                self._keep(parsed, chunk, result)
+                return result
+            complaint = f"\n\nYour last reply was rejected: {one_line(result.error)}. Reply again."
         return result
 
     def _keep(self, reply: ModelReply, chunk: Chunk, result: Extraction) -> None:
@@ -304,11 +261,3 @@ class ChatExtractor:
                     end=span[1],
                 )
             )
-
-
-def _unfenced(content: str) -> str:
-    """The JSON of a reply without a code fence around it."""
-    content = content.strip()
-    if content.startswith("```"):
-        content = content.split("\n", 1)[-1].rsplit("```", 1)[0]
-    return content

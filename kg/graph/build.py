@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kg.fusion.model import FusedGraph, Support
 from kg.fusion.names import lexical_key
+from kg.graph.arrays import NO_YEAR, GraphArrays
 from kg.graph.belief import POLARITIES
 from kg.graph.rows import JsonRows
 from kg.types import EntityType
@@ -19,8 +20,6 @@ _POLARITY = {p: n for n, p in enumerate(POLARITIES)}
 
 def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
     """Columns and meta of `kg.graph.model.Graph`, measures computed."""
-    from kg.graph.model import NO_YEAR, Graph
-
     relations = sorted({e.relation for e in fused.edges})
     relation = {r: n for n, r in enumerate(relations)}
     document = _independent_documents(fused)
@@ -85,7 +84,7 @@ def columns_of(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
         "dropped": dict(fused.dropped),
         "as_of": None,
     }
-    graph = Graph(columns, meta)
+    graph = GraphArrays(columns, meta)
     graph.measure()
     for name in ("weight", "belief", "documents", "first_year", "last_year"):
         columns[name] = getattr(graph, name)
@@ -120,21 +119,3 @@ def _alias_table(
 def lookup_keys(name: str, type_: EntityType) -> set[str]:
     """Keys under which a name is found: by its type's rule, and by the rule for unknown types."""
     return {lexical_key(name, type_), lexical_key(name)} - {""}
-
-
-def undirected(
-    n: int,
-    head: NDArray[np.int32],
-    tail: NDArray[np.int32],
-    negated: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """CSR of the simple undirected graph, neighbors by rising degree, then position."""
-    h = head[~negated].astype(np.int64)
-    t = tail[~negated].astype(np.int64)
-    codes = np.unique(np.concatenate([h * n + t, t * n + h])) if n else np.zeros(0, np.int64)
-    rows, columns = codes // max(n, 1), codes % max(n, 1)
-    degree = np.bincount(rows, minlength=n)
-    order = np.lexsort((columns, degree[columns], rows))
-    indptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(degree, out=indptr[1:])
-    return indptr, columns[order].astype(np.int32)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.types import EntityType
 
 #: Distinguishable on white; related types have related hues.

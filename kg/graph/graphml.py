@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
@@ -17,9 +16,10 @@ from xml.sax.saxutils import escape, quoteattr
 from kg.graph.belief import POLARITIES
 from kg.types import EntityType
 from sage.core.errors import FaultError
+from sage.core.files import writing
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
+    from kg.graph.arrays import GraphArrays
 
 _NS = "http://graphml.graphdrawing.org/xmlns"
 NODE_KEYS = (
@@ -35,27 +35,18 @@ EDGE_KEYS = (
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-def write(graph: Graph, path: str | Path) -> Path:
+def write(graph: GraphArrays, path: str | Path) -> Path:
     """Write the graph; the same graph gives the same bytes. A kill leaves the former file."""
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name}-", delete=False, buffering=1 << 20
-        ) as stream:
-            try:
-                _stream(graph, stream)
-            except BaseException:
-                Path(stream.name).unlink(missing_ok=True)
-                raise
-        Path(stream.name).chmod(0o644)
-        Path(stream.name).replace(path)
+        with writing(path) as stream:
+            _stream(graph, stream)
     except OSError as error:
         raise FaultError(f"{path}: the GraphML could not be written ({error}).") from error
     return path
 
 
-def _stream(graph: Graph, stream: Any) -> None:
+def _stream(graph: GraphArrays, stream: Any) -> None:
     stream.write(b"<?xml version='1.0' encoding='utf-8'?>\n")
     stream.write(f'<graphml xmlns="{_NS}">\n'.encode())
     for domain, keys in (("node", NODE_KEYS), ("edge", EDGE_KEYS)):
@@ -115,7 +106,7 @@ def _stream(graph: Graph, stream: Any) -> None:
     stream.write(b"</graph>\n</graphml>\n")
 
 
-def _evidence(graph: Graph, edge: int) -> str:
+def _evidence(graph: GraphArrays, edge: int) -> str:
     rows = graph.edge_rows
     at = int(graph.edge_row[edge])
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from kg.fusion.model import FusedEdge, FusedGraph, FusedNode, FusionOptions, Merge, Support
 from kg.fusion.names import clean_name
+from kg.graph.build import columns_of
 from kg.graph.graphml import EDGE_KEYS, NODE_KEYS
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from kg.graph.model import Graph
 
 _SUPPORTS = TypeAdapter(tuple[Support, ...])
 #: What other programs call the same things.
@@ -26,11 +24,11 @@ _TYPE_KEYS = ("type", "category", "kind", "node_type", "entity_type")
 _RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction", "title")
 
 
-def read(path: str | Path) -> Graph:
-    """A graph from GraphML, ours or another program's.
+def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns and meta of a graph from GraphML, ours or another program's.
 
     Attributes of other programs are understood where their names are usual ones (label, category,
-    predicate, weight), and otherwise left out and counted in `graph.meta["foreign"]`.
+    predicate, weight), and otherwise left out and counted in `meta["foreign"]`.
 
     Raises
     ------
@@ -39,17 +37,15 @@ def read(path: str | Path) -> Graph:
     """
     path = Path(path)
     fused, extra = _parse(path)
-    from kg.graph.model import Graph
-
-    graph = Graph.from_fused(fused)
+    columns, meta = columns_of(fused)
     bare = np.array([not e.supports for e in fused.edges], dtype=np.bool_)
     for name in ("weight", "belief", "documents", "first_year", "last_year"):
-        column = getattr(graph, name)
+        column = columns[name]
         column[bare] = np.array(extra[name], dtype=column.dtype)[bare]
-    graph.meta.update(extra["meta"])
-    graph.meta["embedder"] = None
-    graph.meta["foreign"] = extra["foreign"]
-    return graph
+    meta.update(extra["meta"])
+    meta["embedder"] = None
+    meta["foreign"] = extra["foreign"]
+    return columns, meta
 
 
 def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:

@@ -7,15 +7,15 @@ from functools import cached_property
 import numpy as np
 
 from kg.fusion.names import lexical_key
+from kg.graph.arrays import TYPES, GraphArrays
 from kg.graph.build import lookup_keys
-from kg.graph.model import TYPES, Graph
 from kg.types import ConceptMatch
 
 
 class Lookup:
     """Lexical index over the names and aliases of a graph."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: GraphArrays) -> None:
         self._graph = graph
 
     @cached_property

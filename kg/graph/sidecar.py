@@ -19,9 +19,10 @@ import numpy as np
 
 from kg.graph.rows import JsonRows
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_text
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
+    from kg.graph.arrays import GraphArrays
 
 SIDECAR = "graph.kg"
 FORMAT = 1
@@ -45,7 +46,7 @@ def is_sidecar(folder: Path) -> bool:
     return (folder / "meta.json").is_file()
 
 
-def write_sidecar(graph: Graph, folder: Path) -> Path:
+def write_sidecar(graph: GraphArrays, folder: Path) -> Path:
     """Write `graph` to `folder`; the same graph gives the same bytes."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: a graph sidecar is a folder.")
@@ -72,11 +73,8 @@ def write_sidecar(graph: Graph, folder: Path) -> Path:
             "dimension": None if graph.vectors is None else int(graph.vectors.shape[1]),
             "graph": graph.meta,
         }
-        temporary = folder / ".meta.json.new"
-        temporary.write_text(
-            json.dumps(meta, ensure_ascii=False, indent=1, sort_keys=True), encoding="utf-8"
-        )
-        temporary.replace(folder / "meta.json")
+        text = json.dumps(meta, ensure_ascii=False, indent=1, sort_keys=True)
+        write_text(folder / "meta.json", text)
     except OSError as error:
         shutil.rmtree(work, ignore_errors=True)
         raise FaultError(f"{folder}: the graph could not be written ({error}).") from error
@@ -89,7 +87,7 @@ def write_sidecar(graph: Graph, folder: Path) -> Path:
     return folder
 
 
-def _write_files(graph: Graph, work: Path) -> str:
+def _write_files(graph: GraphArrays, work: Path) -> str:
     digest = hashlib.sha256()
 
     def keep(name: str, content: bytes | mmap.mmap) -> None:

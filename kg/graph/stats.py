@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 
 from kg.fusion.edges import components
-from kg.graph.model import NO_YEAR, TYPES, Graph
+from kg.graph.arrays import NO_YEAR, TYPES, GraphArrays
 from kg.graph.types import GraphStats
 
 
-def stats(graph: Graph) -> GraphStats:
+def stats(graph: GraphArrays, merges: int) -> GraphStats:
     """Counts over the whole graph; hubs are the ten nodes with most neighbors."""
     labels = components(graph.n_nodes, np.stack([graph.head, graph.tail], axis=1))
     sizes = np.bincount(labels) if graph.n_nodes else np.zeros(0, dtype=np.int64)
@@ -42,7 +42,7 @@ def stats(graph: Graph) -> GraphStats:
             graph.relations[r]: c for r, c in sorted(relations.items(), key=lambda x: (-x[1], x[0]))
         },
         contradicted_edges=len([e for e in contradicted if not graph.negated[e]]),
-        merges=sum(1 for _ in graph.merges()),
+        merges=merges,
         mode=graph.meta.get("options", {}).get("mode", "unknown"),
         embedder=graph.embedder,
     )

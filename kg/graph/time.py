@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kg.fusion.edges import components
-from kg.graph.model import NO_YEAR, Graph
+from kg.graph.arrays import NO_YEAR, GraphArrays
 
+G = TypeVar("G", bound=GraphArrays)
 _NODES = ("types", "node_row")
 _EDGES = (
     "head", "tail", "relation", "polarity", "negated", "weight", "belief", "documents",
@@ -21,7 +22,7 @@ _READINGS = (
 )  # fmt: skip
 
 
-def as_of(graph: Graph, year: int) -> Graph:
+def as_of(graph: G, year: int) -> G:
     """See `kg.graph.model.Graph.as_of`."""
     known = (graph.reading_year != NO_YEAR) & (graph.reading_year <= year)
     if not len(graph.reading_edge):
@@ -37,7 +38,7 @@ def as_of(graph: Graph, year: int) -> Graph:
     return out
 
 
-def subgraph(graph: Graph, edges: NDArray[np.bool_], readings: NDArray[np.bool_]) -> Graph:
+def subgraph(graph: G, edges: NDArray[np.bool_], readings: NDArray[np.bool_]) -> G:
     """The graph of some edges and readings, small components pruned, texts shared."""
     below = int(graph.meta.get("options", {}).get("prune_below", 1))
     labels = components(graph.n_nodes, np.stack([graph.head[edges], graph.tail[edges]], axis=1))
@@ -67,4 +68,4 @@ def subgraph(graph: Graph, edges: NDArray[np.bool_], readings: NDArray[np.bool_]
     columns["node_rows"] = graph.node_rows
     columns["edge_rows"] = graph.edge_rows
     columns["vectors"] = None if graph.vectors is None else graph.vectors[nodes]
-    return Graph(columns, dict(graph.meta))
+    return type(graph)(columns, dict(graph.meta))

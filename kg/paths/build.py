@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
-from kg.graph.model import TYPES, Graph
+from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.score import Raw, Rows
 from kg.types import PathEdge, PathNode, PathScores, ScoredPath

@@ -14,7 +14,8 @@ import numpy as np
 
 from kg.embedding.embed import Embedder, FloatArray
 from kg.fusion.names import lexical_key
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.types import ConceptMatch, EntityType
 from sage.core.errors import InputError
 

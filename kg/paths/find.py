@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kg.embedding.embed import Embedder
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.build import Steps, build_path, sentences
 from kg.paths.concepts import Understanding, check_embedder, understand

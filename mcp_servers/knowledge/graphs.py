@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, Resources, Validity, tool
+from mcp_servers.spec import InputPath, Resources, Validity, tool
 from sage.core.errors import InputError
 from sage.core.models import Strict
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import ATTRIBUTE, Resources, ToolSpec, tool
+from mcp_servers.spec import ATTRIBUTE, Resources, ToolSpec, tool
 from sage.core.errors import FaultError, InputError
 from sage.core.models import Strict
 

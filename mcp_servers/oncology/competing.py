@@ -19,7 +19,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
     safe_count,
 )
-from mcp_servers.registry import OutputName, Resources, Validity, tool
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
     import pandas as pd

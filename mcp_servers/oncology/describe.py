@@ -12,7 +12,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
     safe_count,
 )
-from mcp_servers.registry import Resources, tool
+from mcp_servers.spec import Resources, tool
 
 
 class DescribeInput(CohortChoice):
@@ -89,11 +89,13 @@ class DescribeResult(BaseModel):
 )
 def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeResult:
     """The data dictionary and the findings of a cohort; levels under five are left out."""
+    from validation.cohort.findings import check_cohort
+
     cohort = open_cohort(given, context)
     context.progress(0.3, "reading the data dictionary")
     book = cohort.dictionary()
     context.progress(0.7, "checking the cohort")
-    findings = cohort.check()
+    findings = check_cohort(cohort)
     word = given.search.casefold()
     genes = [one for one in book.expression if word in f"expression:{one}".casefold()]
     return DescribeResult(

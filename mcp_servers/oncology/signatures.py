@@ -11,7 +11,7 @@ from mcp_servers.oncology.common import (
     finite,
     open_cohort,
 )
-from mcp_servers.registry import Resources, Validity, tool
+from mcp_servers.spec import Resources, Validity, tool
 from sage.core.errors import InputError
 
 

@@ -22,7 +22,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
     safe_count,
 )
-from mcp_servers.registry import OutputName, Resources, Validity, tool
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Seed, SlideInput, SlideResult, of_slide, open_slide
-from mcp_servers.registry import InputPath, OutputName, Resources, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, tool
 from sage.core.errors import InputError
 
 # the first eight are those of Okabe and Ito, told apart with any kind of color vision

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath
+from mcp_servers.spec import InputPath
 from sage.core.models import Strict
 
 if TYPE_CHECKING:

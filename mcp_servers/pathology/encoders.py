@@ -9,7 +9,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Device, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class UsesEncoder(Protocol):
 
 def encoder_memory(given: UsesEncoder) -> int:
     """MiB that encoding takes with the encoder of the arguments."""
-    from mcp_servers.pathology.models import encoder_spec
+    from mcp_servers.pathology.encoder_specs import encoder_spec
 
     return encoder_spec(given.encoder).memory_mb
 
@@ -96,7 +96,8 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
 
     from mcp_servers.formats.hdf5 import Grid, read_coords, write_feature_parts
     from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.models import encoder_for, encoder_spec
+    from mcp_servers.pathology.encoder_specs import encoder_spec
+    from mcp_servers.pathology.models import encoder_for
     from mcp_servers.pathology.stain import normalizer
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue

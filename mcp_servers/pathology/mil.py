@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:

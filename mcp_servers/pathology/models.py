@@ -10,98 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from mcp_servers.pathology.encoder_specs import EncoderSpec, Precision, Resize
 from mcp_servers.slides.arrays import F32, U8
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
-
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-HOPTIMUS = ((0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517))
-CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-Loader = Literal["handcrafted", "transformers", "timm", "conch"]
-Resize = Literal["bilinear", "bicubic"]
-Precision = Literal["float32", "float16", "bfloat16"]
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSpec:
-    """One encoder.
-
-    `mpp` is the resolution it was trained at, `source` where users get weights. Patches of another
-    size than `patch_px` are brought to it by `resize`; `precision` is that of autocast on a GPU
-    (on a CPU all run in float32). Both, and `normalize`, are those of the model's own card.
-    `memory_mb` is what encoding a slide takes on a CPU: measured for handcrafted, uni2, virchow2
-    and h-optimus (docs/slides.md), for the others from the size of their weights.
-    """
-
-    name: str
-    dimension: int
-    patch_px: int
-    mpp: float
-    loader: Loader
-    license: str
-    source: str
-    training_data: str
-    tcga_overlap: str
-    normalize: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET
-    resize: Resize = "bilinear"
-    precision: Precision = "float16"
-    memory_mb: int = 2048
-
-
-ENCODERS = {
-    spec.name: spec
-    for spec in (
-        EncoderSpec(
-            "handcrafted", 81, 256, 0.5, "handcrafted", "Apache-2.0", "built in", "none", "none",
-            memory_mb=1024,
-        ),
-        EncoderSpec(
-            "phikon", 768, 224, 0.5, "transformers", "Owkin non-commercial",
-            "Hugging Face owkin/phikon", "TCGA, 16 cancers", "trained on TCGA",
-        ),
-        EncoderSpec(
-            "phikon-v2", 1024, 224, 0.5, "transformers", "Owkin non-commercial",
-            "Hugging Face owkin/phikon-v2", "public cohorts, TCGA among them", "trained on TCGA",
-            memory_mb=3072,
-        ),
-        EncoderSpec(
-            "uni2", 1536, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
-            "Hugging Face MahmoodLab/UNI2-h", "Mass General Brigham slides", "none stated",
-            precision="bfloat16", memory_mb=4608,
-        ),
-        EncoderSpec(
-            "conch", 512, 448, 0.5, "conch", "CC-BY-NC-ND-4.0, gated",
-            "Hugging Face MahmoodLab/conch", "image-caption pairs of publications and teaching",
-            "none stated", CLIP, "bicubic", "float32", memory_mb=3072,
-        ),
-        EncoderSpec(
-            "virchow2", 2560, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
-            "Hugging Face paige-ai/Virchow2", "Memorial Sloan Kettering slides", "none stated",
-            resize="bicubic", memory_mb=4608,
-        ),
-        EncoderSpec(
-            "h-optimus-0", 1536, 224, 0.5, "timm", "Apache-2.0",
-            "Hugging Face bioptimus/H-optimus-0", "proprietary slides", "none stated", HOPTIMUS,
-            memory_mb=6144,
-        ),
-        EncoderSpec(
-            "h-optimus-1", 1536, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
-            "Hugging Face bioptimus/H-optimus-1", "proprietary slides", "none stated", HOPTIMUS,
-            memory_mb=6144,
-        ),
-    )
-}  # fmt: skip
-
-
-def encoder_spec(name: str) -> EncoderSpec:
-    """The encoder called `name`; raises `InputError` that lists the known ones."""
-    if name not in ENCODERS:
-        raise InputError(f'no encoder is called "{name}"; choose {", ".join(ENCODERS)}')
-    return ENCODERS[name]
 
 
 def choose_device(device: str, assigned: str = "cpu") -> str:

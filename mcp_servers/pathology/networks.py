@@ -13,7 +13,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.pathology.models import EncoderSpec
+from mcp_servers.pathology.encoder_specs import EncoderSpec
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:

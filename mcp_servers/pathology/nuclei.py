@@ -17,7 +17,8 @@ from mcp_servers.pathology.common import (
     open_slide,
     region_warnings,
 )
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.pathology.nuclei_model import Scaling
+from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 Search = Literal["auto", "tissue", "everything"]
-Scaling = Literal["percentile", "unit"]
 SEAM_UM = 3.0
 """Centers nearer than this in two neighboring blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000

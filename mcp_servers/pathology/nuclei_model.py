@@ -9,7 +9,7 @@ loading one that someone else made is running what they wrote.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
-    from mcp_servers.pathology.nuclei import Scaling
 
+Scaling = Literal["percentile", "unit"]
 DEFAULT_MPP = 0.5
 TILE, HALO_UM = 768, 20.0
 CUT = 0.5

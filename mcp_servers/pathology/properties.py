@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
-from mcp_servers.registry import OutputName, Resources, tool
+from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError
 
 

@@ -8,7 +8,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
 from mcp_servers.pathology.tumor import TUMOR_VALIDITY, TumorSource, TumorSourceName
-from mcp_servers.registry import OutputName, Resources, tool
+from mcp_servers.spec import OutputName, Resources, tool
 
 REGIONS = ("Tumor", "Peritumoral", "Rest")
 

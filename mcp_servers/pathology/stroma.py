@@ -7,7 +7,7 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
-from mcp_servers.registry import OutputName, Resources, Validity, tool
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 
 class StromaInput(TumorSource):

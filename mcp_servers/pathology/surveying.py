@@ -112,7 +112,7 @@ def _survey(
             waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    release(slide)  # what follows works on the grid
+    release(slide.source)  # what follows works on the grid
     return Surveyed(survey, view.mpp, warnings)
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
-from mcp_servers.registry import OutputName, Resources, Validity, tool
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.tissue import Tissue

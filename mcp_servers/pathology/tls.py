@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Call, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
-from mcp_servers.registry import OutputName, Resources, Validity, tool
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
 LISTED = 50

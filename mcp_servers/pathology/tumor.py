@@ -17,7 +17,7 @@ from mcp_servers.pathology.common import (
     of_slide,
     open_slide,
 )
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def walk(
             x1 = max(x0 + 1, int(np.ceil((column + 1) * size * ratio)))
             if mask[y0:y1, x0:x1].any():
                 keep.append((row, column))
-    release(view.slide)  # what finding the tissue left behind
+    release(view.slide.source)  # what finding the tissue left behind
     for done, block in enumerate(view.blocks(size, halo, keep)):
         height, width = block.image.shape[:2]
         tissue = window(block.x, block.y, width, height)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Device, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tiles import TilesInput
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
     """(n, texts) probabilities: softmax of scaled cosine similarities."""
     import torch
 
-    from mcp_servers.pathology.models import CLIP, resized
+    from mcp_servers.pathology.encoder_specs import CLIP
+    from mcp_servers.pathology.models import resized
 
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in CLIP)
     pixels = resized(patches, side, "bicubic").to(device).float().div_(255)

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
-from mcp_servers.registry import ToolRun, ToolSpec
 from mcp_servers.servers.options import Limits
+from mcp_servers.spec import ToolRun, ToolSpec
 
 SCHEME = "sage://output/"
 """Resource addresses: a file below the server's output folder."""

@@ -17,10 +17,10 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcp_servers.registry import ToolSpec
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import content
 from mcp_servers.servers.options import Limits
+from mcp_servers.spec import ToolSpec
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
 from mcp_servers.workers.jobs import Job, State
 from sage.core.errors import InputError, SageError

@@ -7,16 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_servers.slides.slide import Slide
+    from mcp_servers.slides.source import Source
 
 
-def release(slide: Slide) -> None:
+def release(source: Source) -> None:
     """After a pass over a slide: drop its decoded tiles, and return freed memory to the system.
 
     Blocks of a walk leave holes in the heap that the C library would keep; glibc returns them when
     asked. Elsewhere nothing more is done.
     """
-    forget = getattr(slide.source, "forget", None)
+    forget = getattr(source, "forget", None)
     if forget is not None:
         forget()
     if sys.platform == "linux":

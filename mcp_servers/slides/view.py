@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,7 +15,27 @@ MAX_READ_PIXELS = 40_000_000
 """Larger reads are made in parts, so that memory stays bounded without a pyramid."""
 
 if TYPE_CHECKING:
-    from mcp_servers.slides.slide import Slide
+    from pathlib import Path
+
+    from mcp_servers.slides.source import Source
+
+
+class Pixels(Protocol):
+    """What a view needs of a slide."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def height(self) -> int: ...
+
+    @property
+    def source(self) -> Source: ...
+
+    def need_mpp(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +56,7 @@ class Block:
 class View:
     """A slide at one resolution. `scale` is level-0 pixels per view pixel."""
 
-    slide: Slide
+    slide: Pixels
     level: int
     reduce: int
     scale: float

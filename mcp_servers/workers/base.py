@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from mcp_servers.registry import Registry, ToolRun
+from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.spec import ToolRun
 from mcp_servers.workers.jobs import Job, Recipe, State, job_for
 from sage.core.errors import Cancelled, FaultError, InputError
 

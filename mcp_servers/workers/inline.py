@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import Registry, Resources
+from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.spec import Resources
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, job_for
 from sage.core.errors import Cancelled, FaultError, SageError

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_servers.context import remove
-from mcp_servers.registry import Registry, Resources, ToolRun, ToolSpec, load
+from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from mcp_servers.spec import Resources, ToolRun, ToolSpec
 from sage.core.errors import Cancelled, FaultError, InputError
 
 _order = itertools.count()

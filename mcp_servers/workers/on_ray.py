@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mcp_servers.registry import ToolRun
+from mcp_servers.spec import ToolRun
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
 from sage.core.errors import Cancelled, FaultError, InputError

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from mcp_servers.registry import ToolRun
+from mcp_servers.spec import ToolRun
 from mcp_servers.workers import child, machine
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep

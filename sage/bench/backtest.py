@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kg.embedding.embed import Embedder
-from kg.graph.model import TYPES, Graph
+from kg.graph.arrays import TYPES
+from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.build import Steps, sentences
 from kg.paths.concepts import check_embedder

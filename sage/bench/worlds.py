@@ -92,9 +92,9 @@ def judge_world(
     holds every claim; only the figures are not drawn.
     """
     from validation.cohort import load
-    from validation.contracts.contract import freeze
     from validation.contracts.draft import draft
-    from validation.ledger import Ledger
+    from validation.contracts.freezing import freeze
+    from validation.ledger.ledger import Ledger
     from validation.runner import finalize, run
     from validation.simulate.world import write_world
 
@@ -174,9 +174,10 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     """
     from sage.core.errors import InputError
     from validation.cohort import load
-    from validation.contracts.contract import Contract, freeze
+    from validation.contracts.contract import Contract
     from validation.contracts.draft import draft
-    from validation.ledger import Ledger
+    from validation.contracts.freezing import freeze
+    from validation.ledger.ledger import Ledger
     from validation.relevance import expected_direction
     from validation.runner import run
     from validation.simulate.hostile import hypothesis, write_hostile

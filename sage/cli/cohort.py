@@ -83,11 +83,12 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     Example: sage cohort check cohorts/tcga-blca
     """
     from sage.console import err, out, print_json
+    from validation.cohort.findings import check_cohort
     from validation.types import Finding
 
     with err.status(f"checking {name}"):
         try:
-            findings = load_named(name, root).check()
+            findings = check_cohort(load_named(name, root))
         except InputError as error:
             findings = [
                 Finding(
@@ -95,8 +96,8 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
                     code="unreadable",
                     where=name,
                     message=str(error),
-                    remedy="write cohort.toml (docs/cohorts.md; `sage validate schema cohort` lists "
-                    "every key), or correct it and the files that it names",
+                    remedy="write cohort.toml (docs/cohorts.md; `sage validate schema cohort` "
+                    "lists every key), or correct it and the files that it names",
                 )
             ]
     errors = sum(one.severity == "error" for one in findings)

@@ -13,7 +13,8 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport
-    from kg.extract.chat import Completion, Estimate
+    from kg.extract.chat import Estimate
+    from sage.core.llm.client import Client
 
 
 def build_graph(
@@ -43,7 +44,7 @@ def build_graph(
     include_retracted: Annotated[bool, typer.Option(help="Keep retracted papers.")] = False,
     workers: Annotated[int, typer.Option(help="Processes for PDFs and rules.", min=1)] = 2,
     max_cost: Annotated[
-        float | None, typer.Option(help="Stop the chat extractor at this cost (USD).")
+        float | None, typer.Option(min=0, help="Stop the chat extractor at this cost (USD).")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
     ontology: OntologyDir = None,
@@ -62,12 +63,22 @@ def build_graph(
     from sage.settings import load
 
     settings = load()
-    completion: Completion | None = None
-    model = settings.models.mini
+    client: Client | None = None
     if extractor == "chat":
-        from sage.cli.kg_chat import make_completion
+        from sage.core.llm.budget import Meter
+        from sage.wiring import make_client
 
-        completion = make_completion(settings)
+        if settings.effective_reasoner != "chat":
+            raise InputError(
+                "the chat extractor needs a model: set base_url or api_key (`sage config` shows "
+                "where), or use --extractor rules"
+            )
+        if max_cost is not None and not settings.models.mini.priced:
+            raise InputError(
+                "--max-cost needs prices: set models.mini.price_in and price_out (USD per million"
+                " tokens) in sage.toml"
+            )
+        client = make_client(settings, Meter(budget_usd=max_cost))
     options = BuildOptions(
         extractor=extractor,
         as_of=as_of,
@@ -80,10 +91,8 @@ def build_graph(
         screen=ScreenOptions() if screen else None,
         include_retracted=include_retracted,
         workers=workers,
-        model=model.name if extractor == "chat" else "",
-        price_prompt=model.price_in or 0.0,
-        price_completion=model.price_out or 0.0,
-        max_cost=max_cost,
+        chat=settings.models.mini if extractor == "chat" else None,
+        concurrency=settings.concurrency,
     )
     known, extra = load_ontology(ontology), load_lexicons(lexicon)
     sources = [_fetched(source, out, settings.contact_email) for source in sources]
@@ -94,7 +103,7 @@ def build_graph(
             options,
             known,
             lexicons=extra,
-            completion=completion,
+            client=client,
             progress=progress,
             on_estimate=None if yes else _ask,
         )

@@ -20,7 +20,8 @@ from sage.cli.tools_support import (
 )
 
 if TYPE_CHECKING:
-    from mcp_servers.registry import Registry, ToolSpec
+    from mcp_servers.registry import Registry
+    from mcp_servers.spec import ToolSpec
 
 app = typer.Typer(
     name="tools", help="The tool registry: list, show, run, promote.", no_args_is_help=True

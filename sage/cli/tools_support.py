@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer
-    from mcp_servers.registry import ToolRun, ToolSpec
+    from mcp_servers.spec import ToolRun, ToolSpec
     from mcp_servers.workers.base import Workers
     from mcp_servers.workers.cohort import CohortReport
     from mcp_servers.workers.jobs import Job

@@ -97,7 +97,9 @@ def run(
     from sage.console import out as console
     from sage.settings import load
     from sage.wiring import open_ledger
-    from validation.contracts.contract import FrozenContract, draft, freeze, read_claim
+    from validation.contracts.contract import FrozenContract, read_claim
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
     from validation.inputs.compile import require_same_data
     from validation.runner import finalize
     from validation.runner import run as run_contract
@@ -213,7 +215,9 @@ def contract(
     """
     from sage.cli.cohort import load_named
     from sage.console import err
-    from validation.contracts.contract import draft, freeze, read_hypothesis
+    from validation.contracts.contract import read_hypothesis
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
 
     claim = read_hypothesis(hypothesis)
     with err.status(f"reading {cohort}"):

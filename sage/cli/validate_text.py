@@ -44,8 +44,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         )
     for limit in found.verdict.limits:
         out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
-    for reason, tests in _without_result(found).items():
-        out.print(f"    {', '.join(tests)}: {reason}", markup=False, soft_wrap=True)
+    for said, tests in _without_result(found).items():
+        out.print(f"    {', '.join(tests)}: {said}", markup=False, soft_wrap=True)
     for test in found.tests:
         part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
         summary = found.numbers.get(f"{part}{test.id}.summary")

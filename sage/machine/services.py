@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from kg.lexicon.ontology import Ontology
-from sage.data import data_root
-from sage.files import write_json
+from sage.core.data import data_root
+from sage.core.files import write_json
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
 if TYPE_CHECKING:
+    from agents.evidence.clients import EvidenceClients
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
     from kg.literature.search import Literature
@@ -48,9 +49,18 @@ class Services:
     @cached_property
     def reasoner(self) -> Reasoner:
         """The reasoner that the manifest names."""
-        from sage.wiring import make_reasoner
+        if self.manifest.reasoner == "rules":
+            from agents.reasoners.rules import RulesReasoner
 
-        return make_reasoner(self)
+            return RulesReasoner(self.resources)
+        from sage.wiring import make_chat
+
+        return make_chat(
+            self.settings,
+            self.folder.root,
+            budget_usd=self.manifest.budget_usd,
+            withheld=lambda: self.patient_identifiers,
+        )
 
     @cached_property
     def resources(self) -> Resources:
@@ -102,7 +112,13 @@ class Services:
         """The literature search: the local index, and the services when the run is online."""
         from sage.wiring import make_literature
 
-        return make_literature(self)
+        online = self.manifest.literature != "local"
+        return make_literature(
+            self.settings,
+            Path(self.manifest.corpus),
+            self.ontology,
+            self.embedder.embed if online else None,
+        )
 
     @cached_property
     def tool_cards(self) -> list[Any]:
@@ -112,11 +128,13 @@ class Services:
         return tools(self.settings)
 
     @cached_property
-    def evidence_clients(self) -> Any:
+    def evidence_clients(self) -> EvidenceClients | None:
         """Outside registries for feasibility when the run is online, else None."""
-        from sage.wiring import make_evidence
+        if self.manifest.literature == "local":
+            return None
+        from agents.evidence.clients import EvidenceClients
 
-        return make_evidence(self)
+        return EvidenceClients(self.settings.cache_dir / "evidence")
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

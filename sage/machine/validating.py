@@ -10,20 +10,21 @@ from agents.base import Agent, I, O, Reply
 from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
-from sage.files import write_json
+from sage.core.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services
 from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.results import Results
 
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
-    from validation.contracts.contract import draft, freeze
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
 
     contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
     frozen = freeze(contract, services.cohort)

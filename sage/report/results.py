@@ -12,7 +12,6 @@ from validation.controls.keys import Key, random_key
 from validation.dictionary import JoinReport
 from validation.results import Answer, TestOutcome
 
-
 MOST_OF_A_NUMBER = 28
 """Characters of a value with its interval; what is longer is a sentence."""
 
@@ -383,7 +382,7 @@ def read_contract(home: Path) -> ContractPage | None:
 
 def read_ledger(path: Path, facts: Facts) -> Ledger:
     """Read the run's ledger, with its error control over all tests."""
-    from validation.ledger import Ledger as Book
+    from validation.ledger.ledger import Ledger as Book
     from validation.results import p_text
 
     if not path.exists():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sage.core.files import read_json
 from sage.core.models import Strict
-from sage.files import read_json
 from sage.runfolder import RunFolder
 
 

@@ -18,7 +18,7 @@ from tests.adversary.whole_path import (
     program,
     published,
 )
-from tests.openai_server import Answer, serve
+from tests.openai_server import Answer, chat_reasoner, serve
 from tests.sandbox.boxes import BOTH, working
 
 pytestmark = pytest.mark.timeout(900)
@@ -99,10 +99,6 @@ def test_no_canary_is_in_a_run_with_rules() -> None:
 
 def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The chat reasoner over HTTP: what the server was sent, with a program that leaks."""
-    from agents.base import Role
-    from agents.reasoners.cache import Meter, ReplyCache
-    from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
-
     working("bubblewrap")
     outputs = finished_run() / "outputs"
     replies = {
@@ -124,14 +120,9 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
     with serve(answer) as server:
         place = tmp_path_factory.mktemp("chat")
 
-        def chat(services: Any) -> ChatReasoner:
-            choice = ModelChoice(name="m")
-            settings = ChatSettings(
-                base_url=server.url, models=dict.fromkeys(Role, choice), retries=0
-            )
-            cache = ReplyCache(place / "run" / "replies")
-            meter = Meter(place / "run" / "spending.jsonl", None)
-            return ChatReasoner(settings, cache, meter, lambda: services.patient_identifiers)
+        def chat(services: Any) -> Any:
+            withheld = lambda: services.patient_identifiers  # noqa: E731
+            return chat_reasoner(server.url, place / "run", withheld=withheld)
 
         found = attack(place, "1", "2", "3", reasoner=chat)
         sent = json.dumps(server.requests)

@@ -19,10 +19,12 @@ import agents
 from agents.base import Agent
 from agents.reasoners.prompting import render
 from kg.corpus.chunks import Chunk
-from kg.extract.chat import ChatExtractor, Reply
+from kg.extract.chat import ChatExtractor
 from kg.lexicon.ontology import Ontology
 from kg.printable import quoted
-from sage.data import data_root
+from sage.core.data import data_root
+from sage.core.llm.client import Answer
+from sage.core.llm.messages import ModelChoice, Reply, Request
 
 MARK = "XQZ"
 BREAKS = (
@@ -146,13 +148,21 @@ def test_a_record_ends_where_its_quotation_ends(name: str) -> None:
 def test_a_passage_is_quoted_for_the_extractor_as_well() -> None:
     asked: list[str] = []
 
-    async def model(*, system: str, user: str, schema: dict[str, Any]) -> Reply:
-        asked.append(user)
-        return Reply(content='{"triples": ' + "\n".join(SECTIONS) if len(asked) == 1 else "{}")
+    class Refusing:
+        """A model whose every reply is off the schema."""
+
+        async def ask_async(self, request: Request) -> Answer:
+            asked.append(request.messages[-1].text)
+            text = '{"triples": ' + "\n".join(SECTIONS) if len(asked) == 1 else "{}"
+            return Answer(Reply(text, "stop", 1, 1, "m"), 0.0, key="")
+
+        def ask(self, request: Request) -> Answer:
+            raise AssertionError
 
     chunk = specimen(Chunk, "\n".join(SECTIONS))
-    reader = ChatExtractor(Ontology.load(data_root() / "ontology"), model, model="m", attempts=3)
-    asyncio.run(reader._one(chunk))
+    ontology = Ontology.load(data_root() / "ontology")
+    reader = ChatExtractor(ontology, Refusing(), model=ModelChoice(name="m"), attempts=3)
+    asyncio.run(reader._read_chunk(chunk))
     assert len(asked) == 3
     for user in asked:
         assert not [line for line in user.splitlines() if line.startswith(MARK)]

@@ -10,24 +10,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
-from agents.base import Role
 from agents.prose.check import check_before, check_result, early_judge, words_of
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
-from agents.reasoners.cache import Meter, ReplyCache
-from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
 from agents.types import ExpandedHypothesis
 from sage.begin import reopen
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine import evaluation_nodes as nodes
 from sage.machine.state import InterpreterIn, SummaryIn
 from sage.report.build import write_report
 from tests.adversary import sentences as said
 from tests.end_to_end.harness import PROMPT, sage
-from tests.openai_server import Answer, serve
+from tests.openai_server import Answer, chat_reasoner, serve
 
+HERE = Path(__file__).parent
 SIGNIFICANT = TestFact(significant=True, expected=True, harm=True, excludes_null=True)
 NOT_SIGNIFICANT = TestFact(significant=False, expected=True, harm=True, excludes_null=False)
 OTHER_WAY = TestFact(significant=False, expected=False, harm=False, excludes_null=False)
@@ -128,6 +125,43 @@ def test_every_honest_sentence_passes(world: str) -> None:
     assert len(set(told)) >= 60
     refused = {one: check_result(one, WORLDS[world], NAMES) for one in told}
     assert {one: str(why[0]) for one, why in refused.items() if why} == {}
+
+
+def unseen(kind: str) -> list[tuple[str, str]]:
+    """Rounds of sentences, each with its world, written before the checks were read or measured.
+
+    At first sight 37 of 40, 24 of 25, 20 of 25 and 22 of 25 lies were refused (of the last two
+    rounds 24 and 25 of 25 where only results may stand), and 14 of 40, 7 of 25, 10 of 25 and 14 of
+    25 honest sentences passed. The checks were mended after each round: all lies are refused now,
+    and the honest sentences that are kept here pass. Forty more lies aim at the moods.
+    """
+    lines = (HERE / f"unseen_{kind}.tsv").read_text(encoding="utf-8").splitlines()
+    return [(world, sentence) for world, sentence in (line.split("\t") for line in lines)]
+
+
+@pytest.mark.parametrize("results_only", [True, False])
+def test_no_lie_of_the_unseen_rounds_passes(results_only: bool) -> None:
+    assert [
+        (world, lie)
+        for world, lie in unseen("lies")
+        if not check_result(lie, WORLDS[world], NAMES, results_only=results_only)
+    ] == []
+
+
+def test_the_honest_sentences_of_the_unseen_rounds_pass() -> None:
+    refused = {one: check_result(one, WORLDS[world], NAMES) for world, one in unseen("honest")}
+    assert {one: str(why[0]) for one, why in refused.items() if why} == {}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_sentences_of_the_facts_pass_the_check_and_a_remark_is_no_finding(world: str) -> None:
+    facts = WORLDS[world]
+    told = facts.sentences()
+    assert len(told) >= 2
+    assert [one for one in told if check_result(one, facts, NAMES)] == []
+    remark = "TLS density was read from one slide for each patient."
+    assert check_result(remark, facts, NAMES) == []
+    assert check_result(remark, facts, NAMES, results_only=True)
 
 
 def test_a_word_that_no_fact_can_be_held_against_is_refused() -> None:
@@ -278,16 +312,7 @@ def retell(run: Path, place: Path) -> list[dict[str, Any]]:
     replies = {"Interpretation": LYING_INTERPRETATION, "Summary": LYING_SUMMARY}
     with serve(answer) as server:
         services = reopen(str(run))
-        services.reasoner = ChatReasoner(
-            ChatSettings(
-                base_url=server.url,
-                api_key=SecretStr("none"),
-                models=dict.fromkeys(Role, ModelChoice(name="local")),
-                retries=0,
-            ),
-            ReplyCache(place / "replies"),
-            Meter(place / "spending.jsonl"),
-        )
+        services.reasoner = chat_reasoner(server.url, place)
         number = read_json(run / "outputs/state.json")["evaluations"][0]["revisions"]
         tail = "h1" if number == 0 else f"h1-r{number}"
         expanded = ExpandedHypothesis.model_validate(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
-from agents.base import Agent, Resources, Role
+from agents.base import Agent, Resources
 from agents.expansion import EXPANSION
 from agents.feasibility import FEASIBILITY, FeasibilityInput, gather
 from agents.novelty.judge import JUDGE
@@ -17,8 +17,6 @@ from agents.novelty.prover import PROVER
 from agents.novelty.types import CitedRecord, CriticInput
 from agents.novelty.verifier import VERIFIER
 from agents.ontologist import ONTOLOGIST, OntologistInput
-from agents.reasoners.cache import Meter, ReplyCache
-from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
 from agents.reasoners.rules import RulesReasoner
 from agents.scientist import SCIENTIST
 from agents.types import dictionary_view
@@ -28,7 +26,7 @@ from kg.literature.types import Record
 from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath
 from tests.agents import test_rules as built
 from tests.agents.nov_helpers import dictionary, expanded
-from tests.openai_server import Answer, serve
+from tests.openai_server import Answer, chat_reasoner, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 RESOURCES = Resources(ontology=Ontology.load(ROOT / "data" / "ontology"))
@@ -126,16 +124,7 @@ def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
     reply = _lying(plain.model_dump(mode="json"), lies)
     assert lies
     with serve(lambda body: Answer(json.dumps(reply))) as server:
-        chat = ChatReasoner(
-            ChatSettings(
-                base_url=server.url,
-                api_key=SecretStr("none"),
-                models=dict.fromkeys(Role, ModelChoice(name="local")),
-                retries=0,
-            ),
-            ReplyCache(tmp_path / "replies"),
-            Meter(tmp_path / "spending.jsonl"),
-        )
+        chat = chat_reasoner(server.url, tmp_path)
         answer = chat.ask(agent, given)
         assert len(server.requests) == 3
     text = answer.output.model_dump_json()

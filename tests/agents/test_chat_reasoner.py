@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agents.base import Role
 from agents.path_generation import PATH_GENERATION, PathRequest
-from agents.reasoners.cache import BudgetError, Meter, ReplyCache
-from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
+from agents.reasoners.chat import ChatReasoner
 from sage.core.errors import FaultError, InputError
-from tests.openai_server import Answer, Server, serve
+from sage.core.llm.budget import BudgetError
+from sage.core.llm.messages import ModelChoice
+from tests.openai_server import Answer, Server, chat_reasoner, serve
 
 GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
 GIVEN = PathRequest(prompt="TLS and FABP5")
@@ -26,14 +26,11 @@ def _reasoner(
     server: Server, folder: Path, *, budget: float | None = None, **more: Any
 ) -> ChatReasoner:
     model = ModelChoice(name="test-model", price_in=1000.0, price_out=1000.0)
-    settings = ChatSettings(
-        base_url=server.url,
-        api_key=SecretStr(SECRET),
-        models=dict.fromkeys(Role, model),
+    key = SecretStr(SECRET)
+    return chat_reasoner(
+        server.url, folder, model=model, budget=budget, api_key=key,
         **{"retries": 1, "timeout_s": 5, **more},
-    )
-    meter = Meter(folder / "spending.jsonl", budget)
-    return ChatReasoner(settings, ReplyCache(folder / "replies"), meter)
+    )  # fmt: skip
 
 
 def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
@@ -87,7 +84,7 @@ def test_a_reply_is_never_paid_twice(tmp_path: Path) -> None:
         reply = again.ask(PATH_GENERATION, GIVEN)
         assert len(server.requests) == 1
     assert reply.spent.cached == 1
-    assert again.meter.total_usd == pytest.approx(reply.spent.usd)
+    assert again.client.meter.total_usd == pytest.approx(reply.spent.usd)
 
 
 def test_a_damaged_kept_reply_is_asked_again(tmp_path: Path) -> None:

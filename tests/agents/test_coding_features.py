@@ -13,8 +13,9 @@ from agents.coding.features import extract_features, offers, resolve_cohort
 from agents.reasoners.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, Registry, ToolRun, tool
+from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.spec import InputPath, ToolRun, tool
 from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec

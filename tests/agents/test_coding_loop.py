@@ -24,15 +24,10 @@ from sandbox.types import Job, Reason, Sandbox, SandboxResult
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contracts.contract import (
-    ControlPlan,
-    FrozenContract,
-    SplitRule,
-    draft,
-    freeze,
-    read_hypothesis,
-)
-from validation.ledger import Ledger
+from validation.contracts.contract import ControlPlan, FrozenContract, SplitRule, read_hypothesis
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
+from validation.ledger.ledger import Ledger
 from validation.simulate.world import write_world
 
 ROOT = Path(__file__).parents[2]

@@ -6,15 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
-
-from agents.base import Role
 from agents.novelty.debate import hold
-from agents.reasoners.cache import Meter, ReplyCache
-from agents.reasoners.chat import ChatReasoner, ChatSettings, ModelChoice
 from kg.literature.types import Query, Record, SearchAnswer
+from sage.core.llm.messages import ModelChoice
 from tests.agents.nov_helpers import expanded
-from tests.kg.lit_server import Answer, Seen, as_json, serving
+from tests.core.http_server import Answer, Seen, as_json, serving
+from tests.openai_server import chat_reasoner
 
 PAPER = Record(title="A paper on FABP5", year=2020)
 
@@ -88,15 +85,7 @@ def test_a_model_that_cites_an_unretrieved_paper_is_told_and_mends_it(tmp_path: 
     with serving() as services:
         services.routes["/v1/chat/completions"] = critic
         price = ModelChoice(name="local", price_in=1.0, price_out=2.0)
-        settings = ChatSettings(
-            base_url=services.url + "/v1",
-            api_key=SecretStr("none"),
-            models=dict.fromkeys(Role, price),
-            retries=0,
-        )
-        reasoner = ChatReasoner(
-            settings, ReplyCache(tmp_path / "replies"), Meter(tmp_path / "spent.jsonl", None)
-        )
+        reasoner = chat_reasoner(services.url + "/v1", tmp_path, model=price)
         outcome = hold(expanded(), reasoner, retrieve)
         bodies = [one.params["_body"] for one in services.seen]
     assert len(bodies) == 4

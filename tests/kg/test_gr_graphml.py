@@ -86,7 +86,7 @@ def test_a_foreign_graph_with_its_own_attributes_is_understood(tmp_path: Path) -
 def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -> None:
     body = f'{doctype}{HEAD}<graph edgedefault="directed"><node id="&a;"/></graph></graphml>'
     with pytest.raises(InputError, match="DTD or entities"):
-        graphml_read.read(write(tmp_path, body))
+        graphml_read.read_graphml(write(tmp_path, body))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -
 )
 def test_bad_graphml_names_the_file_and_the_fault(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        graphml_read.read(write(tmp_path, body))
+        graphml_read.read_graphml(write(tmp_path, body))
     assert "foreign.graphml" in str(caught.value)
 
 
@@ -125,4 +125,4 @@ def test_a_file_with_nul_bytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "foreign.graphml"
     path.write_bytes(b"\x00" * 100)
     with pytest.raises(InputError, match=r"foreign\.graphml"):
-        graphml_read.read(path)
+        graphml_read.read_graphml(path)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.graph.build import undirected
+from kg.graph.arrays import undirected
 from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.find import PathOptions, between, generate

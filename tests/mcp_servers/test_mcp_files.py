@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, OutputName, Registry, tool
+from mcp_servers.registry import Registry
 from mcp_servers.results_cache import ResultsCache
 from mcp_servers.roots import Roots
+from mcp_servers.spec import InputPath, OutputName, tool
 from sage.core.errors import FaultError, InputError
 
 

@@ -11,8 +11,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, OutputName, Registry, ToolSpec, load, tool
+from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from mcp_servers.spec import InputPath, OutputName, ToolSpec, tool
 from sage.core.errors import FaultError, InputError
 
 
@@ -137,7 +138,7 @@ def test_an_unknown_suite_is_refused() -> None:
 def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:
     (tmp_path / "mine.py").write_text(
         "from pydantic import BaseModel\n"
-        "from mcp_servers.registry import tool\n"
+        "from mcp_servers.spec import tool\n"
         "from mcp_servers.context import ToolContext\n"
         "class Given(BaseModel):\n    x: float\n"
         "class Result(BaseModel):\n    doubled: float\n"

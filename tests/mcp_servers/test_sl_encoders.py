@@ -23,7 +23,8 @@ from safetensors.torch import save_file
 from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.pathology import networks
 from mcp_servers.pathology.batches import batches
-from mcp_servers.pathology.models import ENCODERS, network_encoder, resized
+from mcp_servers.pathology.encoder_specs import ENCODERS
+from mcp_servers.pathology.models import network_encoder, resized
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run

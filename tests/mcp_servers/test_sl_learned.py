@@ -13,7 +13,7 @@ from PIL import Image
 
 from mcp_servers.formats.hdf5 import Grid, read_features, write_features
 from mcp_servers.pathology.compute.handcrafted import DIMENSION, NAMES, encode_patch
-from mcp_servers.pathology.models import ENCODERS
+from mcp_servers.pathology.encoder_specs import ENCODERS
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run

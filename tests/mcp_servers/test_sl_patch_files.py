@@ -74,7 +74,7 @@ class Plain:
 
 def cut(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any, list[str]]:
     from mcp_servers.pathology.patches.gather import _tiles
-    from mcp_servers.pathology.patches.train import PatchTrainInput
+    from mcp_servers.pathology.patches.inputs import PatchTrainInput
 
     corners, names, _ = _tiles(slide, polygons, PatchTrainInput(slides="x", regions="y", **options))
     return corners, names

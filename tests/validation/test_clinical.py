@@ -17,7 +17,7 @@ from tests.validation.core_help import NODE, claim, load, patients, run_once, va
 from validation.clinical.adjustment import adjust
 from validation.clinical.e_value import e_value
 from validation.clinical.planning import Accrual, Question, plan, prediction_size
-from validation.contracts.contract import draft
+from validation.contracts.draft import draft
 from validation.results import Effect
 from validation.statistics.decision_curve import net_benefit
 
@@ -309,7 +309,7 @@ def test_a_nomogram_shows_an_exposure_in_its_own_unit(tmp_path) -> None:
     assert study is not None
     drawn = nomogram_of(found.model, study)
     assert drawn is not None
-    line = next(one for one in drawn.lines if one.label == "marker")
+    line = next(one for one in drawn.lines if one.label.casefold().startswith("marker"))
     values = [float(text) for text, _ in line.marks]
     assert min(values) <= raw.marker.quantile(0.05)
     assert max(values) >= raw.marker.quantile(0.95)

@@ -127,7 +127,8 @@ def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
 def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     """One patient in five lies above the threshold, so one in five of each draw is exposed."""
     from validation import cohort as cohorts
-    from validation.contracts.contract import draft, freeze
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
     from validation.controls.run import _rebuilt
     from validation.inputs.compile import prepare
     from validation.inputs.population import Cut

@@ -11,13 +11,14 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contracts.contract import (
+    VERSION,
     Contract,
     FrozenContract,
     SplitRule,
-    draft,
-    freeze,
     read_hypothesis,
 )
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import CutRule
 from validation.inputs.population import cuts_of, find_cut, in_population
 
@@ -59,6 +60,16 @@ def test_a_frozen_contract_cannot_be_changed_unnoticed(tmp_path: Path) -> None:
     value["contract"]["rules"]["alpha"] = 0.2
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match="changed after it was frozen"):
+        FrozenContract.read(path)
+
+
+@pytest.mark.parametrize("written", [VERSION - 1, VERSION + 1])
+def test_a_contract_of_another_format_is_not_called_changed(tmp_path: Path, written: int) -> None:
+    path = frozen_for(load(tmp_path, patients())).write(tmp_path / "contract.json")
+    value = json.loads(path.read_text())
+    value["contract"]["schema_version"] = written
+    path.write_text(json.dumps(value))
+    with pytest.raises(InputError, match=f"format {written}.*reads format {VERSION}.*freeze"):
         FrozenContract.read(path)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from sage.core.errors import FaultError, InputError
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
 from validation.cohort.fetch import fetch
+from validation.cohort.findings import check_cohort
 
 STUDY = "blca_tcga_pan_can_atlas_2018"
 PATIENTS = [f"TCGA-BT-A3{at:02d}" for at in range(60)]
@@ -33,6 +35,7 @@ class Api:
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.busy = 0
+        self.wait: str | None = None
         self.broken: str | None = None
         self.counts = {
             f"file-{at}": STAR.format(a=100 + at, b=300 - at).encode() for at in range(60)
@@ -42,7 +45,7 @@ class Api:
         self.requests.append(path)
         if self.busy:
             self.busy -= 1
-            return 503, {"message": "busy"}
+            return 429 if self.wait else 503, {"message": "busy"}
         if self.broken == path:
             return 200, {"data": {"hits": []}}
         route = path.split("?")[0]
@@ -132,6 +135,8 @@ def api() -> Iterator[tuple[Api, str]]:
             status, value = state.answer(self.path, json.loads(raw) if raw else None)
             payload = value if isinstance(value, bytes) else json.dumps(value).encode()
             self.send_response(status)
+            if status == 429:
+                self.send_header("Retry-After", str(state.wait))
             self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)
@@ -166,12 +171,26 @@ def test_a_fetched_cohort_can_be_loaded_and_is_sound(api: tuple[Api, str], tmp_p
     assert dictionary.has("clinical:stage")
     stage = next(one for one in dictionary.variables if one.key == "clinical:stage")
     assert "1" not in stage.levels
-    assert not [one for one in cohort.check() if one.severity == "error"]
+    assert not [one for one in check_cohort(cohort) if one.severity == "error"]
 
 
 def test_a_busy_service_is_asked_again(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].busy = 3
     assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
+
+
+def test_a_service_that_asks_for_time_is_given_it(api: tuple[Api, str], tmp_path: Path) -> None:
+    api[0].busy, api[0].wait = 1, "1"
+    begun = time.monotonic()
+    assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
+    assert time.monotonic() - begun >= 1.0
+
+
+def test_a_service_that_asks_for_an_hour_is_named(api: tuple[Api, str], tmp_path: Path) -> None:
+    api[0].busy, api[0].wait = 1, "3600"
+    says = r"GDC \(http.*HTTP 429, asks to wait 3600 s. What was fetched is kept; call again"
+    with pytest.raises(FaultError, match=says):
+        get(api, tmp_path / "blca")
 
 
 def test_a_repeated_call_asks_only_for_what_is_missing(

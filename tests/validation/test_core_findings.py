@@ -10,6 +10,7 @@ import pytest
 
 from tests.validation.core_help import load, patients, shared, write
 from validation import cohort as cohorts
+from validation.cohort.findings import check_cohort
 
 
 def codes_of(folder: Path) -> dict[str, str]:
@@ -78,7 +79,7 @@ def test_header_rows_reads_past_repeated_headers(tmp_path: Path) -> None:
     header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)
     cohort = load(tmp_path, pd.concat([header, raw]), extra_table="header_rows = 3")
     assert len(cohort.patients) == 240
-    assert "repeated_header" not in {one.code for one in cohort.check()}
+    assert "repeated_header" not in {one.code for one in check_cohort(cohort)}
 
 
 def test_check_finds_short_identifiers(tmp_path: Path) -> None:

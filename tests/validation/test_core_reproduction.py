@@ -15,9 +15,11 @@ from sage.core.errors import InputError
 from tests.validation.core_help import ROOT
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
-from validation.contracts.contract import ControlPlan, MissingRule, draft, freeze, read_hypothesis
+from validation.contracts.contract import ControlPlan, MissingRule, read_hypothesis
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.reproduction import second_program as program
 from validation.reproduction.compare import (
     Numbers,
@@ -144,7 +146,9 @@ def test_without_an_answer_every_number_is_missing_and_with_firth_only_counts_ar
 
 
 def test_a_model_that_does_not_fit_leaves_the_counts() -> None:
-    table = pd.DataFrame({"x": [0.0] * 30 + [1.0] * 20, "t": range(1, 51), "e": [1] * 30 + [0] * 20})
+    table = pd.DataFrame(
+        {"x": [0.0] * 30 + [1.0] * 20, "t": range(1, 51), "e": [1] * 30 + [0] * 20}
+    )
     test = {"id": "primary", "method": "logrank", "terms": ["x"], "covariates": [], "strata": [],
             "time": "t", "event": "e", "value": "", "binary": False, "subset": "",
             "report": ["n", "events", "effect", "lower", "upper", "p"]}  # fmt: skip

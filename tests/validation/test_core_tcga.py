@@ -11,8 +11,11 @@ import pytest
 from tests.validation.core_help import ROOT, shared
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.contract import draft, freeze, read_hypothesis
-from validation.ledger import Ledger
+from validation.cohort.findings import check_cohort
+from validation.contracts.contract import read_hypothesis
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import finalize, run
 
@@ -305,7 +308,7 @@ def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path:
     assert value(found, "replicate.primary.p") == pytest.approx(test.p_value, rel=1e-6)
     assert value(found, "replicate.population.n") == 62
     assert any(one.rule == "replication" for one in found.verdict.reasons)
-    codes = {one.code: one.severity for one in second.check()}
+    codes = {one.code: one.severity for one in check_cohort(second)}
     assert codes["one_two_coding"] == "info"
 
 

@@ -18,7 +18,7 @@ from sksurv.util import Surv
 from statsmodels.duration.hazard_regression import PHReg
 
 from validation.simulate import survival_sample
-from validation.statistics.cox import cox, schoenfeld
+from validation.statistics.cox import cox
 from validation.statistics.errors import (
     BadTimesError,
     CollinearError,
@@ -30,7 +30,7 @@ from validation.statistics.errors import (
     StatisticsError,
     TooManyCovariatesError,
 )
-from validation.statistics.proportional import cox_by_period
+from validation.statistics.proportional import cox_by_period, schoenfeld
 
 
 def gbsg2():

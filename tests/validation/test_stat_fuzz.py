@@ -18,11 +18,12 @@ from validation.statistics.calibration import baseline_hazard, calibration
 from validation.statistics.competing import aalen_johansen, gray_test
 from validation.statistics.concordance import harrell, uno
 from validation.statistics.continuous import linear, rank_test
-from validation.statistics.cox import cox, schoenfeld
+from validation.statistics.cox import cox
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import StatisticsError
 from validation.statistics.fine_gray import fine_gray
 from validation.statistics.imputation import impute
+from validation.statistics.proportional import schoenfeld
 from validation.statistics.splines import rcs_basis
 from validation.statistics.survival import kaplan_meier, logrank, rmst_difference
 

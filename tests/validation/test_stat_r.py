@@ -16,9 +16,10 @@ import pytest
 from validation.screening.rank import screen
 from validation.statistics.base import chi2_p
 from validation.statistics.competing import gray_test
-from validation.statistics.cox import cox, schoenfeld
+from validation.statistics.cox import cox
 from validation.statistics.errors import CollinearError, ConstantFeatureError, SeparationError
 from validation.statistics.fine_gray import fine_gray
+from validation.statistics.proportional import schoenfeld
 from validation.statistics.splines import rcs_basis
 
 HERE = Path(__file__).parent / "r"

@@ -18,11 +18,11 @@ from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.contract import draft
+from validation.contracts.draft import draft
 from validation.contracts.timing import ENTRY, records
 from validation.hypothesis import Hypothesis
 from validation.inputs.population import apply_filters
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
 
@@ -207,6 +207,14 @@ def test_time_dependent_transplant_agrees_with_tmerge_and_coxph(tmp_path: Path) 
     assert found.verdict.verdict != "supported"
 
 
+def test_the_second_implementation_repeats_a_time_dependent_claim(tmp_path: Path) -> None:
+    found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(time_dependent=True))
+    states = {f"{one.test}.{one.field}": one.state for one in found.reproduction[0].compared}
+    for test in ("primary", "adjusted"):
+        for quantity in ("n", "events", "effect", "lower", "upper", "p"):
+            assert states[f"{test}.{quantity}"] == "reproduced", states
+
+
 def test_ever_transplanted_is_what_r_gives_for_it(tmp_path: Path) -> None:
     ever = [{"variable": "clinical:ever", "label": "ever transplanted"}]
     found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(exposures=ever))
@@ -331,13 +339,37 @@ def test_dictionary_and_contract_show_when_each_variable_was_known(tmp_path: Pat
 
 
 @pytest.mark.parametrize("known", ["baseline", "unknown"])
-def test_timing_that_nobody_declared_stands_in_the_badge(tmp_path: Path, known: str) -> None:
+def test_timing_that_nobody_declared_supports_nothing(tmp_path: Path, known: str) -> None:
     folder = write(tmp_path / "c", patients(log_hr=1.1))
     text = (folder / "cohort.toml").read_text().replace('"baseline"', f'"{known}"')
     (folder / "cohort.toml").write_text(text)
-    found = result_of(tmp_path, cohorts.load(folder), claim())
-    said = "timing of marker not declared" in found.verdict.badge
-    assert said == (known == "unknown")
+    verdict = result_of(tmp_path, cohorts.load(folder), claim()).verdict
+    timed = {"baseline": "supported", "unknown": "inconclusive"}
+    assert verdict.verdict == timed[known]
+    if known == "unknown":
+        assert verdict.because == "timing"
+        assert "nobody says when marker, Sex, Stage became known" in verdict.badge
+
+
+@pytest.mark.parametrize("place", ["variables", "table", "cohort"])
+def test_the_remedy_for_undeclared_timing_is_enough(tmp_path: Path, place: str) -> None:
+    folder = write(tmp_path / "c", patients(log_hr=1.1))
+    line, toml = 'known_at = "baseline"\n', folder / "cohort.toml"
+    text = toml.read_text().replace(line, "")
+    toml.write_text(text)
+    said = [one for one in cohorts.check(folder) if one.code == "timing_undeclared"]
+    assert [one.severity for one in said] == ["warning"]
+    assert line.strip() in said[0].remedy
+    assert "[variables.marker], [variables.stage], [variables.sex]" in said[0].remedy
+    places = {
+        "variables": text.replace("\ncolumn", f"\n{line}column"),
+        "table": text.replace("[tables.clinical]\n", f"[tables.clinical]\n{line}"),
+        "cohort": line + text,
+    }
+    toml.write_text(places[place])
+    known = {one.known_at for one in cohorts.load(folder).dictionary().variables}
+    assert known == {"baseline"}
+    assert "timing_undeclared" not in {one.code for one in cohorts.check(folder)}
 
 
 def test_standard_covariates_and_known_positive_leave_late_variables_out(tmp_path: Path) -> None:

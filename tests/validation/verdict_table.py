@@ -62,9 +62,12 @@ def contract(
     rules: dict[str, Any] | None = None,
     required: int | None = 191,
     time_dependent: bool = False,
+    undeclared: dict[str, str] | None = None,
     **more: Any,
 ) -> Contract:
-    """A contract on two exposures, with what a row changes. `extra` names further tests."""
+    """A contract on two exposures, with what a row changes. `extra` names further tests;
+    `undeclared` keys, with their roles, of which nobody says when they became known.
+    """
     labels = {"clinical:age": "Age", "clinical:stage": "Stage", "clinical:site": "Site"}
     tests = [
         TestPlan.model_validate(
@@ -107,6 +110,18 @@ def contract(
     uses += [
         VariableUse(key=key, role="covariate", label=label, kind="continuous")
         for key, label in labels.items()
+    ]
+    unsaid = (undeclared or {}).items()
+    uses = [
+        use.model_copy(update={"known_at": "baseline"})
+        for use in uses
+        if (use.key, use.role) not in unsaid
+    ]
+    uses += [
+        VariableUse.model_validate(
+            {"key": key, "role": role, "label": labels.get(key, key), "kind": "continuous"}
+        )
+        for key, role in unsaid
     ]
     negative = (controls or {}).get("negative_endpoint")
     return Contract.model_validate(
@@ -221,9 +236,13 @@ def random_features(percentile: float, kind: str = "matched genes") -> RandomFea
     )
 
 
-def known_positive(hr: float = 1.6, p: float = 0.001, events: int = 200) -> KnownPositiveResult:
+def known_positive(
+    hr: float = 1.6, p: float = 0.001, events: int = 200, **limits: float
+) -> KnownPositiveResult:
     """A known positive that ran."""
-    return KnownPositiveResult(status=RAN, hr=hr, p=p, events=events)
+    return KnownPositiveResult.model_validate(
+        {"status": RAN, "hr": hr, "p": p, "events": events} | limits
+    )
 
 
 def specification(sign: float = 1.0, own: bool = True, failed: int = 0) -> Specifications:
@@ -454,6 +473,44 @@ def _controls() -> Iterator[Row]:
         controls(timing=leak),
         reasons=("FABP5: it tells who; TLS: it moves with",),
     )
+    for key, role, where in (
+        ("imaging:tls", "exposure", "[variables.tls]"),
+        ("clinical:stage", "covariate", "[variables.stage]"),
+        ("expression:FABP5", "covariate", "[expression]"),
+        ("signature:basal", "covariate", "[expression]"),
+        ("derived:ratio", "covariate", "each variable that [derived] takes"),
+        ("clinical:site", "stratum", "[variables.site]"),
+        ("clinical:sex", "filter", "[variables.sex]"),
+    ):
+        yield given(
+            f"undeclared {role} {key}",
+            open_("timing"),
+            "inconclusive (timing): nobody says when ",
+            controls(),
+            plan={"undeclared": {key: role}},
+            reasons=(
+                "declared timing [prevents] nobody says when",
+                'if that was before follow-up began, write known_at = "baseline" in cohort.toml, '
+                f"under {where}, or once for all",
+            ),
+        )
+    yield row(
+        "undeclared and dependent",
+        open_("timing"),
+        "yuu",
+        "nobody says when Stage, imaging:tls became known",
+        primary=STRONG,
+        adjusted=WEAK,
+        plan={"undeclared": {"clinical:stage": "covariate", "imaging:tls": "exposure"}},
+    )
+    for role in ("known_positive", "cluster", "site"):
+        yield given(
+            f"undeclared {role}",
+            SUPPORTED,
+            "independent",
+            controls(),
+            plan={"undeclared": {"clinical:other": role}},
+        )
     off = TimingResult(status=OFF, reason="not asked for")
     followed = {"time_dependent": True}
     yield given("time-dependent", SUPPORTED, "independent", controls(timing=off), plan=followed)
@@ -526,6 +583,27 @@ def _controls() -> Iterator[Row]:
             controls(known_positive=known_positive(hr=hr)),
             plan=protective,
         )
+    for hr, plan, limits, says in (
+        (1.2, {}, {"lower": 0.9, "upper": 1.5}, SUPPORTED),
+        (1.2, {}, {"lower": 0.9, "upper": 1.499}, control),
+        (0.83, protective, {"lower": 1 / 1.5, "upper": 1.1}, SUPPORTED),
+        (0.83, protective, {"lower": 0.667, "upper": 1.6}, control),
+    ):
+        yield given(
+            f"known positive neither shown nor left out {limits}",
+            says,
+            "" if says == SUPPORTED else "the known positive does not show",
+            controls(known_positive=known_positive(hr=hr, p=0.05, **limits)),
+            plan=plan,
+            limits=("known positive is not significant (p = 0.05",),
+        )
+    yield given(
+        "a significant known positive is no limit",
+        SUPPORTED,
+        "",
+        controls(known_positive=known_positive(p=0.049)),
+        without=("known positive",),
+    )
     nothing_known = {"controls": {"known_positive": None}}
     yield given(
         "no known positive in the contract",
@@ -635,6 +713,33 @@ def _association() -> Iterator[Row]:
         (math.nan, open_("multiplicity"), "uyu", ""),
     ):
         yield row(f"q {q}", says, answers, words, primary=one, q=q, family=3)
+    sign = estimate(1.4, 0.2, 0.0999)
+    beside: dict[str, Any] = {"adjusted": one, "q_adjusted": 0.0499}
+    yield row(
+        "a sign alone, shown beside the covariates",
+        SUPPORTED,
+        "yyu",
+        "associated and independent of Age and Stage",
+        primary=sign,
+        **beside,
+        reasons=("primary [for]", "beside Age and Stage q = 0.050"),
+    )
+    for name, changes, answers in (
+        ("no sign alone", {"primary": estimate(1.4, 0.2, 0.1)}, "uyu"),
+        ("adjusted q 0.05", {"q_adjusted": 0.05}, "uyu"),
+        ("adjusted q unknown", {"q_adjusted": None}, "uyu"),
+        ("adjusted q not a number", {"q_adjusted": math.nan}, "uyu"),
+        ("adjusted the other way", {"adjusted": estimate(0.6, 0.2)}, "unn"),
+        ("adjusted missing", {"adjusted": None}, "u-u"),
+        ("adjusted without p", {"adjusted": one | {"p": None}}, "u-u"),
+        ("alone the other way", {"primary": estimate(0.95, 0.3, 0.0999)}, "uyu"),
+        ("no covariates", {"plan": {"covariates": ()}}, "u-u"),
+        ("a spline", {"plan": {"method": "spline"}}, "uyu"),
+        ("a searched cut", {"plan": {"method": "maximally_selected"}}, "uyu"),
+        ("discovery", {"locked": True}, "uyu"),
+    ):
+        given: dict[str, Any] = {"primary": sign, "q": 0.2} | beside | changes
+        yield row(f"a sign alone, but {name}", open_("power"), answers, **given)
     yield row("one claim", SUPPORTED, "yyy", primary=STRONG, reasons=("1 claim of",))
     yield row("claims", SUPPORTED, "yyy", primary=STRONG, family=2, reasons=("2 claims of",))
     yield row(
@@ -1556,6 +1661,7 @@ SHOWN = {
     "missingness p 0.0099": "patients without the exposure fare otherwise",
     "hazards not, mean p 0.05": "hazards not proportional, mean survival does not agree",
     "second cohort contradicts": "a second cohort contradicts",
+    "undeclared exposure imaging:tls": "nobody declared when the exposure became known",
     "seen before": "the claim was asked again after its results",
     "permuted crashed": "a registered control crashed",
     "no controls at all": "no control ran",

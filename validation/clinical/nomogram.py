@@ -56,8 +56,6 @@ def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
     """
     import math
 
-    import numpy as np
-
     if any(term.kind == "part" for term in model.terms):
         return None
     spans: list[tuple[str, Marks]] = []

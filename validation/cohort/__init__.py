@@ -65,8 +65,8 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
     """The shipped description whose files all lie in `folder`, if there is one."""
+    from sage.core.data import data_folder
     from validation.cohort.model import read_spec
-    from validation.types import data_folder
 
     for path in sorted(data_folder("cohorts").glob("*.toml")):
         spec = read_spec(path)
@@ -80,8 +80,10 @@ def _shipped_for(folder: Path) -> CohortSpec | None:
 
 def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
     """Findings of a cohort, also where it does not load: the refusal becomes the first one."""
+    from validation.cohort.findings import check_cohort
+
     try:
-        return load(name_or_dir, root=root).check()
+        return check_cohort(load(name_or_dir, root=root))
     except InputError as error:
         return [
             Finding(severity="error", code="unreadable", where=str(name_or_dir), message=str(error))

@@ -179,4 +179,5 @@ def _expression(path: Path, ids: str) -> dict[str, Any]:
         "transform": "none" if log else "log2",
         "unit": "log2 intensity" if log else "log2(RSEM+1)",
         "sample_types": ["01"] if ids == "tcga" else [],
+        "known_at": "baseline" if ids == "tcga" else None,  # 01: the primary tumor, at diagnosis
     }

@@ -13,10 +13,10 @@ from validation.dictionary import Endpoint, JoinReport, Variable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from validation.cohort.cohort import Cohort
+    from validation.cohort.columns import CohortColumns
 
 
-def variable_of(cohort: Cohort, key: str) -> Variable:
+def variable_of(cohort: CohortColumns, key: str) -> Variable:
     """The dictionary's entry of one variable."""
     values = cohort.column(key)
     known = int(values.notna().sum())
@@ -64,6 +64,7 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
             modality="clinical",
             kind="categorical",
             source="barcode",
+            known_at=known_at(cohort, key),
             n=known,
             missing=round(missing, 4),
             levels=_levels(values, cohort.spec.min_level),
@@ -86,7 +87,7 @@ def variable_of(cohort: Cohort, key: str) -> Variable:
     )
 
 
-def endpoint_of(cohort: Cohort, name: str) -> Endpoint:
+def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
     """The dictionary's entry of one endpoint: counts, coding, median follow-up."""
     spec = cohort.spec.endpoints[name]
     outcome = cohort.outcome(name)
@@ -112,7 +113,7 @@ def endpoint_of(cohort: Cohort, name: str) -> Endpoint:
     )
 
 
-def joins_of(cohort: Cohort) -> tuple[JoinReport, ...]:
+def joins_of(cohort: CohortColumns) -> tuple[JoinReport, ...]:
     """Every step between the files and the patients, with what it lost and why."""
     reports: list[JoinReport] = []
     base = cohort.spec.patient.table

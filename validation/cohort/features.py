@@ -57,7 +57,7 @@ def feature_table(
             "rows_per_patient": "mean",
             "where": filters,
             "source": source or "computed on slides",
-            "known_at": "unknown" if spec.slides is None else spec.slides.known_at,
+            "known_at": None if spec.slides is None else spec.slides.known_at,
         }
     )
     return name, table, variables

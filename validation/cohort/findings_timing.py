@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.cohort.model import ContinuousSpec, SurvivalSpec
+from validation.cohort.model import ContinuousSpec, SurvivalSpec, declaration_remedy
 from validation.cohort.tables import codes
 from validation.cohort.timing import known_at
 from validation.types import Finding, finding
@@ -50,9 +50,8 @@ def of_timing(cohort: Cohort) -> list[Finding]:
     if undeclared:
         more = f" and {len(undeclared) - NAMED} more" if len(undeclared) > NAMED else ""
         text = f"nobody says when these became known: {', '.join(undeclared[:NAMED])}{more}"
-        remedy = 'declare known_at = "baseline" for a table or a variable, or the time; until then '
-        remedy += "a verdict says that their timing is not declared"
-        found.append(finding("info", "timing_undeclared", "variables", text, remedy))
+        remedy = f"{declaration_remedy(undeclared[:NAMED])}; until then nothing is supported"
+        found.append(finding("warning", "timing_undeclared", "variables", text, remedy))
     return found
 
 

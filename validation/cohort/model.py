@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -77,7 +78,8 @@ Known = Literal["baseline", "unknown"] | float | KnownSpec
 class TableSpec(Strict):
     """One file. `where` keeps rows whose columns have one of the given values.
 
-    `known_at` holds for all variables of the table that do not say their own.
+    `known_at` holds for all variables of the table that do not say their own; without it, the
+    cohort's does. So it is for expression and slides.
     """
 
     file: str
@@ -90,7 +92,7 @@ class TableSpec(Strict):
     missing: tuple[str, ...] = ()
     rows_per_patient: Collapse = "error"
     sample_types: tuple[str, ...] = ()
-    known_at: Known = "unknown"
+    known_at: Known | None = None
     source: str = ""
 
 
@@ -118,7 +120,7 @@ class ExpressionSpec(Strict):
     duplicate_samples: Literal["mean", "first", "deepest", "error"] = "mean"
     duplicate_genes: Literal["highest_mean", "sum", "mean", "error"] = "highest_mean"
     unit: str = ""
-    known_at: Literal["baseline", "unknown"] | float = "unknown"
+    known_at: Literal["baseline", "unknown"] | float | None = None
     source: str = ""
 
     @model_validator(mode="after")
@@ -246,11 +248,14 @@ class SlideSpec(Strict):
     table: str | None = None
     file_column: str | None = None
     pattern: str = "*.svs"
-    known_at: Literal["baseline", "unknown"] | float = "unknown"
+    known_at: Literal["baseline", "unknown"] | float | None = None
 
 
 class CohortSpec(Strict):
-    """A whole cohort description."""
+    """A whole cohort description.
+
+    `known_at` holds for every table, for expression and slides that do not say their own.
+    """
 
     id: str
     title: str
@@ -259,6 +264,7 @@ class CohortSpec(Strict):
     license: str = ""
     notes: tuple[str, ...] = ()
     min_level: int = Field(default=5, ge=1)
+    known_at: Literal["baseline", "unknown"] = "unknown"
     patient: PatientRule
     tables: dict[str, TableSpec]
     expression: ExpressionSpec | None = None
@@ -299,6 +305,24 @@ class CohortSpec(Strict):
 def key_of(name: str, spec: VariableSpec) -> str:
     """The data dictionary's key of a variable: its modality and its name."""
     return f"{spec.modality}:{name}"
+
+
+def declaration_remedy(keys: Iterable[str]) -> str:
+    """The line of cohort.toml that says when these variables became known, and where it may stand.
+
+    For all of a table, of the expression matrix or of the cohort it may be written once.
+    """
+    sections = {"expression": "[expression]", "signature": "[expression]"}
+    sections["derived"] = "each variable that [derived] takes"
+    places = [
+        sections.get(kind, f"[variables.{name}]")
+        for kind, _, name in (key.partition(":") for key in keys)
+    ]
+    return (
+        'if that was before follow-up began, write known_at = "baseline" in cohort.toml, under '
+        f"{', '.join(dict.fromkeys(places))}, or once for all under [tables.NAME] or above the "
+        "first section; else when it was"
+    )
 
 
 def read_spec(path: Path) -> CohortSpec:

@@ -7,26 +7,33 @@ from typing import TYPE_CHECKING
 from sage.core.errors import InputError
 from validation.cohort.collapse import collapse
 from validation.cohort.endpoints import TO_MONTHS
-from validation.cohort.model import Known, KnownSpec, TimeUnit
+from validation.cohort.model import SOURCE_SITE, Known, KnownSpec, TimeUnit
 from validation.cohort.tables import numeric, text_of
 from validation.hypothesis import KnownAt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from validation.cohort.cohort import Cohort
+    from validation.cohort.data import CohortData
 
 
-def declared(cohort: Cohort, key: str) -> Known:
-    """What the cohort's description says of one variable: its own word, else its table's."""
+def declared(cohort: CohortData, key: str) -> Known:
+    """What the description says of one variable: its own word, else its table's, the cohort's.
+
+    The tissue source site of a barcode was known when the tissue came.
+    """
+    said: tuple[Known | None, ...]
     if key in cohort.variables:
         spec = cohort.variables[key]
-        return cohort.tables[spec.table].spec.known_at if spec.known_at is None else spec.known_at
-    expression = cohort.spec.expression
-    return "unknown" if expression is None else expression.known_at
+        said = (spec.known_at, cohort.tables[spec.table].spec.known_at)
+    elif key == SOURCE_SITE:
+        return "baseline"
+    else:
+        said = (None if cohort.spec.expression is None else cohort.spec.expression.known_at,)
+    return next((word for word in said if word is not None), cohort.spec.known_at)
 
 
-def known_at(cohort: Cohort, key: str) -> KnownAt:
+def known_at(cohort: CohortData, key: str) -> KnownAt:
     """When a variable became known; one that is derived from others, when the last of them did."""
     if key in cohort.derived:
         parts = [known_at(cohort, one) for one in cohort.derived[key].of]
@@ -44,7 +51,7 @@ def known_at(cohort: Cohort, key: str) -> KnownAt:
     return said * TO_MONTHS[_unit(cohort, key, None)] if said > 0 else "baseline"
 
 
-def before(cohort: Cohort, key: str) -> str | float | None:
+def before(cohort: CohortData, key: str) -> str | float | None:
     """What a variable is until it becomes known; None where that is not declared."""
     said = None if key in cohort.derived else declared(cohort, key)
     if not isinstance(said, KnownSpec) or said.before is None:
@@ -63,7 +70,7 @@ def before(cohort: Cohort, key: str) -> str | float | None:
     return value
 
 
-def months_known(cohort: Cohort, key: str) -> pd.Series:
+def months_known(cohort: CohortData, key: str) -> pd.Series:
     """When each patient's value became known, in months; empty: never. By patient identifier."""
     import pandas as pd
 
@@ -86,7 +93,7 @@ def months_known(cohort: Cohort, key: str) -> pd.Series:
     return collapse(months, table.patient, rule, where).reindex(cohort.patients)
 
 
-def _unit(cohort: Cohort, key: str, given: TimeUnit | None) -> TimeUnit:
+def _unit(cohort: CohortData, key: str, given: TimeUnit | None) -> TimeUnit:
     unit = given or cohort.spec.follow_up_unit
     if unit is None:
         raise InputError(

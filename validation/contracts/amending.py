@@ -22,9 +22,9 @@ from validation.contracts.contract import (
     Rules,
     SpecificationPlan,
     SplitRule,
-    draft,
-    freeze,
 )
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
 from validation.inputs.compile import changed_data
 from validation.types import canonical_json

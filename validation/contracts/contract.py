@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
+from validation.dictionary import known_since
 from validation.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
-from validation.types import canonical_json, sha256_text, write_text
+from validation.types import canonical_json, sha256_text
 
-if TYPE_CHECKING:
-    from validation.cohort.cohort import Cohort
-
-VERSION = 1
+VERSION = 2
+"""The format of a contract. 2: what its verdict asks of undeclared timing."""
 Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
@@ -54,14 +54,6 @@ Method = Literal[
     "decision_curve",
 ]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
-
-
-SINCE = "@known_at"
-
-
-def known_since(key: str) -> str:
-    """The column that holds when each patient's value of a variable became known (months)."""
-    return key + SINCE
 
 
 class VariableUse(Strict):
@@ -346,6 +338,15 @@ class FrozenContract(Strict):
         InputError
             If the file is missing, not JSON, no frozen contract, or was changed since.
         """
+        given = _read(path)
+        contract = given.get("contract") if isinstance(given, dict) else None
+        written = contract.get("schema_version") if isinstance(contract, dict) else None
+        if isinstance(written, int) and written != VERSION:
+            raise InputError(
+                f"{path}: frozen in format {written} of contracts, and this SAGE reads format "
+                f"{VERSION}. Run it with the version of SAGE that froze it, or freeze its "
+                "hypothesis anew with `sage validate contract`"
+            )
         found: FrozenContract = _validated(cls, path)
         return found
 
@@ -354,29 +355,6 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
     """SHA-256 over the canonical JSON of contract and data hashes."""
     value = {"contract": contract.model_dump(mode="json"), "data": data_hashes}
     return sha256_text(canonical_json(value))
-
-
-def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
-    """Bind a contract to a cohort's data, after group sizes and power were made exact.
-
-    Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
-
-    Raises
-    ------
-    InputError
-        If the cohort is another one, or lacks something that the contract names.
-    """
-    from validation.inputs.population import exact_power
-
-    if contract.cohort != cohort.id:
-        raise InputError(
-            f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"; draft a new one'
-        )
-    if contract.simulated != cohort.simulated:
-        raise InputError("contract and cohort disagree on whether the data are simulated")
-    exact = contract.model_copy(update={"power": exact_power(contract, cohort)})
-    hashes = cohort.hashes()
-    return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
 
 
 def read_claim(path: Path) -> Hypothesis | FrozenContract:
@@ -414,10 +392,3 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not readable as JSON: {error}") from None
-
-
-def draft(*args: Any, **options: Any) -> Contract:
-    """See `validation.contracts.draft.draft`."""
-    from validation.contracts.draft import draft as make
-
-    return make(*args, **options)

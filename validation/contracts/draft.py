@@ -153,9 +153,7 @@ def draft(
         split=split or SplitRule(),
         controls=controls,
         specification=SpecificationPlan(
-            cuts=curve_cuts(
-                hypothesis, binary=all(one.kind == "binary" for one in exposures)
-            ),
+            cuts=curve_cuts(hypothesis, binary=all(one.kind == "binary" for one in exposures)),
             covariate_sets=tuple(sets),
             strata_sets=(strata, ()) if strata else ((),),
         ),

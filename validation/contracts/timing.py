@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, VariableUse, known_since
-from validation.dictionary import Endpoint, JoinReport
+from validation.contracts.contract import Contract, VariableUse
+from validation.dictionary import Endpoint, JoinReport, known_since
 from validation.hypothesis import CutRule, Hypothesis, KnownAt
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
             raise InputError(f"{_named(use)} is {use.kind}; a time-dependent exposure is yes or no")
     if not late and endpoints:
         raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
-    if any(one.cut in (CutRule.SPLINE, CutRule.OPTIMAL) for one in claim.exposures):
-        raise InputError("`time_dependent` takes no spline and no searched cut")
+    if any(one.cut is CutRule.OPTIMAL for one in claim.exposures):
+        raise InputError("`time_dependent` takes no searched cut")
     if claim.subgroups:
         raise InputError("`time_dependent` takes no subgroups: name them as the population")
 
@@ -110,27 +110,12 @@ def _remedies(use: VariableUse) -> str:
     return text
 
 
-def timing_qualifiers(contract: Contract) -> tuple[str, ...]:
-    """What the verdict's badge says about timing: exposures of which nobody said when."""
-    unsaid = [use.label for use in contract.exposures if use.known_at == "unknown"]
-    return (f"timing of {' and '.join(unsaid)} not declared",) if unsaid else ()
-
-
 def timing_limits(contract: Contract) -> tuple[str, ...]:
     """What stands beside the verdict about timing."""
-    unsaid = [
-        use.label
-        for use in contract.variables
-        if use.known_at == "unknown" and use.role in ("exposure", "covariate", "stratum", "filter")
-    ]
-    found = []
-    if unsaid:
-        names = ", ".join(dict.fromkeys(unsaid))
-        found.append(f"not declared when these became known (`known_at` in cohort.toml): {names}")
-    claim = contract.hypothesis
-    if claim.landmark is not None:
-        found.append(f"landmark: says nothing of what happened before month {claim.landmark:g}")
-    return tuple(found)
+    landmark = contract.hypothesis.landmark
+    if landmark is None:
+        return ()
+    return (f"landmark: says nothing of what happened before month {landmark:g}",)
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:

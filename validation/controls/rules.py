@@ -2,8 +2,9 @@
 
 1. A registered control that did not run is against any reading of the data: nobody knows what it
    would have said. An analysis that leaves a control out has not run it.
-2. Known positive. An association that must appear did not, although there were at least
-   `KNOWN_EVENTS` events to show it: the outcome data are in doubt.
+2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events,
+   and the data leave out that it is as large as the smallest relevant effect: the outcome data are
+   in doubt. What is neither shown nor left out says nothing of them; the limits tell it.
 3. Negative control. The exposure moves an endpoint that it should not touch.
 4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
    (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
@@ -19,7 +20,10 @@
 8. Missingness. Patients without the exposure fare otherwise than those with it (p below
    `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them.
 
-Rules 1 to 4 forbid any conclusion; rules 5 to 8 forbid "supported" alone.
+9. Undeclared timing. Nobody says when an exposure, covariate, stratum or filter became known: what
+   was known after the start of follow-up favors whoever lived to see it (`timing_objections`).
+
+Rules 1 to 4 forbid any conclusion; rules 5 to 9 forbid "supported" alone.
 """
 
 from __future__ import annotations
@@ -27,8 +31,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from validation.cohort.model import declaration_remedy
 from validation.contracts.contract import Contract
-from validation.controls.results import ControlResult, Controls, ControlStatus
+from validation.controls.results import (
+    ControlResult,
+    Controls,
+    ControlStatus,
+    KnownPositiveResult,
+)
 from validation.hypothesis import Direction
 from validation.results import Because, Reason, p_is
 
@@ -97,6 +107,21 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
     return found
 
 
+def timing_objections(contract: Contract) -> list[Objection]:
+    """What speaks against the claim where nobody declared when its variables became known."""
+    compared = ("exposure", "covariate", "stratum", "filter")
+    unsaid = {
+        use.key: use.label
+        for use in contract.variables
+        if use.known_at == "unknown" and use.role in compared
+    }
+    if not unsaid:
+        return []
+    words = f"nobody says when {', '.join(unsaid.values())} became known"
+    text = f"{words}: {declaration_remedy(unsaid)}"
+    return [Objection("timing", "declared timing", words, text)]
+
+
 def control_reasons(contract: Contract, controls: Controls | None) -> list[Reason]:
     """What the controls say for the claim: those that ran and do not object."""
     controls = controls or Controls()
@@ -144,7 +169,8 @@ def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objectio
     assert found.p is not None
     assert found.events is not None
     as_expected = found.hr > 1 if plan.direction is Direction.HIGHER_RISK else found.hr < 1
-    if found.events >= KNOWN_EVENTS and not (as_expected and found.p < contract.rules.alpha):
+    shown = as_expected and found.p < contract.rules.alpha
+    if found.events >= KNOWN_EVENTS and not shown and not _may_be_relevant(contract, found):
         yield Objection(
             because="control",
             rule="known positive",
@@ -155,6 +181,15 @@ def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objectio
             ),
             any_reading=True,
         )
+
+
+def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
+    """True where the known positive's interval reaches the smallest relevant effect."""
+    plan, ratio = contract.controls.known_positive, contract.rules.relevant_ratio
+    assert plan is not None
+    if plan.direction is Direction.HIGHER_RISK:
+        return found.upper is not None and found.upper >= ratio
+    return found.lower is not None and found.lower <= 1 / ratio
 
 
 def _negative_control(contract: Contract, controls: Controls) -> Iterator[Objection]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from validation.controls.keys import Key
 from validation.hypothesis import Comparison
@@ -15,13 +15,26 @@ from validation.results import Effect, Figure, p_is
 from validation.types import Number, sha256_file
 
 if TYPE_CHECKING:
-    from validation.analysis import Analysis
     from validation.contracts.contract import Contract
+    from validation.controls.curve import SpecificationCurve
     from validation.inputs.study import Study
-    from validation.results import TestOutcome
+    from validation.prediction import PredictionModel
+    from validation.results import AnalysisResult, TestOutcome
 
 
-def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
+class Finished(Protocol):
+    """What the figures need of an analysis (`validation.analysis.Analysis`)."""
+
+    contract: Contract
+    provenance: dict[str, Any]
+    part: str
+    model: PredictionModel | None
+    curve: SpecificationCurve | None
+
+    def result(self) -> AnalysisResult: ...
+
+
+def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
     """Draw every figure that the finished tests allow.
 
     Returns
@@ -60,7 +73,7 @@ def draw(analysis: Analysis, study: Study, out: Path) -> tuple[dict[str, Figure]
     return figures, failed
 
 
-def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     from validation.figures import kaplan_meier_figure
     from validation.statistics.survival import kaplan_meier
 
@@ -105,7 +118,7 @@ def _kaplan_meier(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     )
 
 
-def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures import kaplan_meier_figure
     from validation.methods.groups import joint_groups_of
@@ -145,9 +158,9 @@ def _joint_groups(analysis: Analysis, study: Study, outcome: TestOutcome, out: P
     )
 
 
-def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     from validation.figures import calibration_figure
-    from validation.prediction import design_for
+    from validation.methods.predicting import design_for
     from validation.statistics.calibration import calibration
 
     contract, model = analysis.contract, study.model
@@ -194,7 +207,7 @@ def _calibration(analysis: Analysis, study: Study, outcome: TestOutcome, out: Pa
     )
 
 
-def _decision(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     from validation.figures import decision_curve_figure
     from validation.methods.clinical import curves_of
 
@@ -228,7 +241,7 @@ def _risk_of(contract: Contract, key: str) -> str:
     return endpoint.label if endpoint.kind == "binary" else f"the event ({endpoint.label})"
 
 
-def _nomogram(analysis: Analysis, study: Study, out: Path) -> Figure | None:
+def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
     from validation.clinical.nomogram import nomogram_of
     from validation.figures import nomogram_figure
     from validation.figures.style import wrapped
@@ -254,7 +267,7 @@ def _nomogram(analysis: Analysis, study: Study, out: Path) -> Figure | None:
     )
 
 
-def _incidence(analysis: Analysis, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Incidence of the event and of the competing one by group, or of everybody for a slope."""
     from validation.figures import Incidences, cumulative_incidence_figure
     from validation.methods.competing import sides_of
@@ -305,7 +318,7 @@ def _short(name: str, role: str) -> str:
     return name if len(name) <= 36 else role
 
 
-def _forest(analysis: Analysis, done: dict[str, TestOutcome], out: Path) -> Figure | None:
+def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figure | None:
     """Effects of the exposure in every model of one scale, the primary first."""
     from validation.figures import ForestRow, forest
 
@@ -387,7 +400,7 @@ def _model_label(contract: Contract, one: TestOutcome) -> str:
     return f"{label} ({name} {sign} {shown})".replace(" )", ")")
 
 
-def _specification(analysis: Analysis, out: Path) -> Figure:
+def _specification(analysis: Finished, out: Path) -> Figure:
     from validation.figures import specification_curve_figure
 
     contract = analysis.contract
@@ -416,7 +429,7 @@ def _specification(analysis: Analysis, out: Path) -> Figure:
 
 
 def _figure(
-    analysis: Analysis, path: Path, drawing: Callable[..., object], title: str, caption: str
+    analysis: Finished, path: Path, drawing: Callable[..., object], title: str, caption: str
 ) -> Figure:
     """Draw for the report (SVG), and as pixels beside it for readers that see only those.
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis, Population
 from validation.simulate.effects import Effects
+from validation.simulate.layout import TABLES, survival_toml, variable_toml
 from validation.simulate.world import FOLLOW_UP_DAYS, write_world
 from validation.statistics.base import FloatArray, IntArray
 
@@ -28,53 +29,6 @@ CONFOUNDED = "FABP5"
 """A gene of the module that `Effects.confounding` ties to stage."""
 PLANTED_PER_SD = 1.5
 SITES = 12
-
-
-_COHORT = """# SIMULATED: no patient stands behind any row of this folder.
-id = "hostile-{seed}"
-title = "SIMULATED hostile world"
-simulated = true
-patient = {{ table = "clinical" }}
-
-[tables.clinical]
-file = "clinical.csv"
-key = "patient"
-
-[expression]
-file = "expression.csv"
-orientation = "samples_by_genes"
-sample = "patient"
-scale = "log2"
-
-[endpoints.OS]
-kind = "survival"
-label = "Overall survival"
-table = "clinical"
-time = "OS.time"
-time_unit = "days"
-event = "OS"
-event_values = [1]
-censored_values = [0]
-
-[variables.age]
-table = "clinical"
-column = "age"
-kind = "continuous"
-label = "Age"
-
-[variables.gender]
-table = "clinical"
-column = "gender"
-kind = "binary"
-label = "Sex"
-
-[variables.stage]
-table = "clinical"
-column = "stage"
-kind = "ordinal"
-label = "Stage"
-values = {{ "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }}
-"""
 
 
 @dataclass
@@ -144,15 +98,17 @@ def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
         kind.disturb(tables, np.random.default_rng([seed, 77]))
         tables.clinical.reset_index().to_csv(folder / "clinical.csv", index=False)
         tables.expression.reset_index().to_csv(folder / "expression.csv", index=False)
-    text = _COHORT.format(seed=seed) + "".join(tables.extra)
-    (folder / "cohort.toml").write_text(text, encoding="utf-8")
-
-
-def _variable(name: str, kind: str, label: str) -> str:
-    return (
-        f'\n[variables.{name}]\ntable = "clinical"\ncolumn = "{name}"\nkind = "{kind}"\n'
-        f'modality = "clinical"\nlabel = "{label}"\n'
+    text = (
+        "# SIMULATED: no patient stands behind any row of this folder.\n"
+        f'id = "hostile-{seed}"\ntitle = "SIMULATED hostile world"\nsimulated = true\n'
+        + TABLES
+        + survival_toml("OS")
+        + variable_toml("age", "continuous", "Age")
+        + variable_toml("gender", "binary", "Sex")
+        + variable_toml("stage", "ordinal", "Stage")
+        + "".join(tables.extra)
     )
+    (folder / "cohort.toml").write_text(text, encoding="utf-8")
 
 
 def _scaled(values: FloatArray) -> FloatArray:
@@ -186,7 +142,7 @@ def _sites(tables: Tables, rng: np.random.Generator) -> None:
     """Sites differ in survival and, gene by gene, in measured expression; both by chance."""
     site = rng.integers(SITES, size=len(tables.clinical))
     tables.clinical["site"] = [f"S{number:02d}" for number in site]
-    tables.extra.append(_variable("site", "categorical", "Site"))
+    tables.extra.append(variable_toml("site", "categorical", "Site"))
     _follow(tables, rng.normal(0.0, 0.6, SITES)[site], rng)
     _shift(tables, site, rng, 0.8)
 
@@ -195,7 +151,7 @@ def _batch(tables: Tables, rng: np.random.Generator) -> None:
     """A later batch reads higher in most genes, and its patients live shorter."""
     batch = (rng.random(len(tables.clinical)) < 0.4).astype(int)
     tables.clinical["batch"] = np.where(batch == 1, "B2", "B1")
-    tables.extra.append(_variable("batch", "categorical", "Batch"))
+    tables.extra.append(variable_toml("batch", "categorical", "Batch"))
     _follow(tables, 0.9 * batch, rng)
     sd = tables.expression.std()
     mine = batch[tables.clinical.index.get_indexer(tables.expression.index)]
@@ -238,24 +194,46 @@ def _planted(tables: Tables, rng: np.random.Generator) -> None:
     _follow(tables, np.log(PLANTED_PER_SD) * _scaled(_genes(tables)[IDLE].to_numpy()), rng)
 
 
-def _proxy(tables: Tables, rng: np.random.Generator) -> None:
-    """Recorded at the last visit: who dies soon is worse by then."""
+def _proxy(known_at: str | None) -> Callable[[Tables, np.random.Generator], None]:
+    """Recorded at the last visit: who dies soon is worse by then. None: called a baseline value."""
+
+    def disturb(tables: Tables, rng: np.random.Generator) -> None:
+        _last_visit(tables, rng, known_at)
+
+    return disturb
+
+
+def _last_visit(tables: Tables, rng: np.random.Generator, known_at: str | None) -> None:
     clinical = tables.clinical
     dead = clinical["OS"].to_numpy(dtype=float)
     time = clinical["OS.time"].to_numpy(dtype=float)
     clinical["status_last"] = (
         2.0 * dead - 0.5 * _scaled(np.log(time)) + rng.standard_normal(len(clinical))
     ).round(2)
-    tables.extra.append(_variable("status_last", "continuous", "Performance status"))
+    tables.extra.append(
+        variable_toml("status_last", "continuous", "Performance status", known_at=known_at)
+    )
 
 
-def _immortal(tables: Tables, rng: np.random.Generator) -> None:
-    """Never given a second treatment: it was given to whoever lived long enough to get it."""
+def _immortal(meant: float) -> Callable[[Tables, np.random.Generator], None]:
+    """Never given a second treatment: it was given to whoever lived long enough to get it.
+
+    `meant` is the share of patients who were to get it at all.
+    """
+
+    def disturb(tables: Tables, rng: np.random.Generator) -> None:
+        _untreated(tables, rng, meant)
+
+    return disturb
+
+
+def _untreated(tables: Tables, rng: np.random.Generator, meant: float) -> None:
     clinical = tables.clinical
     wait = rng.exponential(500.0, len(clinical))
-    never = (wait >= clinical["OS.time"].to_numpy(dtype=float)).astype(int)
-    clinical["untreated"] = never
-    tables.extra.append(_variable("untreated", "binary", "No second treatment"))
+    never = wait >= clinical["OS.time"].to_numpy(dtype=float)
+    never |= rng.random(len(clinical)) >= meant
+    clinical["untreated"] = never.astype(int)
+    tables.extra.append(variable_toml("untreated", "binary", "No second treatment"))
 
 
 def _missing(tables: Tables, rng: np.random.Generator) -> None:
@@ -286,10 +264,14 @@ KINDS = (
     Kind("batch", "one of two batches reads higher and lives shorter", disturb=_batch),
     Kind("prognostic genes", "a fifth of all genes act on survival and go together",
          disturb=_prognostic(0.0)),
-    Kind("proxy", "the exposure was recorded at the last visit", "clinical:status_last",
-         disturb=_proxy),
-    Kind("immortal time", "the exposure is a treatment that nobody got in time",
-         "clinical:untreated", disturb=_immortal),
+    Kind("proxy", "the exposure was recorded at the last visit, and nobody says when",
+         "clinical:status_last", disturb=_proxy("unknown")),
+    Kind("proxy called baseline", "the same, and the cohort says that it was a baseline value",
+         "clinical:status_last", disturb=_proxy(None)),
+    Kind("immortal time", "the exposure is a treatment that nobody got in time, called baseline",
+         "clinical:untreated", disturb=_immortal(1.0)),
+    Kind("partial immortal time", "the same, where it was meant for 70% of the patients",
+         "clinical:untreated", disturb=_immortal(0.7)),
     Kind("informative missingness", "high values of long survivors are lost", disturb=_missing),
     Kind("small n", "60 patients", patients=60),
     Kind("unmeasured confounder",

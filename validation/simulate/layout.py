@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 
-_TABLES = """
+TABLES = """
 [patient]
 table = "clinical"
 
 [tables.clinical]
 file = "clinical.csv"
-key = "patient"
-known_at = "baseline"
-source = "simulated"
-
-[tables.imaging]
-file = "imaging.csv"
 key = "patient"
 known_at = "baseline"
 source = "simulated"
@@ -58,37 +52,21 @@ _VARIABLES = (
     ),
 )  # fmt: skip
 
-_ENDPOINTS = """
-[endpoints.OS]
-kind = "survival"
-label = "Overall survival"
-table = "clinical"
-time = "OS.time"
-time_unit = "days"
-event = "OS"
-event_values = [1]
-censored_values = [0]
+_IMAGING = """
+[tables.imaging]
+file = "imaging.csv"
+key = "patient"
+known_at = "baseline"
+source = "simulated"
+"""
 
-[endpoints.PFI]
-kind = "survival"
-label = "Progression-free interval"
-table = "clinical"
-time = "PFI.time"
-time_unit = "days"
-event = "PFI"
-event_values = [1]
-censored_values = [0]
+_SURVIVAL = {
+    "OS": "Overall survival",
+    "PFI": "Progression-free interval",
+    "DSS": "Disease-specific survival",
+}
 
-[endpoints.DSS]
-kind = "survival"
-label = "Disease-specific survival"
-table = "clinical"
-time = "DSS.time"
-time_unit = "days"
-event = "DSS"
-event_values = [1]
-censored_values = [0]
-
+_OTHER_ENDPOINTS = """
 [endpoints.cause]
 kind = "competing"
 label = "Death from the tumor, other deaths competing"
@@ -111,6 +89,40 @@ missing_values = ["NX"]
 """
 
 
+def survival_toml(name: str) -> str:
+    """An endpoint of time to event in days."""
+    return (
+        f'\n[endpoints.{name}]\nkind = "survival"\nlabel = "{_SURVIVAL[name]}"\n'
+        f'table = "clinical"\ntime = "{name}.time"\ntime_unit = "days"\nevent = "{name}"\n'
+        "event_values = [1]\ncensored_values = [0]\n"
+    )
+
+
+def variable_toml(
+    name: str,
+    kind: str,
+    label: str,
+    *,
+    table: str = "clinical",
+    modality: str = "clinical",
+    unit: str | None = None,
+    synonyms: tuple[str, ...] = (),
+    known_at: str | None = None,
+) -> str:
+    """A variable in the column of its name; `known_at` where its table's does not hold for it."""
+    text = f'\n[variables.{name}]\ntable = "{table}"\ncolumn = "{name}"\nkind = "{kind}"\n'
+    text += f'modality = "{modality}"\nlabel = "{label}"\n'
+    if unit:
+        text += f'unit = "{unit}"\n'
+    if name == "stage":
+        text += 'values = { "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }\n'
+    if synonyms:
+        text += f"synonyms = {json.dumps(list(synonyms))}\n"
+    if known_at:
+        text += f'known_at = "{known_at}"\n'
+    return text
+
+
 def cohort_toml(seed: int, null: bool, patients: int, slides: bool) -> str:
     """The cohort's description. It says simulated, and nothing of what is true."""
     head = [
@@ -121,19 +133,13 @@ def cohort_toml(seed: int, null: bool, patients: int, slides: bool) -> str:
         'license = "CC0-1.0"',
         'notes = ["Simulated data: results say nothing about any disease."]',
     ]
-    body = [_TABLES]
-    for name, table, kind, modality, label, unit, synonyms in _VARIABLES:
-        body.append(f"[variables.{name}]")
-        body.append(f'table = "{table}"\ncolumn = "{name}"\nkind = "{kind}"')
-        body.append(f'modality = "{modality}"\nlabel = "{label}"')
-        if unit:
-            body.append(f'unit = "{unit}"')
-        if name == "stage":
-            body.append('values = { "Stage II" = 2, "Stage III" = 3, "Stage IV" = 4 }')
-        if synonyms:
-            body.append(f"synonyms = {json.dumps(list(synonyms))}")
-        body.append("")
-    body.append(_ENDPOINTS)
+    body = [TABLES, _IMAGING]
+    body += [
+        variable_toml(name, kind, label, table=table, modality=modality, unit=unit, synonyms=words)
+        for name, table, kind, modality, label, unit, words in _VARIABLES
+    ]
+    body += [survival_toml(name) for name in _SURVIVAL]
+    body.append(_OTHER_ENDPOINTS)
     if slides:
         body.append(
             '[tables.slides]\nfile = "slides.csv"\nkey = "patient"\n\n'

@@ -45,7 +45,6 @@ from validation.statistics.partial_likelihood import (
     risk_sets,
     score_residuals,
 )
-from validation.statistics.proportional import NonProportionality, schoenfeld
 
 # No profile limit lies beyond this log hazard ratio per standard deviation: it is infinite.
 _FARTHEST = 60.0
@@ -361,6 +360,3 @@ def _root(
             return proposed
         value = proposed
     return value
-
-
-__all__ = ["CoxFit", "NonProportionality", "cox", "schoenfeld"]

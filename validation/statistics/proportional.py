@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,10 @@ from validation.statistics.base import (
     group_codes,
     survival_arrays,
 )
+from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import BadTimesError, ShapeError
 from validation.statistics.partial_likelihood import moments, risk_sets
 from validation.statistics.survival import kaplan_meier
-
-if TYPE_CHECKING:
-    from validation.statistics.cox import CoxFit
 
 Transform = Literal["km", "rank", "log", "identity"]
 
@@ -176,8 +174,6 @@ def cox_by_period(
     Patients still followed at the start of a period enter it there; those followed beyond its end
     are censored at the end.
     """
-    from validation.statistics.cox import cox
-
     t, e = survival_arrays(time, event)
     x, labels = design(X, names, len(t))
     edges = (0.0, *sorted(float(c) for c in cuts), float("inf"))

@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
-    from mcp_servers.pathology.patches.train import PatchTrainInput
+    from mcp_servers.pathology.patches.inputs import PatchTrainInput
     from mcp_servers.slides.geometry import Polygon
     from mcp_servers.slides.slide import Slide
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
-from mcp_servers.registry import explain
 from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
+from mcp_servers.spec import explain
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ def encode_corners(
         If the encoder needs weights that were not given, or they do not fit.
     """
     from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.models import encoder_for, encoder_spec
+    from mcp_servers.pathology.encoder_specs import encoder_spec
+    from mcp_servers.pathology.models import encoder_for
 
     loaded, _ = encoder_for(encoder_spec(encoder), weights, device, grid.mpp, context)
     for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):

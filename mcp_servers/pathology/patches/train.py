@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, Device, Given, Method, Seed
-from mcp_servers.pathology.encoders import EncoderName, encoder_memory
-from mcp_servers.registry import InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.pathology.common import SUITE, Method
+from mcp_servers.pathology.encoders import encoder_memory
+from mcp_servers.pathology.patches.inputs import PatchTrainInput
+from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,47 +19,6 @@ if TYPE_CHECKING:
     from mcp_servers.pathology.patches.folds import Splits
     from mcp_servers.pathology.patches.gather import Labelled, Patches
     from mcp_servers.slides.arrays import F32, AnyArray
-
-
-class PatchTrainInput(Given):
-    """Labelled regions or images, the encoder, and how tiles are cut."""
-
-    slides: InputPath = Field(
-        description="Folder of slides (or one slide) that `regions` outline; or, without regions, "
-        "a folder with one folder of images per class"
-    )
-    regions: InputPath | None = Field(
-        default=None,
-        description="Folder of QuPath GeoJSON files named like the slides (or one file); the "
-        "class of each outline is the label, unclassified and Ignore* ones are left out",
-    )
-    patients: InputPath | None = Field(
-        default=None,
-        description="CSV with columns slide and patient; each slide is a patient when absent",
-    )
-    encoder: EncoderName = "handcrafted"
-    weights: InputPath | None = Field(default=None, description="Folder of the encoder's weights")
-    tile_px: int = Field(default=128, ge=32, le=1024, description="Side in pixels at at_mpp")
-    at_mpp: float = Field(default=0.5, ge=0.2, le=4, description="µm per pixel of the tiles")
-    mpp: float | None = Field(
-        default=None, gt=0, le=100, description="µm per level-0 pixel of all files, to override"
-    )
-    min_in_region: float = Field(
-        default=0.75, gt=0, le=1, description="Least share of a tile in outlines of its class"
-    )
-    max_patches: int = Field(
-        default=2000, ge=1, description="Tiles drawn at random per class and slide"
-    )
-    tumor_classes: list[str] = Field(
-        default_factory=list,
-        description="Classes that mean tumor; when empty those called exactly tumor, tumour, "
-        "carcinoma, cancer, neoplasm or malignant, in any case",
-    )
-    name: str = Field(default="patch", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
-    folds: int = Field(default=5, ge=2, le=20, description="Folds, patients kept apart")
-    penalty: float = Field(default=1.0, gt=0, description="Strength of the L2 penalty")
-    seed: Seed = 0
-    device: Device = "auto"
 
 
 class ClassScore(BaseModel):

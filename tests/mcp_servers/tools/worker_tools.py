@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import InputPath, OutputName, Resources, tool
+from mcp_servers.spec import InputPath, OutputName, Resources, tool
 
 
 class Nothing(BaseModel):

@@ -1,0 +1,183 @@
+"""The graph's arrays, and what follows from them alone: neighbors, measures, evidence.
+
+Edges are directed and keep their relation; `adjacency` is the simple undirected view that path
+search walks. Texts (names of nodes, evidence of edges) stay in rows that are parsed on demand.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.embedding.embed import FloatArray
+from kg.fusion.model import Support
+from kg.graph.belief import SIGNS, edge_measures, opponents
+from kg.graph.rows import JsonRows
+from kg.types import EntityType
+
+TYPES = tuple(EntityType)
+#: Stands for "no year" in year arrays.
+NO_YEAR = 0
+
+
+class GraphArrays:
+    """n nodes and m edges with r readings (evidence).
+
+    Attributes
+    ----------
+    ids, names : n strings
+    types : (n,) index into `TYPES`
+    head, tail : (m,) node positions; relation : (m,) index into `relations`
+    polarity : (m,) index into `kg.graph.belief.POLARITIES`; negated : (m,) bool
+    weight, belief : (m,) float32; documents, first_year, last_year : (m,) int
+    reading_* : (r,) edge, document, year, confidence, speculative, retracted, position in the row
+    vectors : (n, d) unit vectors of the names by `embedder`, or None
+    """
+
+    def __init__(self, columns: dict[str, Any], meta: dict[str, Any]) -> None:
+        self.ids: list[str] = columns["ids"]
+        self.names: list[str] = columns["names"]
+        self.types: NDArray[np.uint8] = columns["types"]
+        self.head: NDArray[np.int32] = columns["head"]
+        self.tail: NDArray[np.int32] = columns["tail"]
+        self.relation: NDArray[np.int32] = columns["relation"]
+        self.polarity: NDArray[np.uint8] = columns["polarity"]
+        self.negated: NDArray[np.bool_] = columns["negated"]
+        self.weight: NDArray[np.float32] = columns["weight"]
+        self.belief: NDArray[np.float32] = columns["belief"]
+        self.documents: NDArray[np.int32] = columns["documents"]
+        self.first_year: NDArray[np.int32] = columns["first_year"]
+        self.last_year: NDArray[np.int32] = columns["last_year"]
+        self.reading_edge: NDArray[np.int32] = columns["reading_edge"]
+        self.reading_document: NDArray[np.int32] = columns["reading_document"]
+        self.reading_year: NDArray[np.int32] = columns["reading_year"]
+        self.reading_confidence: NDArray[np.float32] = columns["reading_confidence"]
+        self.reading_speculative: NDArray[np.bool_] = columns["reading_speculative"]
+        self.reading_retracted: NDArray[np.bool_] = columns["reading_retracted"]
+        self.reading_place: NDArray[np.int32] = columns["reading_place"]
+        self.alias_keys: list[str] = columns["alias_keys"]
+        self.alias_node: NDArray[np.int32] = columns["alias_node"]
+        self.node_rows: JsonRows = columns["node_rows"]
+        self.edge_rows: JsonRows = columns["edge_rows"]
+        self.node_row: NDArray[np.int32] = columns["node_row"]
+        self.edge_row: NDArray[np.int32] = columns["edge_row"]
+        self.vectors: FloatArray | None = columns["vectors"]
+        self.relations: list[str] = meta["relations"]
+        self.meta = meta
+
+    @property
+    def embedder(self) -> str | None:
+        """Name of the model that made `vectors`."""
+        name: str | None = self.meta.get("embedder")
+        return name
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.ids)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, negated ones included."""
+        return len(self.head)
+
+    @cached_property
+    def adjacency(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """CSR of the simple undirected graph of affirmed edges: (n + 1,) offsets, neighbors.
+
+        The neighbors of a node are ordered by rising degree, then position: the least explored
+        first.
+        """
+        return undirected(self.n_nodes, self.head, self.tail, self.negated)
+
+    @cached_property
+    def degree(self) -> NDArray[np.int64]:
+        """(n,) number of distinct neighbors over affirmed edges."""
+        return np.diff(self.adjacency[0])
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Node positions by id."""
+        return {id_: n for n, id_ in enumerate(self.ids)}
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Edges sorted by (head, tail): their codes and positions."""
+        code = self.head.astype(np.int64) * max(self.n_nodes, 1) + self.tail
+        order = np.argsort(code, kind="stable")
+        return code[order], order
+
+    def edges_between(self, head: int, tail: int) -> list[int]:
+        """Positions of the edges head -> tail, negated ones included."""
+        codes, order = self._pairs
+        code = head * max(self.n_nodes, 1) + tail
+        start, stop = np.searchsorted(codes, [code, code + 1])
+        found: list[int] = sorted(order[start:stop].tolist())
+        return found
+
+    def opposed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs (edge, edge that speaks against it), sorted; see `kg.graph.belief.opponents`."""
+        return self._opponents
+
+    @cached_property
+    def _opponents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return opponents(self.head, self.tail, self.relation, SIGNS[self.polarity], self.negated)
+
+    def against(self, edge: int) -> list[int]:
+        """Positions of the edges that speak against an edge."""
+        one, other = self.opposed()
+        start, stop = np.searchsorted(one, [edge, edge + 1])
+        found: list[int] = other[start:stop].tolist()
+        return found
+
+    def measure(self) -> None:
+        """Compute weight, belief, documents and years of each edge from the readings."""
+        self.weight, self.belief, self.documents = edge_measures(
+            self.n_edges,
+            self.reading_edge,
+            self.reading_document,
+            self.reading_confidence,
+            self.reading_speculative,
+            self.reading_retracted,
+            self.opposed(),
+        )
+        dated = self.reading_year != NO_YEAR
+        edges, years = self.reading_edge[dated], self.reading_year[dated]
+        first = np.full(self.n_edges, np.iinfo(np.int32).max, dtype=np.int32)
+        last = np.full(self.n_edges, NO_YEAR, dtype=np.int32)
+        np.minimum.at(first, edges, years)
+        np.maximum.at(last, edges, years)
+        first[first == np.iinfo(np.int32).max] = NO_YEAR
+        self.first_year, self.last_year = first, last
+
+    def supports(self, edge: int) -> tuple[Support, ...]:
+        """The readings of one edge, in the order of the build."""
+        readings = self.readings_of(edge)
+        row = self.edge_rows[int(self.edge_row[edge])]
+        return tuple(Support.model_validate(row[p]) for p in self.reading_place[readings].tolist())
+
+    def readings_of(self, edge: int) -> slice:
+        """Where the readings of an edge stand; they are stored in order of their edge."""
+        start, stop = np.searchsorted(self.reading_edge, [edge, edge + 1])
+        return slice(int(start), int(stop))
+
+
+def undirected(
+    n: int,
+    head: NDArray[np.int32],
+    tail: NDArray[np.int32],
+    negated: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """CSR of the simple undirected graph, neighbors by rising degree, then position."""
+    h = head[~negated].astype(np.int64)
+    t = tail[~negated].astype(np.int64)
+    codes = np.unique(np.concatenate([h * n + t, t * n + h])) if n else np.zeros(0, np.int64)
+    rows, columns = codes // max(n, 1), codes % max(n, 1)
+    degree = np.bincount(rows, minlength=n)
+    order = np.lexsort((columns, degree[columns], rows))
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(degree, out=indptr[1:])
+    return indptr, columns[order].astype(np.int32)

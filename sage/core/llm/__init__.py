@@ -1,0 +1,1 @@
+"""One way to talk to a language model: metered client, turn loop with tools, one trace format."""

@@ -1,0 +1,58 @@
+"""Replies kept by content, so that no call is paid twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sage.core.files import write_text
+from sage.core.llm.messages import Reply
+
+
+def request_key(
+    model: str,
+    messages: Sequence[Mapping[str, Any]],
+    schema: object,
+    temperature: float | None,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """SHA-256 over everything that determines a reply."""
+    determining: dict[str, Any] = {
+        "model": model,
+        "messages": list(messages),
+        "schema": schema,
+        "temperature": temperature,
+    }
+    if tools:
+        determining["tools"] = list(tools)
+    canonical = json.dumps(determining, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class ReplyCache:
+    """One JSON file per reply in a folder, written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> Reply | None:
+        """The kept reply, or None. An unreadable file counts as absent."""
+        path = self.folder / f"{key}.json"
+        try:
+            return Reply.load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, AttributeError):
+            path.unlink(missing_ok=True)
+            return None
+
+    def put(self, key: str, reply: Reply) -> None:
+        """Keep a reply."""
+        write_text(self.folder / f"{key}.json", reply.dump())
+
+    def forget(self, key: str) -> None:
+        """Drop a reply that turned out useless."""
+        (self.folder / f"{key}.json").unlink(missing_ok=True)

@@ -1,0 +1,546 @@
+"""The one client for language models: OpenAI, Azure, and any server that speaks their protocol.
+
+A reply is streamed under one deadline. What a call may cost is reserved from the run's budget
+before it is made and settled after it; a generation that ran out of time is paid as well, and never
+asked for again on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pydantic import Field, SecretStr
+
+from sage.core.errors import FaultError
+from sage.core.llm.budget import Charge, Meter, Outcome
+from sage.core.llm.cache import ReplyCache, request_key
+from sage.core.llm.failures import (
+    ModelError,
+    Unavailable,
+    connection_lost,
+    explain,
+    one_line,
+    passes,
+    provider_reason,
+    retry_after,
+)
+from sage.core.llm.messages import (
+    Message,
+    ModelChoice,
+    Reply,
+    Request,
+    ToolCall,
+    estimate_tokens,
+)
+from sage.core.llm.structured import split_thoughts
+from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    import openai
+
+Structured = Literal["json_schema", "json_object", "prompt"]
+
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
+UNBOUNDED_REPLY = 8192
+"""Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
+
+
+class Endpoint(Strict):
+    """Where the models are, and how patiently and how often to ask them.
+
+    Parameters
+    ----------
+    base_url : the server's address up to `/v1`; with `api_version`, Azure's resource address
+    api_key : sent with every call; local servers need none
+    api_version : makes the endpoint an Azure one, whose deployments are named as the models
+    timeout_s : deadline in seconds of one reply, from the request to its last token
+    retries : how often a request that was not served is sent again
+    concurrency : calls under way at once
+    requests_per_minute : calls begun per minute at most
+    structured : how a schema is asked for; a server without it is asked the next simpler way
+    """
+
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    api_version: str | None = None
+    timeout_s: float = Field(default=180, gt=0)
+    retries: int = Field(default=4, ge=0)
+    concurrency: int = Field(default=8, ge=1)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    structured: Structured = "json_schema"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply, what it cost, and the key under which it is kept."""
+
+    reply: Reply
+    usd: float
+    key: str
+    cached: bool = False
+
+
+class Model(Protocol):
+    """What agents, extractors and planners need of a model client."""
+
+    def ask(self, request: Request) -> Answer:
+        """The model's reply to `request`."""
+        ...
+
+    async def ask_async(self, request: Request) -> Answer:
+        """The same, for callers that keep several requests under way."""
+        ...
+
+
+class Client:
+    """Asks models, meters what they cost, and keeps their replies.
+
+    Parameters
+    ----------
+    endpoint : where the models are
+    meter : counts what is spent and holds the budget
+    cache : keeps replies by content; None keeps none
+    """
+
+    def __init__(self, endpoint: Endpoint, meter: Meter, cache: ReplyCache | None = None) -> None:
+        self.endpoint = endpoint
+        self.meter = meter
+        self.cache = cache
+        self._services: dict[str, Any] = {}
+        self._wires: dict[str, _Wire] = {}
+        self._slots: asyncio.Semaphore | None = None
+        self._next_start = 0.0
+
+    def ask(self, request: Request) -> Answer:
+        """The model's reply, from the cache where it is kept.
+
+        Raises
+        ------
+        BudgetError
+            If the call could exceed the budget.
+        InputError
+            If the endpoint refuses the key or does not know the model.
+        FaultError
+            If the endpoint cannot be reached or gives no reply in time.
+        """
+        ended = threading.Event()
+
+        async def answer() -> Answer:
+            try:
+                return await self._answer(request)
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(answer(), _loop())
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():  # interrupted: what was generated is charged first
+                ended.wait(timeout=2)
+            raise
+
+    async def ask_async(self, request: Request) -> Answer:
+        """The same as `ask`; any number of calls may be under way."""
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(self._answer(request), _loop())
+        )
+
+    def key(self, request: Request) -> str:
+        """The key under which the request's reply is kept."""
+        messages = [one.wire() for one in _with_schema(request, self.endpoint.structured)]
+        model = request.model
+        return request_key(model.name, messages, request.schema, model.temperature, request.tools)
+
+    def forget(self, key: str) -> None:
+        """Drop a kept reply that turned out useless."""
+        if self.cache is not None:
+            self.cache.forget(key)
+
+    async def _answer(self, request: Request) -> Answer:
+        key = self.key(request)
+        model = request.model
+        kept = self.cache.get(key) if self.cache is not None else None
+        if kept is not None:
+            usd = _named(model, kept.model).cost(kept.prompt_tokens, kept.completion_tokens)
+            return Answer(kept, usd, key, cached=True)
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self.endpoint.concurrency)
+        async with self._slots:
+            while True:
+                try:
+                    reply, usd = await self._metered(request, model)
+                    break
+                except Unavailable as unavailable:
+                    if model.fallback is None:
+                        raise unavailable.error from None
+                    model = model.fallback
+        if self.cache is not None:
+            self.cache.put(key, reply)
+        return Answer(reply, usd, key)
+
+    async def _metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
+        """One call within the budget; what was generated is charged, however the call ends."""
+        wire = self._wires.setdefault(model.name, _Wire(self.endpoint.structured))
+        limit = model.max_tokens
+        if limit is None and self.meter.budget_usd is not None:
+            limit = UNBOUNDED_REPLY
+        body = wire.body(request, model, limit, official=self._official)
+        prompt, most = _prompt_tokens(request, body), limit or UNBOUNDED_REPLY
+        service = self._service(model)
+        await self._wait_for_turn()
+        with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:
+            received = _Received(prompt)
+
+            def charge(outcome: Outcome) -> Charge:
+                reply = received.reply(model.name)
+                known = outcome == "answered"
+                # Nobody tells how much an unfinished generation took: at most its limit.
+                tokens = reply.completion_tokens if known else max(reply.completion_tokens, most)
+                paid = Charge(
+                    agent=request.agent,
+                    model=reply.model,
+                    prompt_tokens=reply.prompt_tokens,
+                    completion_tokens=tokens,
+                    usd=model.cost(reply.prompt_tokens, tokens),
+                    outcome=outcome,
+                    estimated=reply.estimated or not known,
+                )
+                reserved.settle(paid)
+                return paid
+
+            try:
+                async with asyncio.timeout(self.endpoint.timeout_s):
+                    await self._send(service, request, model, limit, wire, received)
+            except TimeoutError:
+                paid = charge("timed out") if received.under_way else None
+                tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
+                raise ModelError(
+                    f"model {model.name} did not finish its reply to agent {request.agent} within"
+                    f" {self.endpoint.timeout_s:g} s; {tokens} tokens are counted as paid. Raise"
+                    " timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
+                ) from None
+            except asyncio.CancelledError:
+                if received.under_way:
+                    charge("interrupted")
+                raise
+            except _BrokenOff as broken:
+                charge("broke off")
+                raise ModelError(
+                    f"{self._where()} broke off the reply to agent {request.agent} ({broken});"
+                    " what came is counted as paid; `sage resume` asks again"
+                ) from None
+            if not received.completion:
+                raise FaultError(
+                    f"{self._where()} sent no chat completion (agent {request.agent}); check that"
+                    " base_url ends in /v1"
+                )
+            paid = charge("answered")
+            self._refuse_unusable(received, request, model)
+            return received.reply(model.name), paid.usd
+
+    async def _send(
+        self,
+        service: openai.AsyncOpenAI,
+        request: Request,
+        model: ModelChoice,
+        limit: int | None,
+        wire: _Wire,
+        received: _Received,
+    ) -> None:
+        """Send until the server serves the request, and read the reply to its end."""
+        import openai
+
+        completions = service.chat.completions.with_raw_response
+        attempt = 0
+        while True:
+            try:
+                body = wire.body(request, model, limit, official=self._official)
+                received.under_way = True
+                await received.read(await completions.create(**body))
+                return
+            except openai.APIStatusError as error:
+                if error.status_code in (408, 504):
+                    raise TimeoutError from None
+                received.under_way = False
+                if error.status_code == 400 and wire.simplify(provider_reason(error)):
+                    continue
+                wait = retry_after(error)
+                if not passes(error) or attempt >= self.endpoint.retries:
+                    raise explain(error, self._where(), request.agent, model.name) from None
+            except openai.APIConnectionError:
+                if received.completion:
+                    raise _BrokenOff("the connection was lost") from None
+                received.under_way, wait = False, None
+                if attempt >= self.endpoint.retries:
+                    raise Unavailable(
+                        ModelError(
+                            f"{self._where()} cannot be reached (agent {request.agent}); check the"
+                            " address, then `sage resume`, or run with --reasoner rules"
+                        )
+                    ) from None
+            except openai.APIError as error:
+                raise _BrokenOff(provider_reason(error)) from None
+            except _BrokenOff:
+                raise
+            except Exception as error:
+                if not (connection_lost(error) or isinstance(error, MALFORMED)):
+                    raise
+                if received.completion or connection_lost(error):
+                    raise _BrokenOff(type(error).__name__) from None
+                return
+            attempt += 1
+            wait = min(8.0, 0.5 * 2 ** (attempt - 1)) if wait is None else wait
+            if wait >= self.endpoint.timeout_s:
+                raise Unavailable(
+                    ModelError(
+                        f"{self._where()} asks agent {request.agent} to wait {wait:.0f} s, longer"
+                        f" than timeout_s ({self.endpoint.timeout_s:g}); `sage resume` after that"
+                    )
+                )
+            await asyncio.sleep(wait)
+
+    async def _wait_for_turn(self) -> None:
+        if self.endpoint.requests_per_minute is None:
+            return
+        now = time.monotonic()
+        start = max(now, self._next_start)
+        self._next_start = start + 60 / self.endpoint.requests_per_minute
+        await asyncio.sleep(start - now)
+
+    def _refuse_unusable(self, received: _Received, request: Request, model: ModelChoice) -> None:
+        """A paid reply that says in the protocol itself that it holds no answer."""
+        way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
+        if received.finish == "content_filter":
+            raise ModelError(
+                f"the provider's content filter withheld the reply of model {model.name} to agent"
+                f" {request.agent}; {way_on}"
+            )
+        if received.refusal:
+            raise ModelError(
+                f"model {model.name} refused to answer agent {request.agent}"
+                f" ({one_line(received.refusal)}); {way_on}"
+            )
+        if not received.choices:
+            raise ModelError(
+                f"model {model.name} sent a completion without choices to agent {request.agent};"
+                " `sage resume` asks again, or name another model in sage.toml"
+            )
+
+    def _service(self, model: ModelChoice) -> openai.AsyncOpenAI:
+        if model.name not in self._services:
+            import openai
+            from langchain_openai import AzureChatOpenAI, ChatOpenAI
+
+            endpoint = self.endpoint
+            options: dict[str, Any] = {
+                "api_key": endpoint.api_key or SecretStr("none"),
+                "timeout": openai.Timeout(None, connect=min(30.0, endpoint.timeout_s)),
+                "max_retries": 0,
+            }
+            service: ChatOpenAI | AzureChatOpenAI
+            if endpoint.api_version:
+                service = AzureChatOpenAI(
+                    azure_endpoint=endpoint.base_url,
+                    api_version=endpoint.api_version,
+                    azure_deployment=model.name,
+                    **options,
+                )
+            else:
+                service = ChatOpenAI(model=model.name, base_url=endpoint.base_url, **options)
+            self._services[model.name] = service.root_async_client
+        found: openai.AsyncOpenAI = self._services[model.name]
+        return found
+
+    @property
+    def _official(self) -> bool:
+        """Whether the provider knows `max_completion_tokens`; local servers know `max_tokens`."""
+        address = self.endpoint.base_url
+        return address is None or bool(self.endpoint.api_version) or "api.openai.com" in address
+
+    def _where(self) -> str:
+        return f"the model endpoint {self.endpoint.base_url or '(OpenAI)'}"
+
+
+class _BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
+    """A reply ended before it was whole."""
+
+
+class _Received:
+    """What has come of one reply so far; it outlives a time-out."""
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.under_way = False
+        self.completion = False
+        self.choices = False
+        self.finish = ""
+        self.refusal = ""
+        self._prompt_tokens = prompt_tokens
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, str]] = {}
+        self._usage: Mapping[str, Any] | None = None
+        self._model = ""
+
+    async def read(self, raw: Any) -> None:
+        """Read a response to its end: a stream, or one object where the server does not stream."""
+        if "event-stream" not in raw.headers.get("content-type", ""):
+            self._add(json.loads(await raw.http_response.aread()), part="message")
+            return
+        async for chunk in raw.parse():
+            self._add(chunk.model_dump(), part="delta")
+        if self.choices and not self.finish:
+            raise _BrokenOff("the stream ended without a finish_reason")
+
+    def _add(self, chunk: Mapping[str, Any], part: str) -> None:
+        if "choices" not in chunk:
+            raise ValueError("no completion")
+        self.completion = True
+        self._model = chunk.get("model") or self._model
+        self._usage = chunk.get("usage") or self._usage
+        for choice in (chunk["choices"] or [])[:1]:
+            self.choices = True
+            self.finish = choice.get("finish_reason") or self.finish
+            piece = choice.get(part) or {}
+            self._text.append(piece.get("content") or "")
+            self._reasoning.append(piece.get("reasoning_content") or piece.get("reasoning") or "")
+            self.refusal += piece.get("refusal") or ""
+            for place, call in enumerate(piece.get("tool_calls") or []):
+                index = call.get("index")
+                kept = self._calls.setdefault(
+                    place if index is None else index, {"id": "", "name": "", "arguments": ""}
+                )
+                function = call.get("function") or {}
+                kept["id"] = call.get("id") or kept["id"]
+                kept["name"] += function.get("name") or ""
+                kept["arguments"] += function.get("arguments") or ""
+
+    def reply(self, asked: str) -> Reply:
+        """The reply as it stands; tokens are counted from the texts where no usage came."""
+        text = "".join(self._text)
+        content, thoughts = split_thoughts(text)
+        reasoning = "".join(self._reasoning) or thoughts
+        calls = tuple(
+            ToolCall(**call | {"id": call["id"] or f"call_{index}"})
+            for index, call in sorted(self._calls.items())
+        )
+        usage = self._usage or {}
+        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        counted = estimate_tokens(text + "".join(self._reasoning) + self.refusal)
+        counted += sum(estimate_tokens(call.name + call.arguments) for call in calls)
+        estimated = prompt is None or completion is None
+        return Reply(
+            content=content,
+            finish=self.finish,
+            prompt_tokens=self._prompt_tokens if estimated else int(prompt or 0),
+            completion_tokens=counted if estimated else int(completion or 0),
+            model=self._model or asked,
+            reasoning=reasoning,
+            calls=calls,
+            estimated=estimated,
+        )
+
+
+class _Wire:
+    """How one model's server wants to be asked: learned from what it refuses."""
+
+    def __init__(self, structured: Structured) -> None:
+        self.structured = structured
+        self.usage = True
+        self.tools = True
+        self.other_limit = False
+
+    def body(
+        self, request: Request, model: ModelChoice, limit: int | None, *, official: bool
+    ) -> dict[str, Any]:
+        """The request as chat completions take it."""
+        messages = _with_schema(request, self.structured, tools_as_text=not self.tools)
+        body: dict[str, Any] = {
+            "model": model.name,
+            "messages": [message.wire() for message in messages],
+            "stream": True,
+        }
+        if self.usage:
+            body["stream_options"] = {"include_usage": True}
+        if request.schema is not None and self.structured == "json_schema":
+            wrapped = {"name": request.title, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": wrapped}
+        elif request.schema is not None and self.structured == "json_object":
+            body["response_format"] = {"type": "json_object"}
+        if request.tools and self.tools:
+            body["tools"] = [dict(tool) for tool in request.tools]
+        if model.temperature is not None:
+            body["temperature"] = model.temperature
+        if model.reasoning_effort is not None:
+            body["reasoning_effort"] = model.reasoning_effort
+        if limit is not None:
+            newer = official != self.other_limit
+            body["max_completion_tokens" if newer else "max_tokens"] = limit
+        return body
+
+    def simplify(self, reason: str) -> bool:
+        """Leave out or replace what the server's reason names; False if nothing is left to try."""
+        words = reason.lower()
+        if self.usage and "stream_options" in words:
+            self.usage = False
+        elif not self.other_limit and re.search(r"max_(completion_)?tokens", words):
+            self.other_limit = True
+        elif self.tools and re.search(r"\btools?\b|tool_choice|function call", words):
+            self.tools = False
+        elif self.structured != "prompt" and re.search(
+            r"response_format|json_schema|json_object|structured output", words
+        ):
+            self.structured = "json_object" if self.structured == "json_schema" else "prompt"
+        else:
+            return False
+        return True
+
+
+def _with_schema(
+    request: Request, structured: Structured, *, tools_as_text: bool = False
+) -> tuple[Message, ...]:
+    """The messages, with schema and tools as text where the server does not take them itself."""
+    more = ""
+    if tools_as_text and request.tools:
+        more += (
+            '\n\nTools: to call one, reply with {"tool": NAME, "arguments": {...}} alone.\n'
+            + json.dumps([tool["function"] for tool in request.tools], ensure_ascii=False)
+        )
+    if structured != "json_schema" and request.schema is not None:
+        schema = json.dumps(request.schema, ensure_ascii=False)
+        more += f"\n\nJSON schema of the reply:\n{schema}"
+    if not more:
+        return request.messages
+    first, *rest = request.messages
+    return (first.model_copy(update={"text": first.text + more}), *rest)
+
+
+def _prompt_tokens(request: Request, body: Mapping[str, Any]) -> int:
+    """About how many tokens a request takes."""
+    extra = [body[name] for name in ("response_format", "tools") if name in body]
+    tokens = sum(message.tokens for message in request.messages)
+    return tokens + (estimate_tokens(json.dumps(extra)) if extra else 0)
+
+
+def _named(model: ModelChoice, served: str) -> ModelChoice:
+    """The model of the chain whose name a reply bears, versions left out; else the first."""
+    chain = [model]
+    while chain[-1].fallback is not None:
+        chain.append(chain[-1].fallback)
+    fitting = [link for link in chain if served.startswith(link.name)]
+    return max(fitting, key=lambda link: len(link.name), default=model)
+
+
+@lru_cache(maxsize=1)
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop in a thread of its own on which all calls of a process run."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="sage-llm", daemon=True).start()
+    return loop

@@ -1,0 +1,132 @@
+"""What goes wrong between SAGE and a model, each as one line that says what to do."""
+
+from __future__ import annotations
+
+import re
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.core.errors import FaultError, InputError
+
+if TYPE_CHECKING:
+    import openai
+
+Way = Literal["wait", "other model", "stop"]
+QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+
+
+class ModelError(FaultError):
+    """A model's reply that cannot be had or used; the message says what to do."""
+
+
+class Unavailable(Exception):  # noqa: N818 - carries the error to raise when nothing else answers
+    """The model does not answer now; a fallback may."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """A provider's words on one line, without control characters, cut at `limit` characters."""
+    words = " ".join(str(text).split())
+    plain = "".join(letter for letter in words if letter.isprintable())
+    plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", plain)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def provider_reason(error: openai.APIError) -> str:
+    """What the provider gave as its reason."""
+    body = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("error")
+    if isinstance(inner, dict):
+        body = inner
+    return one_line(body.get("message") or error.message or "no reason given")
+
+
+def code_of(error: openai.APIError) -> str:
+    """The provider's code for an error, innermost first."""
+    body: Any = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("innererror") or body.get("error") or {}
+    return str(error.code or (inner.get("code") if isinstance(inner, dict) else "") or "")
+
+
+def retry_after(error: openai.APIStatusError) -> float | None:
+    """Seconds that the server asks to wait, or None."""
+    headers = error.response.headers
+    try:
+        if (milliseconds := headers.get("retry-after-ms")) is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        if (value := headers.get("retry-after")) is None:
+            return None
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+            return float(value)
+        from datetime import UTC, datetime
+
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def connection_lost(error: Exception) -> bool:
+    """Whether the transport under the client failed; it goes by several names over its versions."""
+    return type(error).__module__.partition(".")[0].startswith("http")
+
+
+def passes(error: openai.APIStatusError) -> bool:
+    """Whether the same request may succeed later: too many requests, or a server in trouble.
+
+    A gateway's time-out does not count: the model was at work, and is paid for it.
+    """
+    if error.status_code == 429:
+        return code_of(error) not in QUOTA
+    return error.status_code == 409 or (error.status_code >= 500 and error.status_code != 504)
+
+
+def explain(error: openai.APIStatusError, where: str, agent: str, model: str) -> Exception:
+    """The error to raise for a refusing status; `Unavailable` where another model may answer."""
+    status, code, reason = error.status_code, code_of(error), provider_reason(error)
+    if status in (401, 403):
+        return InputError(
+            f"{where} refuses the API key ({status}); set SAGE_API_KEY, or run with"
+            " --reasoner rules"
+        )
+    if status == 404:
+        return Unavailable(
+            InputError(f'{where} does not know the model "{model}"; set models in sage.toml')
+        )
+    if status == 429 and code in QUOTA:
+        return Unavailable(
+            ModelError(
+                f"{where}: the quota of model {model} is used up ({reason}); add credit with the"
+                " provider or name another model in sage.toml, then `sage resume`"
+            )
+        )
+    if status == 429:
+        return Unavailable(
+            ModelError(
+                f"{where} answered 429, too many requests (agent {agent}): {reason}; lower"
+                " requests_per_minute or concurrency in sage.toml, then `sage resume`"
+            )
+        )
+    if "content_filter" in code or "content_policy" in code:
+        return ModelError(
+            f"the provider's content filter refused the prompt of agent {agent} ({reason});"
+            " rephrase the question, or name another model in sage.toml, then `sage resume`"
+        )
+    if "context_length" in code or "context length" in reason or "context window" in reason:
+        return ModelError(
+            f"the prompt of agent {agent} is longer than model {model} can read ({reason}); name a"
+            " model with a longer context in sage.toml, then `sage resume`"
+        )
+    if 400 <= status < 500:
+        return ModelError(
+            f"{where} refused the request of agent {agent} to model {model} ({status}: {reason});"
+            " mend the model's options in sage.toml, then `sage resume`"
+        )
+    return Unavailable(
+        ModelError(
+            f"{where} answered {status} to agent {agent} until the retries were used up"
+            f" ({reason}); `sage resume` goes on from here"
+        )
+    )

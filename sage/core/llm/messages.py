@@ -1,0 +1,164 @@
+"""What goes to a model and what comes back, in the chat-completions protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sage.core.models import Strict
+
+IMAGE_TOKENS = 1000
+"""About what an image costs with common vision models; only estimates use it."""
+
+
+class ModelChoice(Strict):
+    """A model by name, and how to ask it.
+
+    `price_in` and `price_out` are USD per million tokens, where the user gave them. `max_tokens`
+    bounds a reply. `fallback` is asked when the model is not available.
+    """
+
+    name: str
+    price_in: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    reasoning_effort: str | None = None
+    fallback: ModelChoice | None = None
+
+    @property
+    def priced(self) -> bool:
+        """Whether the model and every fallback have both prices."""
+        here = self.price_in is not None and self.price_out is not None
+        return here and (self.fallback is None or self.fallback.priced)
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """USD for one call; zero where no price is known."""
+        return (
+            prompt_tokens * (self.price_in or 0.0) + completion_tokens * (self.price_out or 0.0)
+        ) / 1e6
+
+
+class Image(Strict):
+    """A picture in a message, as base64 text."""
+
+    data: str
+    media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"] = "image/png"
+
+
+class ToolCall(Strict):
+    """A model asks for a tool; `arguments` is the JSON text that it wrote."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Strict):
+    """One message of a conversation: text, and pictures where the model can see."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str
+    images: tuple[Image, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """The message as chat completions take it."""
+        content: str | list[dict[str, Any]] = self.text
+        if self.images:
+            content = [{"type": "text", "text": self.text}]
+            for image in self.images:
+                url = f"data:{image.media_type};base64,{image.data}"
+                content.append({"type": "image_url", "image_url": {"url": url}})
+        wired: dict[str, Any] = {"role": self.role, "content": content}
+        if self.calls:
+            wired["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.calls
+            ]
+        if self.call_id is not None:
+            wired["tool_call_id"] = self.call_id
+        return wired
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the message takes: a quarter of its bytes, images by the piece."""
+        asked = sum(len(call.arguments) for call in self.calls)
+        return estimate_tokens(self.text) + asked // 4 + IMAGE_TOKENS * len(self.images)
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text takes: a quarter of its bytes, rounded up."""
+    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a model.
+
+    Parameters
+    ----------
+    agent : who asks; the name under which the call is counted
+    model : the model, its prices and its limits
+    messages : the conversation so far
+    schema : JSON schema that the reply must follow, or None for plain text
+    title : the schema's name
+    tools : functions that the model may call, as chat completions describe them
+    """
+
+    agent: str
+    model: ModelChoice
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    title: str = "reply"
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's reply: text, why it ended, and the tokens that it cost.
+
+    `reasoning` is what the model thought aloud before its answer. `estimated` says that the server
+    sent no usage and the tokens are counted from the texts.
+    """
+
+    content: str
+    finish: str
+    prompt_tokens: int
+    completion_tokens: int
+    model: str
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = field(default=())
+    estimated: bool = False
+
+    def dump(self) -> str:
+        """The reply as JSON, without what is empty."""
+        kept = {name: value for name, value in self.__dict__.items() if value or name in _PLAIN}
+        if self.calls:
+            kept["calls"] = [call.model_dump() for call in self.calls]
+        return json.dumps(kept, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, text: str) -> Reply:
+        """The reply that `dump` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the text is no such reply.
+        """
+        fields = json.loads(text)
+        fields["calls"] = tuple(ToolCall.model_validate(call) for call in fields.get("calls", ()))
+        return cls(**fields)
+
+
+_PLAIN = ("content", "finish", "prompt_tokens", "completion_tokens", "model")

@@ -1,0 +1,198 @@
+"""A cohort's variables and outcomes, decoded: one value per patient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from validation.cohort.collapse import collapse
+from validation.cohort.data import CohortData
+from validation.cohort.endpoints import decode
+from validation.cohort.model import (
+    BARCODE_SITE,
+    SOURCE_SITE,
+    RatioSpec,
+    VariableSpec,
+)
+from validation.cohort.tables import Loaded, codes, numeric, text_of
+from validation.cohort.timing import months_known
+from validation.dictionary import SINCE
+from validation.inputs.derive import Signature, mean_z, ssgsea, z_scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
+
+
+class CohortColumns(CohortData):
+    """Variables and outcomes of a cohort's patients, by key."""
+
+    def keys(self) -> list[str]:
+        """Every variable key except single genes."""
+        source = [SOURCE_SITE] if self.spec.patient.site == BARCODE_SITE else []
+        return [*self.variables, *source, *self.derived, *self.signatures]
+
+    def signature_genes(self, key: str) -> tuple[str, ...]:
+        """The genes of a signature variable ("signature:NAME") that the matrix holds."""
+        if key not in self.signatures or self.expression is None:
+            raise InputError(self._unknown(key))
+        matrix = self.expression
+        return tuple(gene for gene in self.signatures[key].genes if gene in matrix)
+
+    def column(self, key: str) -> pd.Series:
+        """One variable for all patients, indexed by patient identifier; missing values are NaN.
+
+        Raises
+        ------
+        InputError
+            For a key that the cohort does not have, with the nearest ones it has.
+        """
+        import pandas as pd
+
+        if key in self.variables:
+            if key not in self._columns:
+                self._columns[key] = self._table_column(key, self.variables[key])
+            values = self._columns[key]
+        elif key == SOURCE_SITE and self.site == key:
+            values = pd.Series([one.split("-")[1] for one in self.patients], index=self.patients)
+        elif key in self.derived:
+            values = self._derived_column(key, self.derived[key])
+        elif key.startswith("expression:"):
+            values = self._gene(key)
+        elif key in self.signatures:
+            values = self._signature(self.signatures[key])
+        elif key.endswith(SINCE):
+            values = months_known(self, key.removesuffix(SINCE))
+        else:
+            raise InputError(self._unknown(key))
+        return values.reindex(self.patients).rename(key)
+
+    def outcome(self, name: str) -> pd.DataFrame:
+        """One endpoint indexed by patient identifier: `time`, `event`, or `value`."""
+        if name not in self.spec.endpoints:
+            raise InputError(
+                f'cohort "{self.id}" has no endpoint "{name}"; it has: '
+                f"{', '.join(self.spec.endpoints) or 'none'}"
+            )
+        if name not in self._outcomes:
+            endpoint = self.spec.endpoints[name]
+            decoded = decode(name, endpoint, self.tables[endpoint.table])
+            known = decoded.index.intersection(self.patients)
+            self._outcomes[name] = decoded.loc[sorted(known)]
+        return self._outcomes[name]
+
+    def table(self, keys: Sequence[str], endpoints: Sequence[str] = ()) -> pd.DataFrame:
+        """Variables and outcomes, one row per patient under pseudonyms, sorted by pseudonym.
+
+        Outcome columns are `NAME.time` (months) and `NAME.event`, or `NAME.value`.
+        """
+        import pandas as pd
+
+        columns: dict[str, pd.Series] = {key: self.column(key) for key in dict.fromkeys(keys)}
+        for name in dict.fromkeys(endpoints):
+            outcome = self.outcome(name).reindex(self.patients)
+            columns |= {f"{name}.{part}": outcome[part] for part in outcome.columns}
+        frame = pd.DataFrame(columns, index=self.patients)
+        frame.index = pd.Index([self.pseudonyms[one] for one in self.patients], name="patient")
+        return frame.sort_index()
+
+    def block(self, genes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+        """Genes as (patients, genes) in the order of the pseudonyms, patients with expression."""
+        import numpy as np
+
+        if self.expression is None:
+            raise InputError(f'cohort "{self.id}" has no expression matrix')
+        known = set(self.patients)
+        at = [
+            (self.pseudonyms[one], row)
+            for row, one in enumerate(self.expression.patients)
+            if one in known
+        ]
+        at.sort()
+        values = self.expression.block(genes)[:, [row for _, row in at]]
+        return np.ascontiguousarray(values.T), [name for name, _ in at]
+
+    # -- how each kind of column is made ---------------------------------------------------------
+
+    def _table_column(self, key: str, spec: VariableSpec) -> pd.Series:
+        table = self.tables[spec.table]
+        where = f"variable {key} ({table.path.name})"
+        raw = table.column(spec.column, f"variables.{key.split(':', 1)[1]}")
+        rule = spec.collapse or table.spec.rows_per_patient
+        if spec.values:
+            values = _mapped(raw, spec, table, where)
+        elif spec.kind == "continuous" or spec.kind == "ordinal":
+            values = numeric(raw, table.missing, where)
+        else:
+            values = codes(raw).where(~raw.isin(table.missing))
+        return collapse(values, table.patient, rule, where)
+
+    def _derived_column(self, key: str, spec: RatioSpec) -> pd.Series:
+        import numpy as np
+        import pandas as pd
+
+        if key in spec.of:
+            raise InputError(f"cohort.toml: {key} is derived from itself")
+        parts = [self.column(one).astype("float64") for one in spec.of]
+        if spec.formula == "mean_z":
+            block = np.asarray([one.to_numpy() for one in parts], dtype=np.float64)
+            scored = z_scores(block)
+            score = np.where(np.isnan(scored).any(axis=0), np.nan, scored.mean(axis=0))
+            return pd.Series(score, index=self.patients)
+        if len(parts) != 2:
+            raise InputError(f'cohort.toml: {key}: formula "{spec.formula}" takes two variables')
+        if spec.formula == "log_difference":
+            return parts[0] - parts[1]
+        return parts[0] / parts[1].where(parts[1] != 0)
+
+    def _gene(self, key: str) -> pd.Series:
+        gene = key.removeprefix("expression:")
+        if self.expression is None or gene not in self.expression:
+            raise InputError(self._unknown(key))
+        return self.expression.column(gene)
+
+    def _signature(self, one: Signature) -> pd.Series:
+        import numpy as np
+        import pandas as pd
+
+        matrix = self.expression
+        assert matrix is not None  # signatures exist only where there is a matrix
+        genes = [gene for gene in one.genes if gene in matrix]
+        if one.method == "mean_z":
+            scores = mean_z(matrix.block(genes))
+        else:
+            members = np.isin(np.asarray(matrix.genes), np.asarray(genes))
+            scores = ssgsea(np.asarray(matrix.values, dtype=float), members)
+        return pd.Series(scores, index=matrix.patients)
+
+    def _unknown(self, key: str) -> str:
+        import difflib
+
+        has = self.keys()
+        if self.expression is not None:
+            has = [*has, *(f"expression:{gene}" for gene in self.expression.genes)]
+        near = difflib.get_close_matches(key, has, n=4, cutoff=0.6) or has[:6]
+        return f'cohort "{self.id}" has no variable "{key}"; near: {", ".join(near) or "none"}'
+
+
+def _mapped(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd.Series:
+    import pandas as pd
+
+    seen = codes(raw)
+    absent = raw.isin(table.missing)
+    unknown = sorted(set(seen[~absent]) - set(spec.values))
+    if unknown and spec.other == "refuse":
+        raise InputError(
+            f"{where}: values {', '.join(map(repr, unknown[:5]))} have no meaning in `values`; "
+            'add them, or set other = "missing"'
+        )
+    values = seen.where(~absent).map(spec.values)
+    return (
+        pd.to_numeric(values)
+        if spec.kind in ("continuous", "ordinal")
+        else values.map(text_of, na_action="ignore")
+    )

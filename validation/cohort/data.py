@@ -1,0 +1,154 @@
+"""A cohort's files, read and joined: tables, expression, signatures, hashes, pseudonyms."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from validation.cohort.expression import Expression, load_expression
+from validation.cohort.ids import require_one_row_each
+from validation.cohort.model import (
+    BARCODE_SITE,
+    SOURCE_SITE,
+    CohortSpec,
+    key_of,
+)
+from validation.cohort.tables import Loaded, load_table
+from validation.inputs.derive import Signature
+from validation.inputs.derive import signatures as shipped_signatures
+from validation.types import canonical_json, sha256_file, sha256_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
+
+
+class CohortData:
+    """The files of a cohort as its `cohort.toml` describes them, without any value decoded."""
+
+    def __init__(
+        self,
+        spec: CohortSpec,
+        root: Path,
+        *,
+        cache: Path | None = None,
+        elsewhere: dict[str, Path] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.root = root.resolve()
+        self.cache = cache
+        self._elsewhere = elsewhere or {}
+        self.tables: dict[str, Loaded] = {
+            name: load_table(name, table, self._elsewhere.get(name, self.root), spec.patient.ids)
+            for name, table in spec.tables.items()
+        }
+        base = self.tables[spec.patient.table]
+        self.patients: list[str] = sorted(base.patient.unique())
+        if not self.patients:
+            raise InputError(
+                f'cohort "{spec.id}": table "{spec.patient.table}" ({base.path.name}) names no '
+                "patient after its filters"
+            )
+        self.variables = {key_of(name, one): one for name, one in spec.variables.items()}
+        require_one_row_each(self.patients, spec.patient.cluster)
+        self.derived = {f"derived:{name}": one for name, one in spec.derived.items()}
+        for key, one in self.variables.items():
+            self.tables[one.table].column(one.column, f"variables.{key.split(':', 1)[1]}")
+        for name, endpoint in spec.endpoints.items():
+            table = self.tables[endpoint.table]
+            for field in ("time", "event", "column"):
+                if hasattr(endpoint, field):
+                    table.column(getattr(endpoint, field), f"endpoints.{name}.{field}")
+        for field, named in (("cluster", spec.patient.cluster), ("site", self.site)):
+            if named is not None and named not in (*self.variables, SOURCE_SITE):
+                raise InputError(
+                    f'cohort.toml: patient.{field} names "{named}", which is no variable; there '
+                    f"are: {', '.join(self.variables)}"
+                )
+        self._outcomes: dict[str, pd.DataFrame] = {}
+        self._columns: dict[str, pd.Series] = {}
+
+    @property
+    def id(self) -> str:
+        """The cohort's short name."""
+        return self.spec.id
+
+    @property
+    def simulated(self) -> bool:
+        """True for planted-truth and null worlds; carried into every result."""
+        return self.spec.simulated
+
+    @property
+    def site(self) -> str | None:
+        """The key of the variable that holds the site, where the cohort declares one."""
+        rule = self.spec.patient.site
+        return SOURCE_SITE if rule == BARCODE_SITE else rule
+
+    @cached_property
+    def expression(self) -> Expression | None:
+        """The expression matrix, read on first use."""
+        if self.spec.expression is None:
+            return None
+        return load_expression(self.spec.expression, self.root, self.spec.patient.ids, self.cache)
+
+    @cached_property
+    def signatures(self) -> dict[str, Signature]:
+        """Signatures whose genes the matrix holds, by variable key."""
+        if self.expression is None:
+            return {}
+        wanted = self.spec.signatures
+        found = shipped_signatures()
+        unknown = set(wanted) - set(found)
+        if unknown:
+            raise InputError(
+                f"cohort.toml: signatures names {', '.join(sorted(unknown))}; there are: "
+                f"{', '.join(sorted(found))}"
+            )
+        matrix = self.expression
+        return {
+            f"signature:{name}": one
+            for name, one in found.items()
+            if (not wanted or name in wanted)
+            and sum(gene in matrix for gene in one.genes) >= one.min_coverage * len(one.genes)
+        }
+
+    def files(self) -> list[Path]:
+        """Every file that the cohort's values come from."""
+        paths = {table.path for table in self.tables.values()}
+        if self.spec.expression is not None:
+            paths.add((self.root / self.spec.expression.file).resolve())
+            if self.spec.expression.library_sizes:
+                paths.add((self.root / self.spec.expression.library_sizes).resolve())
+        return sorted(paths)
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        found = {self._name_of(path): sha256_file(path) for path in self.files()}
+        found["cohort.toml"] = sha256_text(
+            canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes"}))
+        )
+        return dict(sorted(found.items()))
+
+    def _name_of(self, path: Path) -> str:
+        """A file's name in the hashes: relative to the root, or as a feature table."""
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        return f"features/{path.name}"
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of every data file and of the cohort's description."""
+        return dict(self._hashes)
+
+    @cached_property
+    def pseudonyms(self) -> dict[str, str]:
+        """Patient identifier to pseudonym. Stays inside the package."""
+        salt = sha256_text(canonical_json(self._hashes))
+        order = sorted(
+            self.patients, key=lambda one: hashlib.sha256(f"{salt}:{one}".encode()).hexdigest()
+        )
+        width = max(4, len(str(len(order))))
+        return {patient: f"P{place + 1:0{width}d}" for place, patient in enumerate(order)}
