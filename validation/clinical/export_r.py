@@ -192,8 +192,8 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "late": [
-            {"key": use.key, "since": known_since(use.key), "before": _before(use)}
-            for use in {one.key: one for one in reversed(contract.variables)}.values()
+            {"key": use.key, "since": known_since(use.key), "before": _before(contract, use)}
+            for use in {one.key: one for one in contract.variables}.values()
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
         "tests": tests,
@@ -201,20 +201,19 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
     return f"plan <- {_r(plan)}"
 
 
+def _before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
+    """A value until it became known: of an exposure, which the table holds as a number, that."""
+    text = str(use.before).casefold()
+    exposure = use.key in {one.key for one in contract.exposures}
+    if not exposure or text.replace(".", "", 1).isdigit():
+        return use.before
+    return int(text in POSITIVE)
+
+
 def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
     """True where SAGE fitted with Firth's penalty."""
     outcome = analysis.test(plan.id)
     return outcome is not None and "Firth" in " ".join(outcome.notes)
-
-
-def _before(use: VariableUse) -> str | float | None:
-    """What a late variable is until it is known; of an exposure as the table holds it, a number."""
-    if use.role != "exposure" or not isinstance(use.before, str):
-        return use.before
-    try:
-        return float(use.before)
-    except ValueError:
-        return float(use.before.casefold() in POSITIVE)
 
 
 def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
