@@ -87,7 +87,8 @@ def test_every_text_is_shown_on_one_line_without_what_a_terminal_obeys(text: str
 SECRETS = [
     "sk-proj-abc123DEF456", "hf_abcdefghijkl", "Authorization: Bearer eyJhbGciOi.x-y",
     "https://api.x.org/s?api_key=SECRET99&term=FABP5", "postgresql://sage:SECRET99@db/ledger",
-    "token=SECRET99", "my-own-key-77",
+    "token=SECRET99", "my-own-key-77", '{"api_key": "SECRET99", "n": 1}', "x-api-key: SECRET99",
+    "Authorization: Basic SECRET99", "https://x.org/?term=a&access_token=SECRET99",
 ]  # fmt: skip
 
 
@@ -103,6 +104,15 @@ def test_secrets_are_struck_out_everywhere(
         for bare in ("SECRET99", "abc123DEF456", "abcdefghijkl", "eyJ", "my-own-key"):
             assert bare not in text
         assert log.STRUCK in text
+
+
+@pytest.mark.parametrize("name", ["api_key", "token", "S2_API_KEY", "password"])
+def test_a_value_that_is_named_a_secret_is_struck_out(name: str, tmp_path: Path) -> None:
+    log.configure("info", tmp_path / "log.jsonl")
+    say.info("asked", **{name: "plain words", "prompt_tokens": 17, "gene": "KEAP1"})
+    (record,) = lines(tmp_path / "log.jsonl")
+    assert record[name] == log.STRUCK
+    assert (record["prompt_tokens"], record["gene"]) == (17, "KEAP1")
 
 
 def test_the_settings_key_is_known_as_a_secret(
