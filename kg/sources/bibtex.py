@@ -46,12 +46,12 @@ def plain(value: str) -> str:
 
 def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Key and raw fields of each entry; a key may come twice, a damaged entry is left out."""
-    import bibtexparser
+    from bibtexparser.entrypoint import parse_string
     from bibtexparser.model import DuplicateBlockKeyBlock, Entry
 
-    for block in bibtexparser.parse_string(text).blocks:
+    for block in parse_string(text).blocks:
         again = isinstance(block, DuplicateBlockKeyBlock)  # which keeps the marks around a value
-        entry = block.ignore_error_block if again else block
+        entry = block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock) else block
         if isinstance(entry, Entry):
             fields = {field.key.lower(): str(field.value) for field in entry.fields}
             yield entry.key, {k: v.strip('"') for k, v in fields.items()} if again else fields
