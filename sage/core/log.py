@@ -38,7 +38,10 @@ _hidden: set[str] = set()
 _SECRET = re.compile(
     r"\b(?:sk|hf|ghp|gho|github_pat)[-_][\w-]{8,}|(?<=://)[^/@\s\"']+:[^/@\s\"']*(?=@)"
 )
-_NAME = r"(?:[\w-]{0,40}(?:api|access|private)[-_]?key|[\w-]{0,40}(?:token|secret|password|passwd)|authorization)"
+_NAME = (
+    r"(?:[\w-]{0,40}(?:api|access|private)[-_]?key"
+    r"|[\w-]{0,40}(?:token|secret|password|passwd)|authorization)"
+)
 _NAMED = re.compile(
     rf"\b({_NAME}[\"']?\s*[:=]\s*[\"']?(?:bearer\s+|basic\s+)?|bearer\s+)[^\s\"'&,}}]+",
     re.IGNORECASE,
