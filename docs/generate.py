@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Writes the references in docs/reference/ from the code: `python docs/generate.py`.
 
 A test compares what this writes with what is committed.
@@ -142,8 +143,9 @@ def tools() -> str:
             ]
             parts.append(f"\n| {title} | type | | meaning |\n|---|---|---|---|\n" + "\n".join(rows))
         parts.append("")
-    return f"{NOTE}# Tools\n\nWhat `sage tools`, the MCP servers and the coding agent offer.\n\n" + (
-        "\n".join(parts)
+    return (
+        f"{NOTE}# Tools\n\nWhat `sage tools`, the MCP servers and the coding agent offer.\n\n"
+        + ("\n".join(parts))
     )
 
 
