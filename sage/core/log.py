@@ -26,6 +26,8 @@ from sage.core.files import append_line
 
 Level = Literal["debug", "info", "warning"]
 STRUCK = "***"
+LONGEST = 10_000
+"""Characters of a value; what a stranger sends must not fill the disk."""
 
 _ROOT = logging.getLogger("sage")
 _ROOT.addHandler(logging.NullHandler())
@@ -37,7 +39,8 @@ _SECRET = re.compile(
     r"\b(?:sk|hf|ghp|gho|github_pat)[-_][\w-]{8,}|(?<=://)[^/@\s\"']+:[^/@\s\"']*(?=@)"
 )
 _NAME = (
-    r"(?:[\w-]*(?:api|access|private)[-_]?key|[\w-]*(?:token|secret|password|passwd)|authorization)"
+    r"(?:[\w-]{0,40}(?:api|access|private)[-_]?key"
+    r"|[\w-]{0,40}(?:token|secret|password|passwd)|authorization)"
 )
 _NAMED = re.compile(
     rf"\b({_NAME}[\"']?\s*[:=]\s*[\"']?(?:bearer\s+|basic\s+)?|bearer\s+)[^\s\"'&,}}]+",
@@ -154,7 +157,8 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return struck(str(value))
+    text = str(value)
+    return struck(text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)")
 
 
 class _Shown(logging.Handler):

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,16 @@ def test_the_settings_key_is_known_as_a_secret(
     log.configure("info", tmp_path / "log.jsonl")
     say.info("asked", key="plainwordkey")
     assert "plainwordkey" not in (tmp_path / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize("part", ["a-", "token", "api_", "bearer ", "sk-", "://"])
+def test_a_long_hostile_value_is_cut_and_costs_no_time(part: str, tmp_path: Path) -> None:
+    log.configure("info", tmp_path / "log.jsonl")
+    begun = time.monotonic()
+    say.info("read", title=part * 200_000)
+    assert time.monotonic() - begun < 2.0
+    (record,) = lines(tmp_path / "log.jsonl")
+    assert len(record["title"]) < 1.1 * log.LONGEST and "characters)" in record["title"]
 
 
 def test_a_failure_says_where_it_came_up_but_not_what_the_data_were(tmp_path: Path) -> None:
