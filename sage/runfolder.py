@@ -10,17 +10,18 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 import threading
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from kg.printable import one_line
+from sage.core import clock, log
 from sage.core.errors import InputError
-from sage.core.files import naming, read_json, write_json
+from sage.core.files import append_line, read_json, write_json
 from sage.core.models import Strict
 from sage.integrity import Record
 
@@ -177,14 +178,17 @@ class RunFolder:
                 " stop it"
             ) from None
         self._held.truncate(0)
-        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}\n")
+        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
         self._held.flush()
+        log.keep_in(self.root / "log.jsonl")
+        log.logger(__name__).info("run held", process=os.getpid(), arguments=sys.argv[1:])
         for left in [*self.root.rglob(".*.part"), *self.root.rglob(".*.partial")]:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Let another process take the run."""
         if self._held:
+            log.keep_in(None)
             self._held.close()
 
     def adopt(self) -> Manifest:
@@ -237,14 +241,9 @@ class RunFolder:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event; a line is written with a single call so that lines stay whole."""
-        line = {"time": now(), "event": kind, **fields}
-        log = self.events_path
-        with (
-            self._lock,
-            naming(log),
-            log.open("a", encoding="utf-8", errors="backslashreplace") as file,
-        ):
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        line = {"time": clock.stamp(), "event": kind, **fields}
+        with self._lock:
+            append_line(self.events_path, json.dumps(line, ensure_ascii=False))
 
     def events(self) -> list[dict[str, Any]]:
         """All events; a last line cut short by a kill is left out."""
@@ -267,15 +266,10 @@ def _names_run(root: Path, run_id: str) -> bool:
         return False
 
 
-def now() -> str:
-    """The time in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def new_id(prompt: str) -> str:
     """A readable, unique run name: date, time, first words of the prompt."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = clock.now().strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
 
 

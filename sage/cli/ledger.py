@@ -91,8 +91,8 @@ def show(
     from rich.table import Table
 
     out.print(
-        f"{summary['store']}: {summary['state']}, {summary['contracts']} contracts and "
-        f"{summary['screens']} screens in {summary['rows']} rows",
+        f"{summary['store']}: {summary['state']}; contracts: {summary['contracts']}, screens: "
+        f"{summary['screens']}, rows: {summary['rows']}",
         markup=False,
         soft_wrap=True,
     )
@@ -104,6 +104,8 @@ def show(
         cells = [one["at"][:16], one["cohort"], one["name"], one["endpoint"], one["status"]]
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), *numbers)
     out.print(table)
+    if cohort is None:
+        out.print("q is counted over the claims on the same patients: give --cohort", style="dim")
 
 
 @app.command()
@@ -118,7 +120,7 @@ def verify(
 
     Exit code 1 where something was edited, removed or exchanged.
 
-    Example: sage ledger verify validation runs/20261121-223433-identify-a-novel-research-8955
+    Example: sage ledger verify sage-validation
     """
     from sage.console import out, print_json
     from validation.ledger.ledger import Ledger
@@ -192,7 +194,7 @@ def merge(
 
     A source whose chain is broken is refused whole. What is here already is kept once.
 
-    Example: sage ledger merge ledger-2026.jsonl
+    Example: sage ledger merge colleague.jsonl
     """
     from sage.console import out, print_json
     from validation.ledger.store import open_store

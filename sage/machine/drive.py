@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
+from sage.core.extras import need
 from sage.core.files import read_json
 from sage.machine.fork import fork
 from sage.machine.state import Decision, ReviewAnswer
-from sage.runfolder import Manifest, RunFolder, now
+from sage.runfolder import Manifest, RunFolder
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -59,14 +61,11 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         finally:
             connection.close()
         return
-    try:
-        from langgraph.checkpoint.postgres import PostgresSaver
-        from psycopg import Connection, OperationalError
-        from psycopg.rows import dict_row
-    except ImportError:
-        raise InputError(
-            "checkpoint_url needs the postgres extra: pip install 'sage-pathology[postgres]'"
-        ) from None
+    need("postgres", "checkpoint_url")
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from psycopg import Connection, OperationalError
+    from psycopg.rows import dict_row
+
     try:
         with Connection.connect(
             url.get_secret_value(), autocommit=True, prepare_threshold=0, row_factory=dict_row
@@ -135,7 +134,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if newest is not None:
             folder.update(checkpoint=newest.config["configurable"]["checkpoint_id"])
     if pause is None:
-        folder.update(status="finished", finished=now(), sealed=folder.record.head())
+        folder.update(status="finished", finished=clock.stamp(), sealed=folder.record.head())
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
