@@ -259,7 +259,8 @@ def amend(
     missing, split, controls, specification (`sage validate schema contract`).
 
     Example: sage validate amend e5.json --cohort cohorts/tcga-blca
-    --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]' --out e5.v2.json
+    --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]'
+    --out e5.v2.json
     """
     from sage.cli.cohort import load_named
     from sage.console import err

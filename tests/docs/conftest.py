@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import os
 import re
 import shutil
@@ -91,14 +90,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A runs folder: one finished run, with a program in it that a model could have written."""
+    """A runs folder with one finished run."""
     place = tmp_path_factory.mktemp("runs")
     cohort = workplace / "cohorts" / "tcga-blca"
     run(f'sage run "{PROMPT}" --cohort {cohort} --auto-approve', place)
-    (analysis,) = (place / "runs").glob("*/hypotheses/h1/results")
-    reply = ROOT / "tests" / "agents" / "replies" / "second_try" / "round-2.json"
-    (analysis / "attempt-2").mkdir()
-    (analysis / "attempt-2" / "analysis.py").write_text(json.loads(reply.read_text())["code"])
     return place / "runs"
 
 

@@ -22,7 +22,7 @@ PAGES = (
     ROOT / "data" / "README.md",
     ROOT / "kg" / "README.md",
     ROOT / "validation" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"),
 )
 PROGRAMS = (
     "sage", "python", "make", "pytest", "pip", "npx", "claude", "cd", "export", "for", "head",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -47,6 +48,8 @@ def test_an_example_works_as_printed(
     if " last" in example.lines[0]:
         shutil.copytree(request.getfixturevalue("runs"), here / "runs")
     for line in example.lines:
+        if " promote " in line:
+            program_of_a_model(here / "runs")
         if "--sheet graph/review/review.csv" in line:
             (here / "graph" / "review").mkdir()
             shutil.copy(here / "filled.csv", here / "graph" / "review" / "review.csv")
@@ -57,6 +60,14 @@ def test_an_example_works_as_printed(
             run(line, folder)
         else:
             hold_against_what_it_names(line)
+
+
+def program_of_a_model(runs: Path) -> None:
+    """Put a program that a model could have written into the one run."""
+    (results,) = runs.glob("*/hypotheses/h1/results")
+    reply = ROOT / "tests" / "agents" / "replies" / "second_try" / "round-2.json"
+    (results / "attempt-2").mkdir()
+    (results / "attempt-2" / "analysis.py").write_text(json.loads(reply.read_text())["code"])
 
 
 def hold_against_what_it_names(line: str) -> None:
