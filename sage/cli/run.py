@@ -203,7 +203,7 @@ def replay(
 ) -> None:
     """Rebuild a run's report from its folder: no model, no network, no cohort.
 
-    Example: sage replay last --out /tmp/report
+    Example: sage replay last --out again/
     """
     from sage.begin import open_run
     from sage.console import out as console
