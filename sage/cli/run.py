@@ -200,23 +200,36 @@ def replay(
 ) -> None:
     """Rebuild a run's report from its folder: no model, no network, no cohort.
 
+    The agents' recorded turns are taken again as well, and must lead to the recorded outputs.
+
     Example: sage replay last --out /tmp/report
     """
     from sage.begin import open_run
     from sage.console import out as console
     from sage.console import print_json
+    from sage.machine.tracing import replay_trace
     from sage.report.build import write_report
 
     folder = open_run(name)
     target = out or folder.root / "replayed"
     written = write_report(folder, target)
     same = _same(folder.root / "report.html", written.html)
+    turns = replay_trace(folder)
     if as_json:
-        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same})
+        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same,
+                    "trace": turns and turns.model_dump()})  # fmt: skip
         return
     console.print(f"{written.html}\n{written.markdown}")
     if same is not None:
         console.print("identical to the run's report" if same else "differs from the run's report")
+    if turns is not None:
+        missing = ", ".join(turns.untraced)
+        left = f"; outputs without their turns: {missing}" if missing else ""
+        console.print(
+            f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
+            f" {turns.human} decisions at checkpoints{left}",
+            markup=False,
+        )
 
 
 def _same(first: Path, second: Path) -> bool | None:
