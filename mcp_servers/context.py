@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mcp_servers.roots import Kind, Roots
 from sage.core.errors import Cancelled, InputError
+from sage.core.files import replacing
 
 T = TypeVar("T")
 
@@ -117,15 +118,8 @@ class ToolContext:
         of one name do not mix: the last to finish wins, whole.
         """
         target = self.roots.write_path(name)
-        unique = f".{self.tag}-{secrets.token_hex(4)}"
-        temporary = target.with_name(f".{target.stem[:80]}{unique}.part{target.suffix}")
-        try:
+        with replacing(target, self.tag) as temporary:
             yield temporary
-            with temporary.open("rb") as stream:
-                os.fsync(stream.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
         self.output(name)
 
     @contextlib.contextmanager

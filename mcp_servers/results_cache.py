@@ -14,7 +14,6 @@ import hashlib
 import json
 import mimetypes
 import os
-import secrets
 import shutil
 import sqlite3
 import time
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_servers.spec import Output
 from sage.core.errors import InputError
+from sage.core.files import write_bytes
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -255,7 +255,7 @@ class ResultsCache:
         for output in run.outputs:
             blob = self.folder / "blobs" / output.sha256
             if not blob.is_file():
-                self._write(blob, (context.roots.output / output.name).read_bytes())
+                write_bytes(blob, (context.roots.output / output.name).read_bytes(), durable=False)
         named = {
             str(context.roots.input(path))
             for name in spec.path_fields()
@@ -264,18 +264,10 @@ class ResultsCache:
         extra = {path: sha for path, sha in run.provenance.inputs.items() if path not in named}
         entry = {"run": run.model_dump(mode="json"), "extra": extra}
         name = f"{self.key(spec, given, context)}.json"
-        self._write(self.folder / "results" / name, json.dumps(entry).encode())
+        write_bytes(self.folder / "results" / name, json.dumps(entry).encode(), durable=False)
         self._stored += 1
         if self._stored % 100 == 0:
             self.prune()
-
-    def _write(self, path: Path, content: bytes) -> None:
-        temporary = path.with_name(f".{path.name[:16]}.{os.getpid()}-{secrets.token_hex(4)}.part")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def prune(self) -> int:
         """Remove the least recently used blobs beyond the bound; the number removed.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sage import settings as settings_module
+from sage.core.data import data_root
 from sage.core.errors import InputError
-from sage.data import data_root
 from sage.machine.services import Services
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id, now
 from sage.settings import Settings

@@ -66,8 +66,8 @@ def _libraries() -> list[Check]:
 
 
 def _data() -> Check:
+    from sage.core.data import data_root
     from sage.core.errors import FaultError
-    from sage.data import data_root
 
     try:
         root = data_root()
@@ -169,8 +169,8 @@ def _writable(settings: Settings) -> Check:
 
 def _ledger(settings: Settings) -> Check:
     from sage.core.errors import SageError
-    from validation.ledger import Ledger
-    from validation.store import open_store
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
 
     where = settings.ledger.shown
     if "://" not in where and not Path(where).exists():

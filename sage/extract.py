@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base import Resources
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
-from sage.files import write_text
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -46,7 +46,7 @@ def extract(
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext
     from mcp_servers.roots import Roots
-    from sage.data import data_root
+    from sage.core.data import data_root
 
     if out.exists() and any(out.iterdir()):
         raise InputError(f"--out: {out} is not empty; choose another folder")

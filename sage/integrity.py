@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.errors import InputError
-from sage.files import naming
+from sage.core.files import naming
 
 NAME = "integrity.jsonl"
 EVENTS = "events.jsonl"

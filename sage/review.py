@@ -18,7 +18,7 @@ from agents.statement import read_statement, settled
 from agents.types import Draft, dictionary_view
 from agents.wording import describe_design, describe_direction
 from sage.core.errors import InputError
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine.state import Decision
 from validation.hypothesis import Hypothesis
 

@@ -20,8 +20,8 @@ from pydantic import Field, ValidationError
 
 from kg.printable import one_line
 from sage.core.errors import InputError
+from sage.core.files import naming, read_json, write_json
 from sage.core.models import Strict
-from sage.files import naming, read_json, write_json
 from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
@@ -68,8 +68,9 @@ class Manifest(Strict):
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
-FORMAT = 2
-"""Of run folders. 2: an identity apart from the folder's name, and a record of its files."""
+FORMAT = 3
+"""Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
+one step needs of another is in the state, so that an evaluation begun before cannot go on."""
 CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed"}
 
 
@@ -197,18 +198,23 @@ class RunFolder:
         """
         manifest, here = self.manifest(), str(self.root)
         if manifest.format < FORMAT:
-            manifest = manifest.model_copy(
-                update={
-                    "format": FORMAT,
-                    "run_id": str(uuid.uuid4()),
-                    "thread": manifest.id,
-                    "place": here,
-                }
-            )
+            begun = any(self.root.glob("outputs/expanded-*.json"))
+            if begun and manifest.status != "finished":
+                raise InputError(
+                    f"{self.root} was stopped inside an evaluation by an earlier SAGE (format "
+                    f"{manifest.format}), which this one cannot continue; `sage show` and `sage "
+                    "replay` still read it. Start the question again: sage run"
+                )
+            update: dict[str, Any] = {"format": FORMAT}
+            if manifest.format == 1:
+                update |= {"run_id": str(uuid.uuid4()), "thread": manifest.id, "place": here}
+            first = manifest.format == 1
+            manifest = manifest.model_copy(update=update)
             self.save(manifest)
-            self.record.seal()
+            if first:
+                self.record.seal()
             self.record.seal_manifest()
-        elif manifest.place != here:
+        if manifest.place != here:
             copied = _names_run(Path(manifest.place), manifest.run_id)
             if copied:
                 update = {"run_id": str(uuid.uuid4()), "parent": manifest.run_id, "place": here}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.base import Role
+from sage.core.data import data_root
 from sage.core.errors import InputError
-from sage.data import data_root
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sage.core.llm.trace import Trace
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
 
 
 def make_chat(
@@ -89,8 +89,8 @@ def load_cohort(
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
     """A folder's ledger over the store that settings name."""
-    from validation.ledger import Ledger
-    from validation.store import open_store
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
 
     return Ledger(path, open_store(settings.ledger.place))
 

@@ -10,7 +10,6 @@ down before it starts, so that a crash leaves its trace.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import append_line, write_text
 from validation.clinical.e_value import put_e_value
 from validation.contracts.contract import FrozenContract, TestPlan
 from validation.controls.results import (
@@ -43,7 +43,7 @@ from validation.inputs.population import Cut
 from validation.inputs.study import Study
 from validation.prediction import PredictionModel
 from validation.results import AnalysisResult, Book, Figure, TestOutcome, stable_json
-from validation.types import sha256_file, write_text
+from validation.types import sha256_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,11 +229,7 @@ class Analysis:
     def _note(self, line: dict[str, str]) -> None:
         self._attempts.append(line)
         if self._trace is not None:
-            self._trace.parent.mkdir(parents=True, exist_ok=True)
-            with self._trace.open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(line, sort_keys=True) + "\n")
-                handle.flush()
-                os.fsync(handle.fileno())
+            append_line(self._trace, json.dumps(line, sort_keys=True), durable=True)
 
     def _run_controls(self, study: Study) -> None:
         """Run every control that the contract asks for; the others are said to be switched off."""

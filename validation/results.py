@@ -21,13 +21,14 @@ from pydantic import (
 )
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.contracts.contract import Method, Scale, TestRole
 from validation.controls.results import Controls
 from validation.dictionary import JoinReport
 from validation.inputs.population import Cut
 from validation.prediction import PredictionModel
-from validation.types import Number, write_text
+from validation.types import Number
 
 Status = Literal["ok", "refused", "crashed"]
 Part = Literal["all", "discovery", "confirmation", "replication"]

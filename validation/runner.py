@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import write_bytes
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits
 from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
-from validation.ledger import Adjusted, Entry, Ledger, entry_of
-from validation.ledger_rules import ledger_objections, ledger_qualifiers
+from validation.ledger.error_control import Adjusted
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry, entry_of
+from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.overlap import require_other_patients
 from validation.relevance import expected_direction
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
@@ -427,7 +430,4 @@ def _copy_figures(folder: Path, out: Path, found: Results) -> None:
         source = folder / Path(one.file).name
         target = out / one.file
         if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.partial")
-            shutil.copyfile(source, temporary)
-            temporary.replace(target)
+            write_bytes(target, source.read_bytes())

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from sage.core.errors import FaultError
 from sage.core.models import Strict
 
 Severity = Literal["error", "warning", "info"]
@@ -47,15 +46,6 @@ class Number(Strict):
     text: str
 
 
-def data_folder(name: str) -> Path:
-    """A folder of shipped data: beside the packages, or inside the installed application."""
-    base = Path(__file__).resolve().parents[1]
-    for folder in (base / "data" / name, base / "sage" / "_data" / name):
-        if folder.is_dir():
-            return folder
-    raise FaultError(f"no data/{name} beside {base}; the installation is incomplete")
-
-
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no free choice of spacing, so that equal values hash equally."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -73,20 +63,3 @@ def sha256_file(path: Path) -> str:
         for block in iter(lambda: handle.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; a lone surrogate is written as its JSON escape."""
-    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name, then rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

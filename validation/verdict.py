@@ -7,7 +7,8 @@ A verdict rests on three answers, each with its estimate and 95% interval:
   registered adjusted model, with its p in the ledger in place of the primary one, is significant
   after that control. A test that leaves out what else decides the outcome sees less of the same
   effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that asking both for alpha asks for more
-  than alpha. Not where a cut or a curve was searched: its adjusted p does not count the search. No:
+  than alpha. Two ways to be significant share alpha, since each counts in one of two directions.
+  Not where a cut or a curve was searched: its adjusted p does not count the search. No:
   the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
   least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
 - *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted

@@ -46,7 +46,7 @@ from validation.results import AnalysisResult, Part, Reproduction
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import FrozenContract
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
 
 Event = Callable[[str, dict[str, Any]], None]
 COMMAND = ("python", "-P", "-s", PROGRAM, "/inputs/analysis", "/output")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from agents.base import Reasoner, View
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
 from sage.core.errors import InputError, SageError
+from sage.core.files import write_text
 
 if TYPE_CHECKING:
     from mcp_servers.registry import Registry
@@ -175,7 +176,7 @@ def extract_features(
         update={"tables": tables, "variables": variables, "slides": None, "root": None}
     )
     text = json.dumps([one.model_dump(mode="json") for one in told], indent=2) + "\n"
-    (folder / "provenance.json").write_text(text, encoding="utf-8")
+    write_text(folder / "provenance.json", text)
     return Made(spec, root), tuple(told)
 
 
@@ -219,10 +220,7 @@ def _extract(
         why = "; ".join(reasons) or f"{one.field} is empty everywhere"
         raise InputError(f"{one.tool} gave no {one.variable} for any patient: {why}")
     table = root / "features" / f"{name}.csv"
-    table.parent.mkdir(parents=True, exist_ok=True)
-    partial = table.with_name(f".{table.name}.partial")
-    partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    partial.replace(table)
+    write_text(table, "\n".join(rows) + "\n")
     return FeatureProvenance(
         variable=one.variable,
         tool=one.tool,

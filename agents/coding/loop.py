@@ -24,7 +24,7 @@ from sandbox.types import Limits, Sandbox
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import FrozenContract
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
 
 
 def carry_out(

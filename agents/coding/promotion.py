@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from sandbox import policy
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
@@ -105,11 +106,8 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
             raise InputError(f"{path} exists; remove it, or choose another folder with --into")
     module = _module(tree, node, text, program)
     _must_be_allowed(module, program)
-    test.parent.mkdir(parents=True, exist_ok=True)
-    for path, content in ((test, _test(node)), (target, module)):
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(content, encoding="utf-8")
-        partial.replace(path)
+    write_text(test, _test(node))
+    write_text(target, module)
     return target
 
 

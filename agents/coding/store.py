@@ -31,6 +31,7 @@ from agents.coding.appendix import Appendix, Read
 from agents.coding.data import DataPlan
 from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
 from sage.core.errors import InputError
+from sage.core.files import write_bytes, write_text
 from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
@@ -115,7 +116,7 @@ class Store:
         """Write the program of round `number` and return the folder for its output, not there."""
         path = self.program(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_text(path, code)
+        write_text(path, code)
         out = self.folder / "inputs" / "left" / f"attempt-{number}"
         shutil.rmtree(out, ignore_errors=True)
         return out
@@ -125,7 +126,7 @@ class Store:
         folder = self.folder / "inputs" / "printed"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
-            _write_text(folder / f"attempt-{number}.{name}.txt", text)
+            write_text(folder / f"attempt-{number}.{name}.txt", text)
 
     def keep_appendix(self, part: str, program: str, found: Read) -> None:
         """Write what a round added beyond the contract; an earlier round's of that part goes."""
@@ -135,7 +136,7 @@ class Store:
             stale.unlink()
         names = tuple(f"{part}-{at}.png" for at in range(1, len(found.images) + 1))
         for name, image in zip(names, found.images, strict=True):
-            (folder / name).write_bytes(image)
+            write_bytes(folder / name, image)
         if found.tables or found.images or found.refused:
             kept = Appendix(
                 part=part, program_sha256=program, tables=found.tables, images=names,
@@ -164,13 +165,7 @@ class Store:
 
     def _write(self, name: str, value: BaseModel) -> None:
         text = json.dumps(value.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-        _write_text(self.folder / name, text)
-
-
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+        write_text(self.folder / name, text)
 
 
 def sha256(text: str) -> str:

@@ -17,10 +17,10 @@ from agents.evidence.reference_code import ReferenceCode
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.types import StepName
 from agents.types import ExpandedHypothesis
-from kg.services.cache import DiskCache
-from kg.services.client import Policy, ServiceClient
-from kg.services.errors import ServiceError
-from kg.services.runner import Runner
+from sage.core.http.cache import DiskCache
+from sage.core.http.client import Policy, ServiceClient
+from sage.core.http.errors import ServiceError
+from sage.core.http.runner import Runner
 
 _DAY = 86400.0
 _STALE_DAYS = 730

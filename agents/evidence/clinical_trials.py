@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kg.literature.boolean import plain
 from kg.literature.reading import as_json, field, text
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://clinicaltrials.gov/api/v2"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from kg.literature.reading import as_json, day_of, field
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.github.com"
 _NAME = re.compile(r"github\.com[/:]([A-Za-z0-9_.-]{1,64})/([A-Za-z0-9_.-]{1,100})")

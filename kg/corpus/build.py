@@ -26,6 +26,7 @@ from kg.lexicon.ontology import Ontology
 from kg.sources import ReadOptions
 from kg.types import Document
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
@@ -116,9 +117,10 @@ def build(
             _extract(store, chunks, hashes, extractor, report, tell)
         _derive(store, folder, options, ontology, embedder, report, tell)
     if Path(out).suffix.lower() == ".graphml":
-        _copy(folder / GRAPHML, Path(out))
+        with (folder / GRAPHML).open("rb") as source, writing(Path(out)) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
         report.graphml = str(out)
-    _write_report(report, folder / REPORT)
+    write_text(folder / REPORT, report.model_dump_json(indent=1))
     return report
 
 
@@ -341,16 +343,3 @@ def _timed(report: BuildReport, stage: str) -> Iterator[None]:
         yield
     finally:
         report.seconds[stage] = round(time.perf_counter() - start, 3)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.copyfile(source, temporary)
-    temporary.replace(target)
-
-
-def _write_report(report: BuildReport, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(report.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(path)

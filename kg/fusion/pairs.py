@@ -16,6 +16,7 @@ import numpy as np
 from kg.embedding.embed import Embedder, FloatArray
 from kg.fusion.cosine import Pairs, cross_pairs, pairs
 from sage.core.errors import FaultError
+from sage.core.files import writing
 
 _FORMAT = 1
 
@@ -111,10 +112,8 @@ class PairCache:
     def write(self, path: Path) -> None:
         """Replace the file; a kill leaves the former one."""
         meta = {"format": _FORMAT, "model": self.model, "tau": self.tau, "n": len(self.names)}
-        temporary = path.with_name(f".{path.name}.new")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
+            with writing(path, durable=False) as stream:
                 np.savez(
                     stream,
                     meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
@@ -124,7 +123,5 @@ class PairCache:
                     right=self.pairs.right,
                     cosine=self.pairs.cosine,
                 )
-            temporary.replace(path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error

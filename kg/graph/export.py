@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from kg.graph import graphml
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
 
 
@@ -51,13 +50,13 @@ def export(
         graphml.write(graph, path)
         return _exported(graph.n_nodes, graph.n_edges, path, format)
     if format == "json":
-        write_text(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
+        _write(path, json.dumps(node_link(graph), ensure_ascii=False, sort_keys=True))
         return _exported(graph.n_nodes, graph.n_edges, path, format)
     if format == "html":
         from kg.graph.export_page import page
 
         text, nodes, edges = page(graph, focus=focus, max_nodes=max_nodes)
-        write_text(path, text)
+        _write(path, text)
         note = None
         if nodes < graph.n_nodes:
             note = f"The page shows {nodes} of {graph.n_nodes} nodes."
@@ -92,19 +91,9 @@ def node_link(graph: Graph) -> dict[str, Any]:
     return {"directed": True, "multigraph": True, "graph": {}, "nodes": nodes, "edges": links}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name, then rename."""
+def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_text(path, text)
     except OSError as error:
         raise FaultError(f"{path}: could not be written ({error}).") from error
 

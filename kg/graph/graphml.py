@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
@@ -17,6 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 from kg.graph.belief import POLARITIES
 from kg.types import EntityType
 from sage.core.errors import FaultError
+from sage.core.files import writing
 
 if TYPE_CHECKING:
     from kg.graph.arrays import GraphArrays
@@ -39,17 +39,8 @@ def write(graph: GraphArrays, path: str | Path) -> Path:
     """Write the graph; the same graph gives the same bytes. A kill leaves the former file."""
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name}-", delete=False, buffering=1 << 20
-        ) as stream:
-            try:
-                _stream(graph, stream)
-            except BaseException:
-                Path(stream.name).unlink(missing_ok=True)
-                raise
-        Path(stream.name).chmod(0o644)
-        Path(stream.name).replace(path)
+        with writing(path) as stream:
+            _stream(graph, stream)
     except OSError as error:
         raise FaultError(f"{path}: the GraphML could not be written ({error}).") from error
     return path

@@ -19,6 +19,7 @@ import numpy as np
 
 from kg.graph.rows import JsonRows
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_text
 
 if TYPE_CHECKING:
     from kg.graph.arrays import GraphArrays
@@ -72,11 +73,8 @@ def write_sidecar(graph: GraphArrays, folder: Path) -> Path:
             "dimension": None if graph.vectors is None else int(graph.vectors.shape[1]),
             "graph": graph.meta,
         }
-        temporary = folder / ".meta.json.new"
-        temporary.write_text(
-            json.dumps(meta, ensure_ascii=False, indent=1, sort_keys=True), encoding="utf-8"
-        )
-        temporary.replace(folder / "meta.json")
+        text = json.dumps(meta, ensure_ascii=False, indent=1, sort_keys=True)
+        write_text(folder / "meta.json", text)
     except OSError as error:
         shutil.rmtree(work, ignore_errors=True)
         raise FaultError(f"{folder}: the graph could not be written ({error}).") from error

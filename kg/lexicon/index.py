@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ import numpy.typing as npt
 from kg.lexicon.terms import GREEK, same_symbol, squeeze, variants
 from kg.types import EntityType
 from sage.core.errors import InputError
+from sage.core.files import writing
 
 U64 = npt.NDArray[np.uint64]
 FORMAT = 3
@@ -283,16 +282,9 @@ class Lexicon:
         return same_symbol(given, expected)
 
     def save(self, path: Path) -> None:
-        """Write the index to one file of plain arrays (written aside, then renamed)."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                np.savez(stream, **self._a)  # type: ignore[arg-type]
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        """Write the index to one file of plain arrays."""
+        with writing(path, durable=False) as stream:
+            np.savez(stream, **self._a)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:

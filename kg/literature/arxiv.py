@@ -13,8 +13,8 @@ from kg.literature.boolean import disjunction, quoted
 from kg.literature.protocol import Wanted
 from kg.literature.reading import day_of, text, year_of
 from kg.literature.types import Record, clean_doi
-from kg.services.client import Limit, Request, ServiceClient
-from kg.services.errors import SourceChanged, Unavailable
+from sage.core.http.client import Limit, Request, ServiceClient
+from sage.core.http.errors import SourceChanged, Unavailable
 
 BASE = "https://export.arxiv.org/api"
 _ATOM = "{http://www.w3.org/2005/Atom}"

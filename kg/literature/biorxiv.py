@@ -17,8 +17,8 @@ from kg.literature.europe_pmc import read, search_request
 from kg.literature.protocol import Wanted
 from kg.literature.reading import as_json, day_of, field, text
 from kg.literature.types import Record
-from kg.services.client import Limit, Request, ServiceClient
-from kg.services.errors import ServiceError
+from sage.core.http.client import Limit, Request, ServiceClient
+from sage.core.http.errors import ServiceError
 
 BASE = "https://api.biorxiv.org"
 _SERVERS = '(PUBLISHER:"bioRxiv" OR PUBLISHER:"medRxiv")'

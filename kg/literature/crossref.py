@@ -14,7 +14,7 @@ from kg.literature.boolean import plain
 from kg.literature.protocol import Wanted
 from kg.literature.reading import as_json, field, names, some, text
 from kg.literature.types import Record, clean_doi, says_retracted
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.crossref.org"
 _OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")

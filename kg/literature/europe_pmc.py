@@ -13,7 +13,7 @@ from kg.literature.boolean import disjunction
 from kg.literature.protocol import Wanted
 from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
 from kg.literature.types import Record, clean_doi, says_retracted
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
 LIMIT = Limit(10, 1.0, concurrency=4)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kg.literature.reading import as_json, field
 from kg.literature.types import Record, clean_doi
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.openalex.org"
 _PER_REQUEST = 50

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Protocol
 
 from kg.literature.types import Query, Record
-from kg.services.client import Limit, ServiceClient
+from sage.core.http.client import Limit, ServiceClient
 
 
 @dataclass(frozen=True)

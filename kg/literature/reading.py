@@ -9,7 +9,7 @@ from datetime import date
 from html import unescape
 from typing import Any, TypeVar
 
-from kg.services.errors import SourceChanged
+from sage.core.http.errors import SourceChanged
 
 _TAG = re.compile(r"<[^>]{0,200}>")
 

@@ -17,10 +17,10 @@ from kg.literature.merge import merge
 from kg.literature.protocol import LiteratureSource, RetractionSource, Wanted
 from kg.literature.rank import Embed, rank, remembered
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer
-from kg.services.cache import DiskCache
-from kg.services.client import Policy, ServiceClient, Usage, metered
-from kg.services.errors import OverBudget, ServiceError
-from kg.services.runner import Runner
+from sage.core.http.cache import DiskCache
+from sage.core.http.client import Policy, ServiceClient, Usage, metered
+from sage.core.http.errors import OverBudget, ServiceError
+from sage.core.http.runner import Runner
 
 Expand = Callable[[Query], Query]
 """Adds synonyms to a query (`kg.literature.expansion`)."""

@@ -13,7 +13,7 @@ from kg.literature.boolean import plain
 from kg.literature.protocol import Wanted
 from kg.literature.reading import as_json, day_of, field, names, some, text, year_of
 from kg.literature.types import Record, clean_doi, says_retracted
-from kg.services.client import Limit, Request, ServiceClient
+from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.semanticscholar.org/graph/v1"
 _FIELDS = "title,abstract,year,venue,publicationDate,publicationTypes,externalIds,authors"

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.services.client import Policy, Request, ServiceClient
-from kg.services.errors import SourceChanged
-from kg.services.limits import Limit
-from kg.services.runner import Runner
 from kg.sources.identifiers import clean_doi, clean_pmid
 from sage.core.errors import InputError
+from sage.core.files import write_text
+from sage.core.http.client import Policy, Request, ServiceClient
+from sage.core.http.errors import SourceChanged
+from sage.core.http.limits import Limit
+from sage.core.http.runner import Runner
 
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BATCH = 150
@@ -126,10 +127,7 @@ async def _fetch(
                 if pmid not in records:
                     report.missing.append(pmid)
                     continue
-                path = folder / f"pmid-{pmid}.nbib"
-                temporary = path.with_suffix(".tmp")
-                temporary.write_text(records[pmid], encoding="utf-8")
-                temporary.replace(path)
+                write_text(folder / f"pmid-{pmid}.nbib", records[pmid])
                 report.written.append(pmid)
     finally:
         await client.close()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import queue
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from mcp_servers.spec import ToolRun, ToolSpec
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job
 from sage.core.errors import Cancelled, InputError, SageError
+from sage.core.files import write_text
 
 SLIDE_SUFFIXES = frozenset(
     [
@@ -307,16 +306,7 @@ def _record(
         "run": outcome.run.model_dump(mode="json"),
     }
     path = roots.write_path(f"{spec.name}/{outcome.item.name}/{RECORD}")
-    _replace(path, json.dumps(record, indent=1))
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(path, json.dumps(record, indent=1))
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -365,4 +355,4 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
     writer = csv.DictWriter(text, columns, restval="")
     writer.writeheader()
     writer.writerows(rows)
-    _replace(path, text.getvalue())
+    write_text(path, text.getvalue())

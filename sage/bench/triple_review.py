@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from kg.types import Triple
 from sage.core.errors import InputError
+from sage.core.files import write_text
 
 SAMPLE = 200
 GIVEN = (
@@ -129,8 +130,8 @@ def write_sheet(sample: Sequence[Triple], folder: Path) -> tuple[Path, Path]:
     writer = csv.DictWriter(buffer, [*GIVEN, *QUESTIONS])
     writer.writeheader()
     writer.writerows(rows)
-    _write(sheet, buffer.getvalue())
-    _write(page, _page(rows))
+    write_text(sheet, buffer.getvalue())
+    write_text(page, _page(rows))
     return sheet, page
 
 
@@ -156,12 +157,6 @@ def _row(number: int, triple: Triple) -> dict[str, object]:
         "confidence": triple.confidence,
         "evidence": evidence.text,
     } | dict.fromkeys(QUESTIONS, "")
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    temporary.replace(path)
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -94,7 +94,7 @@ def judge_world(
     from validation.cohort import load
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.runner import finalize, run
     from validation.simulate.world import write_world
 
@@ -177,7 +177,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     from validation.contracts.contract import Contract
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.relevance import expected_direction
     from validation.runner import run
     from validation.simulate.hostile import hypothesis, write_hostile

@@ -76,7 +76,7 @@ def _proposals(
     from kg.literature.local import LocalIndex
     from sage.bench.novelty import as_expanded, local_retriever, scored, without_own
     from sage.console import counting
-    from sage.data import data_root
+    from sage.core.data import data_root
     from sage.settings import load
 
     proposals = read_proposals(dataset)[:limit]
@@ -233,7 +233,7 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
 def _reasoner(kind: str, settings: Settings, budget_usd: float | None) -> Reasoner:
     from agents.base import Resources
     from kg.lexicon.ontology import Ontology
-    from sage.data import data_root
+    from sage.core.data import data_root
 
     if kind == "rules":
         from agents.reasoners.rules import RulesReasoner
@@ -256,8 +256,8 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
     from kg.literature.catalog import all_sources, retraction_source
     from kg.literature.expansion import expander
     from kg.literature.search import Literature
+    from sage.core.data import data_root
     from sage.core.errors import InputError
-    from sage.data import data_root
 
     if not settings.contact_email:
         raise InputError("--online needs contact_email in sage.toml: the services ask for it")

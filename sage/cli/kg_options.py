@@ -31,7 +31,7 @@ Lexicons = Annotated[
 def load_ontology(folder: Path | None) -> Ontology:
     """The ontology in `folder`, or the one that ships."""
     from kg.lexicon.ontology import Ontology
-    from sage.data import data_root
+    from sage.core.data import data_root
 
     return Ontology.load(folder or data_root() / "ontology")
 

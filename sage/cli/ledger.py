@@ -11,7 +11,7 @@ from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    from validation.store import Store
+    from validation.ledger.store import Store
 
 app = typer.Typer(
     name="ledger",
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 def _store() -> Store:
     from sage.settings import load
-    from validation.store import open_store
+    from validation.ledger.store import open_store
 
     return open_store(load().ledger.place)
 
@@ -45,7 +45,8 @@ def show(
     """
     from sage.cli.cohort import load_named
     from sage.console import out, print_json
-    from validation.ledger import Ledger, Line, Registration, Screened
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.lines import Line, Registration, Screened
 
     store = _store()
     known = Ledger(None, store)
@@ -120,7 +121,8 @@ def verify(
     Example: sage ledger verify validation runs/20261121-223433-identify-a-novel-research-8955
     """
     from sage.console import out, print_json
-    from validation.ledger import FILE, Ledger
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.lines import FILE
 
     store = _store()
     problems = store.problems()
@@ -169,7 +171,7 @@ def export(
     Example: sage ledger export ledger-2026.jsonl
     """
     from sage.console import out
-    from validation.types import write_text
+    from sage.core.files import write_text
 
     if file.exists():
         raise InputError(f"{file} exists already: name a new file")
@@ -193,7 +195,7 @@ def merge(
     Example: sage ledger merge ledger-2026.jsonl
     """
     from sage.console import out, print_json
-    from validation.store import open_store
+    from validation.ledger.store import open_store
 
     store = _store()
     taken: dict[str, int] = {}

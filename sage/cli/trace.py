@@ -34,9 +34,9 @@ def export(
 
     from sage.begin import open_run
     from sage.console import err
+    from sage.core.files import write_text
     from sage.core.llm.otel import spans_of
     from sage.core.llm.trace import read_trace
-    from sage.files import write_text
 
     folder = open_run(name)
     manifest = folder.manifest()

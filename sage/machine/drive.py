@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import FaultError, InputError
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine.state import Decision, ReviewAnswer
 from sage.runfolder import RunFolder, now
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agents.coding_instructions import (
     CODING_INSTRUCTIONS,
@@ -18,7 +18,7 @@ from agents.statement import settled
 from agents.summary import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from agents.types import ExpandedHypothesis, dictionary_view
 from agents.views import ExpansionInput
-from sage.files import read_json, write_json
+from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import (
     CloseIn,
@@ -27,6 +27,7 @@ from sage.machine.state import (
     Evaluation,
     ExpandedIn,
     ExpansionIn,
+    InstructionsIn,
     InterpreterIn,
     JudgeIn,
     SummaryIn,
@@ -41,9 +42,6 @@ from sage.machine.validating import (
     pictures,
     results_view,
 )
-
-if TYPE_CHECKING:
-    from agents.feasibility.types import FeasibilityVerdict
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
@@ -104,8 +102,14 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
             and number < services.settings.revisions
             and bool(outcome.reasons)
         )
+        judged = [turn for turn in outcome.transcript if turn.critic == "judge"]
         return {
-            "novelty_score": outcome.score,
+            "novelty": NoveltyView(
+                score=outcome.score,
+                threshold=outcome.threshold,
+                specious=bool(outcome.specious),
+                summary=judged[-1].position.summary if judged else "Not judged.",
+            ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,
         }
@@ -153,23 +157,15 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
             [one.model_dump(mode="json") for one in evidence],
         )
         verdict = services.ask(FEASIBILITY, given, f"feasibility-{name}").output
-        return {"feasibility_score": verdict.score, "feasible": verdict.may_run}
-
-
-def _judged_feasible(services: Services, name: str) -> FeasibilityVerdict:
-    from agents.feasibility.types import FeasibilityVerdict
-
-    return FeasibilityVerdict.model_validate(
-        read_json(services.folder.output(f"feasibility-{name}"))["output"]
-    )
+        return {"feasibility": verdict}
 
 
 def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
     """An infeasible hypothesis stops before any computation."""
-    return "coding_instructions" if state["feasible"] else "close"
+    return "coding_instructions" if state["feasibility"].may_run else "close"
 
 
-def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]:
+def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, Any]:
     """Settle the plan, draft the contract, and freeze it before any outcome is compared."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
@@ -189,24 +185,23 @@ def coding_instructions(services: Services, state: ExpandedIn) -> dict[str, Any]
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
         hypothesis, demands = take_up(
             apply_instructions(expanded.hypothesis, answer),
-            _judged_feasible(services, name).adjust_for,
+            state["feasibility"].adjust_for,
             services.dictionary,
         )
         write_json(services.folder.output(f"demands-{name}"), demands)
         frozen = freeze_contract(services, hypothesis)
-        return {"contract_hash": frozen}
+        return {"contract_hash": frozen, "tasks": answer.tasks}
 
 
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
     """Carry the contract out in the sandbox; after an escalation, with the mended program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
-        instructions = read_json(services.folder.output(f"coding_instructions-{name}"))["output"]
         status = carry_out(
             services,
             name,
             state["contract_hash"],
-            tuple(instructions["tasks"]),
+            state["tasks"],
             mended=state.get("coding_status") == "retry",
         )
         return {"coding_status": status}
@@ -254,36 +249,21 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
             results=results_view(services.folder.hypothesis(name), services.settings.min_count),
             pictures=pictures(services.folder.hypothesis(name)) if services.settings.vision else (),
         )
-        services.ask(INTERPRETER, given, f"interpreter-{name}")
-        return {}
+        return {"interpretation": services.ask(INTERPRETER, given, f"interpreter-{name}").output}
 
 
 def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
     """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
-    from agents.interpreter import Interpretation
-
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("summary", name):
-        folder = services.folder
-        home = folder.hypothesis(name)
-        interpretation = read_json(folder.output(f"interpreter-{name}"))["output"]
-        debate = read_json(folder.output(f"novelty-{suffix(name, state['round'])}"))["output"]
-        verdict = _judged_feasible(services, name)
-        judged = [one for one in debate["transcript"] if one["critic"] == "judge"]
+        home = services.folder.hypothesis(name)
         given = SummaryInput(
-            interpretation=Interpretation.model_validate(interpretation),
+            interpretation=state["interpretation"],
             verdict=verdict_view(results_view(home, services.settings.min_count)),
             expanded=expanded,
-            novelty=NoveltyView(
-                score=debate["score"],
-                threshold=debate["threshold"],
-                specious=bool(debate["specious"]),
-                summary=judged[-1]["position"]["summary"] if judged else "Not judged.",
-            ),
-            feasibility=FeasibilityView(
-                score=verdict.score, verdict=verdict.verdict, summary=verdict.summary
-            ),
+            novelty=state["novelty"],
+            feasibility=state["feasibility"],
         )
         services.ask(SUMMARY, given, f"summary-{name}")
         return {"interpreted": [name]}
@@ -291,20 +271,16 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
 
 def close(state: CloseIn) -> dict[str, Any]:
     """Record how the evaluation ended."""
-    status = state.get("coding_status")
+    status, verdict = state.get("coding_status"), state["feasibility"]
     ended: Literal["tested", "infeasible", "abandoned"] = (
-        "infeasible"
-        if not state["feasible"]
-        else "abandoned"
-        if status == "abandoned"
-        else "tested"
+        "infeasible" if not verdict.may_run else "abandoned" if status == "abandoned" else "tested"
     )
     evaluation = Evaluation(
         hypothesis_id=state["expanded"].hypothesis.id,
         ended=ended,
         revisions=state.get("round", 0),
-        novelty=state.get("novelty_score"),
-        feasibility=state.get("feasibility_score"),
+        novelty=state["novelty"].score,
+        feasibility=verdict.score,
     )
     if ended != "tested":
         return {"evaluations": [evaluation]}
@@ -312,5 +288,9 @@ def close(state: CloseIn) -> dict[str, Any]:
         expanded=state["expanded"],
         contract_hash=state["contract_hash"],
         round=state.get("round", 0),
+        novelty=state["novelty"],
+        feasibility=FeasibilityView(
+            score=verdict.score, verdict=verdict.verdict, summary=verdict.summary
+        ),
     )
     return {"evaluations": [evaluation], "tested": [tested]}

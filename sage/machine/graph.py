@@ -15,6 +15,7 @@ from sage.machine.state import (
     ExpandedIn,
     ExpansionIn,
     HypothesisState,
+    InstructionsIn,
     InterpretationState,
     InterpreterIn,
     JudgeIn,
@@ -55,7 +56,7 @@ def build_evaluation(services: Services) -> Any:
         ("expansion", evaluate.expansion, ExpansionIn),
         ("novelty", evaluate.novelty, ExpandedIn),
         ("feasibility", evaluate.feasibility, ExpandedIn),
-        ("coding_instructions", evaluate.coding_instructions, ExpandedIn),
+        ("coding_instructions", evaluate.coding_instructions, InstructionsIn),
         ("coding", evaluate.coding, CodingIn),
     ):
         graph.add_node(name, partial(node, services), input_schema=window)
@@ -99,7 +100,12 @@ def after_judging(state: RunState) -> Any:
     return [
         Send(
             "interpret",
-            {"expanded": one.expanded, "contract_hash": one.contract_hash, "round": one.round},
+            {
+                "expanded": one.expanded,
+                "contract_hash": one.contract_hash,
+                "novelty": one.novelty,
+                "feasibility": one.feasibility,
+            },
         )
         for one in tested
     ]

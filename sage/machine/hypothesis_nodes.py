@@ -11,7 +11,7 @@ from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
 from sage.core.errors import InputError
-from sage.files import write_json
+from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import (
     Decision,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sage.files import write_json
+from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import Evaluation, RankIn
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 MODULES = (
+    "agents.feasibility.types",
+    "agents.interpreter",
+    "agents.summary",
     "agents.types",
     "agents.views",
     "kg.types",

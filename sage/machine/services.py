@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from kg.lexicon.ontology import Ontology
+from sage.core.data import data_root
+from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
-from sage.data import data_root
-from sage.files import write_json
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 

@@ -11,6 +11,9 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
+from agents.feasibility.types import FeasibilityVerdict
+from agents.interpreter import Interpretation
+from agents.summary import FeasibilityView, NoveltyView
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
 from sage.core.models import Strict
@@ -49,6 +52,8 @@ class Tested(Strict):
     expanded: ExpandedHypothesis
     contract_hash: str
     round: int
+    novelty: NoveltyView
+    feasibility: FeasibilityView
 
 
 class RunState(TypedDict, total=False):
@@ -115,9 +120,9 @@ class HypothesisState(TypedDict, total=False):
     reasons: list[str]
     round: int
     expanded: ExpandedHypothesis
-    novelty_score: float
-    feasibility_score: float
-    feasible: bool
+    novelty: NoveltyView
+    feasibility: FeasibilityVerdict
+    tasks: tuple[str, ...]
     contract_hash: str
     coding_status: str
     evaluations: Annotated[list[Evaluation], operator.add]
@@ -129,7 +134,9 @@ class InterpretationState(TypedDict, total=False):
 
     expanded: ExpandedHypothesis
     contract_hash: str
-    round: int
+    novelty: NoveltyView
+    feasibility: FeasibilityView
+    interpretation: Interpretation
     interpreted: Annotated[list[str], operator.add]
 
 
@@ -142,17 +149,25 @@ class ExpansionIn(TypedDict):
 
 
 class ExpandedIn(TypedDict):
-    """Critics, feasibility and coding instructions read the expanded hypothesis."""
+    """Critics and feasibility read the expanded hypothesis."""
 
     expanded: ExpandedHypothesis
     round: int
 
 
+class InstructionsIn(TypedDict):
+    """Coding instructions read the expanded hypothesis and what feasibility demands of the plan."""
+
+    expanded: ExpandedHypothesis
+    feasibility: FeasibilityVerdict
+
+
 class CodingIn(TypedDict):
-    """The coding agent reads the hypothesis, the contract's hash, and whether to retry."""
+    """The coding agent reads the hypothesis, its contract and tasks, and whether to retry."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
+    tasks: tuple[str, ...]
     coding_status: str
 
 
@@ -173,16 +188,17 @@ class CloseIn(TypedDict):
     """What closes an evaluation: how far it came."""
 
     expanded: ExpandedHypothesis
-    novelty_score: float
-    feasibility_score: float
-    feasible: bool
+    novelty: NoveltyView
+    feasibility: FeasibilityVerdict
     contract_hash: str
     coding_status: str
     round: int
 
 
 class SummaryIn(TypedDict):
-    """The summary reads the expanded hypothesis; the verdicts come from its own outputs."""
+    """The summary reads the interpretation, the expanded hypothesis, novelty and feasibility."""
 
     expanded: ExpandedHypothesis
-    round: int
+    interpretation: Interpretation
+    novelty: NoveltyView
+    feasibility: FeasibilityView

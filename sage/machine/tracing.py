@@ -20,10 +20,10 @@ from agents.path_generation import PATH_GENERATION
 from agents.scientist import SCIENTIST
 from agents.summary import SUMMARY
 from sage.core.errors import InputError
+from sage.core.files import read_json
 from sage.core.llm.trace import episodes, read_trace
 from sage.core.llm.turns import replay
 from sage.core.models import Strict
-from sage.files import read_json
 from sage.runfolder import RunFolder
 
 AGENTS: tuple[Agent[Any, Any], ...] = (

@@ -10,14 +10,14 @@ from agents.base import Agent, I, O, Reply
 from agents.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
-from sage.files import write_json
+from sage.core.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services
 from validation.contracts.contract import FrozenContract
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.results import Results
 
 

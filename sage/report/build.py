@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.coding.appendix import TITLE
 from agents.types import Citation
-from sage.files import write_json, write_text
+from sage.core.files import write_json, write_text
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text

@@ -16,7 +16,7 @@ from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
 from kg.types import ScoredPath
 from sage.core.errors import InputError
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts

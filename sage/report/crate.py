@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sage.files import write_text
+from sage.core.files import write_text
 from sage.runfolder import Manifest
 
 DESCRIBED = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.report.facts import Facts
 from sage.report.results import Cell, Table
 

@@ -299,7 +299,7 @@ def read_contract(home: Path) -> ContractPage | None:
 
 def read_ledger(path: Path, facts: Facts) -> Ledger:
     """Read the run's ledger, with its error control over all tests."""
-    from validation.ledger import Ledger as Book
+    from validation.ledger.ledger import Ledger as Book
     from validation.results import p_text
 
     if not path.exists():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from sage.core.files import read_json
 from sage.core.llm.budget import charges
 from sage.core.models import Strict
-from sage.files import read_json
 from sage.runfolder import RunFolder
 
 

@@ -222,6 +222,15 @@ def test_an_older_folder_that_is_damaged_is_one_line_too(damage: str, run: Path)
             assert damage in ("deleted", "other")
 
 
+def test_an_evaluation_begun_by_an_earlier_sage_is_not_continued(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 2, "status": "failed"}))
+    with pytest.raises(InputError, match="Start the question again"):
+        RunFolder(run).adopt()
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
+    assert RunFolder(run).adopt().format == 3
+
+
 def test_a_folder_of_a_newer_format_is_not_guessed_at(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "format": 9}))
@@ -287,31 +296,28 @@ def test_a_damaged_checkpoint_file_has_a_message_and_a_remedy(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sage.files import write_json
-from validation.types import write_text
+from sage.core.files import write_json
 
-root = Path(sys.argv[1])
-if sys.argv[2] == "sage":
-    os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
-    write_json(root / "outputs" / "late.json", {"half": 1})
-else:
-    Path.replace = lambda self, target: os.kill(os.getpid(), signal.SIGKILL)
-    write_text(root / "hypotheses" / "late.txt", "half")
+if sys.argv[3] == "named from the start":
+    del os.O_TMPFILE
+setattr(os, sys.argv[2], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+write_json(Path(sys.argv[1]) / "outputs" / "late.json", {"half": 1})
 """
 
 
-@pytest.mark.parametrize("writer", ["sage", "validation"])
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("disk", ["unnamed until whole", "named from the start"])
 def test_what_a_kill_left_half_written_is_gone_when_the_run_is_next_held(
-    writer: str, run: Path
+    disk: str, step: str, run: Path
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(run), writer], env=environment())
+    command = [sys.executable, "-c", KILLED, str(run), step, disk]
+    killed = subprocess.run(command, env=environment())
     assert killed.returncode == -signal.SIGKILL
-    left = [path for path in run.rglob(".*") if path.suffix in (".part", ".partial")]
-    assert len(left) == 1
+    left = [path for path in run.rglob(".*") if path.suffix == ".part"]
+    assert len(left) == (0 if (disk, step) == ("unnamed until whole", "fsync") else 1)
     assert collect(RunFolder(run)).hypotheses
-    folder = RunFolder(run)
-    folder.hold()
-    assert not left[0].exists()
+    RunFolder(run).hold()
+    assert not any(path.exists() for path in left)
     assert not list(run.rglob("late.*"))
 
 

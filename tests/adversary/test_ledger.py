@@ -27,10 +27,11 @@ from validation.cohort.cohort import Cohort
 from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, SplitRule, digest
 from validation.inputs.compile import confirmation_key
-from validation.ledger import Entry, Ledger, LedgerState
-from validation.ledger_rules import ledger_objections, ledger_qualifiers
+from validation.ledger.ledger import Ledger, LedgerState
+from validation.ledger.lines import Entry
+from validation.ledger.rules import ledger_objections, ledger_qualifiers
+from validation.ledger.store import Row, first_chain, open_store
 from validation.screening.cohort import screen_cohort
-from validation.store import Row, first_chain, open_store
 
 runner = CliRunner()
 NOISE = 60

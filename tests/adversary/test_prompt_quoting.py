@@ -22,9 +22,9 @@ from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor
 from kg.lexicon.ontology import Ontology
 from kg.printable import quoted
+from sage.core.data import data_root
 from sage.core.llm.client import Answer
 from sage.core.llm.messages import ModelChoice, Reply, Request
-from sage.data import data_root
 
 MARK = "XQZ"
 BREAKS = (

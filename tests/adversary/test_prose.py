@@ -16,7 +16,7 @@ from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
 from agents.types import ExpandedHypothesis
 from sage.begin import reopen
-from sage.files import read_json
+from sage.core.files import read_json
 from sage.machine import evaluation_nodes as nodes
 from sage.machine.state import InterpreterIn, SummaryIn
 from sage.report.build import write_report

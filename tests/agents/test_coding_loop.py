@@ -28,7 +28,7 @@ from validation.cohort.model import read_spec
 from validation.contracts.contract import ControlPlan, FrozenContract, SplitRule, read_hypothesis
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.simulate.world import write_world
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ from agents.evidence.geo import Geo
 from agents.evidence.github import GitHub, Repository, repository_of
 from agents.evidence.packages import installed, released
 from agents.evidence.reference_code import ReferenceCode
-from kg.services.client import Policy, ServiceClient
-from kg.services.errors import SourceChanged
+from sage.core.http.client import Policy, ServiceClient
+from sage.core.http.errors import SourceChanged
 from tests.agents.nov_helpers import expanded
-from tests.kg.lit_server import Answer, FakeServices, as_json, serving
+from tests.core.http_server import Answer, FakeServices, as_json, serving
 
 POLICY = Policy(attempts=1, attempt=0.5, deadline=2.0, backoff=0.01)
 TODAY = date(2026, 11, 20)

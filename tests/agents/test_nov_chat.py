@@ -10,7 +10,7 @@ from agents.novelty.debate import hold
 from kg.literature.types import Query, Record, SearchAnswer
 from sage.core.llm.messages import ModelChoice
 from tests.agents.nov_helpers import expanded
-from tests.kg.lit_server import Answer, Seen, as_json, serving
+from tests.core.http_server import Answer, Seen, as_json, serving
 from tests.openai_server import chat_reasoner
 
 PAPER = Record(title="A paper on FABP5", year=2020)

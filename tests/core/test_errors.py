@@ -20,7 +20,7 @@ FAMILY = [
     ("sage.core.errors", "InputError", 2),
     ("sage.core.errors", "FaultError", 1),
     ("validation.statistics.errors", "SeparationError", 2),
-    ("agents.reasoners.cache", "BudgetError", 1),
+    ("sage.core.llm.budget", "BudgetError", 1),
     ("sage.report.facts", "ReportError", 1),
 ]
 

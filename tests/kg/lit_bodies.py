@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kg.lit_server import Answer, FakeServices, Seen, as_json
+from tests.core.http_server import Answer, FakeServices, Seen, as_json
 
 TITLE = (
     "Concomitant decrease of E- and A-FABP expression predicts worse survival in urothelial "

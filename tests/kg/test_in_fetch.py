@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kg.services.client import Policy
-from kg.services.errors import ServiceError
 from kg.sources import read
 from kg.sources.fetch import fetch_ids, read_ids
 from sage.core.errors import InputError
-from tests.kg.lit_server import Answer, FakeServices, serving
+from sage.core.http.client import Policy
+from sage.core.http.errors import ServiceError
+from tests.core.http_server import Answer, FakeServices, serving
 
 QUICK = Policy(attempts=1, deadline=3.0, attempt=2.0)
 MEDLINE = b"""

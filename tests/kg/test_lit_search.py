@@ -25,11 +25,11 @@ from kg.literature.search import Literature
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
-from kg.services.client import Policy
 from kg.types import Document
 from sage.core.errors import InputError
+from sage.core.http.client import Policy
+from tests.core.http_server import Answer, FakeServices, serving
 from tests.kg import lit_bodies as bodies
-from tests.kg.lit_server import Answer, FakeServices, serving
 
 POLICY = Policy(attempts=1, attempt=1.0, deadline=3.0, backoff=0.01)
 QUERIES = [

@@ -25,10 +25,10 @@ from kg.literature.protocol import LiteratureSource, Wanted
 from kg.literature.pubmed import PubMed
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.types import Query, Record
-from kg.services.client import Limit, Policy, ServiceClient, understood
-from kg.services.errors import ServiceError, SourceChanged, Unavailable
+from sage.core.http.client import Limit, Policy, ServiceClient, understood
+from sage.core.http.errors import ServiceError, SourceChanged, Unavailable
+from tests.core.http_server import Answer, FakeServices, as_json, serving
 from tests.kg import lit_bodies as bodies
-from tests.kg.lit_server import Answer, FakeServices, as_json, serving
 
 POLICY = Policy(attempts=2, attempt=1.0, deadline=4.0, backoff=0.01, backoff_max=0.02)
 QUERIES = (
@@ -61,7 +61,7 @@ def ask(
     services: FakeServices, name: str, *, as_of: date | None = None, k: int = 10
 ) -> Sequence[Record]:
     async def work() -> Sequence[Record]:
-        client = ServiceClient(None, POLICY, seed=1)
+        client = ServiceClient(None, POLICY)
         try:
             return await source(name, services.url).search(client, Wanted(QUERIES, k, as_of))
         finally:

@@ -138,7 +138,7 @@ def test_an_unknown_suite_is_refused() -> None:
 def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:
     (tmp_path / "mine.py").write_text(
         "from pydantic import BaseModel\n"
-        "from mcp_servers.registry import tool\n"
+        "from mcp_servers.spec import tool\n"
         "from mcp_servers.context import ToolContext\n"
         "class Given(BaseModel):\n    x: float\n"
         "class Result(BaseModel):\n    doubled: float\n"

@@ -34,11 +34,14 @@ EVALUATION = {
     "expansion": {"reviewed_one", "reasons", "round"},
     "novelty": {"expanded", "round"},
     "feasibility": {"expanded", "round"},
-    "coding_instructions": {"expanded", "round"},
-    "coding": {"expanded", "contract_hash", "coding_status"},
+    "coding_instructions": {"expanded", "feasibility"},
+    "coding": {"expanded", "contract_hash", "tasks", "coding_status"},
     "escalation": {"expanded"},
 }
-INTERPRETATION = {"interpreter": {"expanded", "contract_hash"}, "summary": {"expanded", "round"}}
+INTERPRETATION = {
+    "interpreter": {"expanded", "contract_hash"},
+    "summary": {"expanded", "interpretation", "novelty", "feasibility"},
+}
 
 # What an agent's input may be built of, and words that must not occur anywhere in its schema.
 READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [

@@ -16,7 +16,7 @@ from validation.cohort.cohort import Cohort
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
 

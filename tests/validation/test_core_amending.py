@@ -14,7 +14,7 @@ from tests.validation.core_help import NODE, claim, frozen_for, load, patients, 
 from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, SplitRule
 from validation.inputs.compile import prepare
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.runner import run
 
 STRONG = 1.1

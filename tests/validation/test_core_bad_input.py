@@ -23,7 +23,7 @@ from tests.validation.core_help import (
     write,
 )
 from validation import cohort as cohorts
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.runner import run
 from validation.screening.cohort import screen_cohort
 

@@ -13,7 +13,7 @@ from tests.validation.core_help import claim, frozen_for, load, patients
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import SplitRule
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.prediction import PredictionModel
 from validation.results import Results
 from validation.runner import run

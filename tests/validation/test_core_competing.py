@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import cause_of_death, claim, frozen_for, load, patients, shared
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
 from validation.simulate import write_world

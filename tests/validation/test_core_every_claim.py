@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.runner import run
 
 STRONG = 1.1

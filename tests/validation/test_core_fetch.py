@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,6 +35,7 @@ class Api:
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.busy = 0
+        self.wait: str | None = None
         self.broken: str | None = None
         self.counts = {
             f"file-{at}": STAR.format(a=100 + at, b=300 - at).encode() for at in range(60)
@@ -43,7 +45,7 @@ class Api:
         self.requests.append(path)
         if self.busy:
             self.busy -= 1
-            return 503, {"message": "busy"}
+            return 429 if self.wait else 503, {"message": "busy"}
         if self.broken == path:
             return 200, {"data": {"hits": []}}
         route = path.split("?")[0]
@@ -133,6 +135,8 @@ def api() -> Iterator[tuple[Api, str]]:
             status, value = state.answer(self.path, json.loads(raw) if raw else None)
             payload = value if isinstance(value, bytes) else json.dumps(value).encode()
             self.send_response(status)
+            if status == 429:
+                self.send_header("Retry-After", str(state.wait))
             self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)
@@ -173,6 +177,20 @@ def test_a_fetched_cohort_can_be_loaded_and_is_sound(api: tuple[Api, str], tmp_p
 def test_a_busy_service_is_asked_again(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].busy = 3
     assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
+
+
+def test_a_service_that_asks_for_time_is_given_it(api: tuple[Api, str], tmp_path: Path) -> None:
+    api[0].busy, api[0].wait = 1, "1"
+    begun = time.monotonic()
+    assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
+    assert time.monotonic() - begun >= 1.0
+
+
+def test_a_service_that_asks_for_an_hour_is_named(api: tuple[Api, str], tmp_path: Path) -> None:
+    api[0].busy, api[0].wait = 1, "3600"
+    says = r"GDC \(http.*HTTP 429, asks to wait 3600 s. What was fetched is kept; call again"
+    with pytest.raises(FaultError, match=says):
+        get(api, tmp_path / "blca")
 
 
 def test_a_repeated_call_asks_only_for_what_is_missing(

@@ -15,7 +15,8 @@ from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation.contracts.contract import FrozenContract
-from validation.ledger import Entry, Ledger
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry
 from validation.overlap import require_other_patients
 from validation.runner import record_crash, run
 

@@ -30,7 +30,7 @@ from validation.contracts.contract import FrozenContract, SplitRule
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.inputs.compile import confirmation_key, prepare
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.overlap import copied, require_other_patients
 
 runner = CliRunner()

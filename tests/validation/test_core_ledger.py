@@ -16,7 +16,8 @@ from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, Rules, SplitRule
 from validation.contracts.freezing import freeze
 from validation.inputs.compile import confirmation_key, prepare
-from validation.ledger import Entry, Ledger
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry
 from validation.runner import collect, finalize, record_crash, run
 from validation.verdict import Evidence, judge
 

@@ -18,7 +18,7 @@ from validation.contracts.contract import ControlPlan, MissingRule, read_hypothe
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.reproduction.compare import (
     Numbers,
     SecondTest,

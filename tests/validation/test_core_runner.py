@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 from tests.validation.core_help import NODE, STRONG, claim, frozen_for, load, patients, run_once
 from validation.analysis import Analysis, execute
 from validation.inputs.compile import code, prepare
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import collect, run
 

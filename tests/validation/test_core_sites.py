@@ -16,7 +16,7 @@ from tests.validation.test_stat_r import patients as cohort_of_r
 from validation.contracts.draft import draft
 from validation.controls.numeric import permutations
 from validation.inputs.population import held_back
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.methods.sites import _share
 from validation.results import Results
 from validation.runner import run

@@ -15,7 +15,7 @@ from validation.cohort.findings import check_cohort
 from validation.contracts.contract import read_hypothesis
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import finalize, run
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.validation.core_help import NODE, cause_of_death, patients, validate, write
@@ -19,14 +20,28 @@ PAIR = [
 ]
 
 
-def repeated(tmp_path: Path, *options: str, **changes: object) -> str:
+GIVEN = {"variable": "clinical:given", "label": "given"}
+LATE = """
+[variables.given]
+table = "clinical"
+column = "given"
+kind = "binary"
+label = "Given"
+known_at = { column = "since", before = "no" }
+"""
+
+
+def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: object) -> str:
     """Validate with --export-r, run the script in a folder of its own, return what it prints."""
-    raw = patients(300, log_hr=0.5)
+    raw = patients(patients_in, log_hr=0.5)
     raw.loc[::11, "stage"] = None
     raw["cause"] = ["alive"] * len(raw)
     raw.loc[raw.dead == 1, "cause"] = "tumor"
     raw.loc[(raw.dead == 1) & (raw.index % 4 == 0), "cause"] = "other"
-    more = cause_of_death("tumor", "other", "alive")
+    rng = np.random.default_rng(5)
+    raw["given"] = np.where(rng.random(len(raw)) < 0.6, "yes", "no")
+    raw["since"] = np.where(raw.given == "yes", np.round(rng.exponential(20, len(raw)), 1), np.nan)
+    more = cause_of_death("tumor", "other", "alive") + LATE
     cohort = write(tmp_path / "cohort", raw, endpoint=NODE, more=more)
     validate(tmp_path, cohort, "--export-r", *options, **changes)
     moved = tmp_path / "elsewhere"
@@ -63,6 +78,17 @@ def repeated(tmp_path: Path, *options: str, **changes: object) -> str:
              "subgroups": [{"variable": "clinical:stage", "op": "ge", "value": 2}]},
             ["subgroup.1.effect"],
         ),
+        ({"landmark": 12}, ["primary.p", "adjusted.effect", "rmst.difference"]),
+        ({"exposures": [GIVEN], "landmark": 12}, ["primary.n", "adjusted.effect"]),
+        (
+            {"exposures": [GIVEN], "time_dependent": True},
+            ["primary.n", "primary.events", "primary.p", "adjusted.upper"],
+        ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "spline"}], "time_dependent": True,
+             "covariates": ["clinical:given", "clinical:stage"]},
+            ["primary.nonlinearity.p", "primary.effect", "adjusted.effect"],
+        ),
     ],
 )  # fmt: skip
 def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
@@ -70,6 +96,25 @@ def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
     for key in needs:
         assert f" {key} " in printed, printed
     assert "FALSE" not in printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs"),
+    [
+        ({}, ["adjusted.effect", "adjusted.lower", "adjusted.upper", "adjusted.p"]),
+        ({"exposures": [PAIR[0] | {"cut": "spline"}]}, ["primary.effect", "adjusted.p"]),
+        ({"endpoint": "node"}, ["adjusted.effect", "adjusted.lower", "adjusted.p"]),
+        ({"endpoint": "cause"}, ["adjusted.effect"]),
+        ({"strata": ["clinical:sex"], "covariates": ["clinical:stage"]}, ["adjusted.upper"]),
+        ({"exposures": [GIVEN], "time_dependent": True}, ["adjusted.lower"]),
+    ],
+)
+def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
+    printed = repeated(tmp_path, patients_in=34, **({"covariates": COVARIATES} | changes))
+    for key in needs:
+        assert f" {key} " in printed, printed
+    assert "FALSE" not in printed
+    assert "adjusted" not in "".join(line for line in printed.splitlines() if "not comp" in line)
 
 
 def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path) -> None:

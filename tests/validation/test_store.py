@@ -18,10 +18,11 @@ import pytest
 from sage.core.errors import FaultError, InputError
 from tests.postgres import NEEDED, server
 from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
-from validation.ledger import Entry, Ledger
+from validation.ledger.ledger import Ledger
+from validation.ledger.lines import Entry
+from validation.ledger.store import Mark, Row, first_chain, open_store
 from validation.patients import PILOTS, Patients, half_ranks, profiles, twins
 from validation.screening.cohort import screen_cohort
-from validation.store import Mark, Row, first_chain, open_store
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ def test_eight_writers_at_once_lose_nothing(place: str) -> None:
 
 ENDLESS = """
 import sys
-from validation.store import Row, open_store
+from validation.ledger.store import Row, open_store
 store = open_store(sys.argv[1])
 for number in range(100000):
     store.append([Row("entry", f"c{number}", "them", str(number))])
@@ -222,7 +223,7 @@ def test_a_clock_that_is_set_back_places_nothing_before_what_is_there(
 ) -> None:
     store = open_store(str(tmp_path / "ledger.sqlite"))
     store.append([row("a")])
-    monkeypatch.setattr("validation.store.now", lambda: "1999-01-01T00:00:00.000000Z")
+    monkeypatch.setattr("validation.ledger.store.now", lambda: "1999-01-01T00:00:00.000000Z")
     store.append([row("b")])
     assert [one.contract for one in store.rows(["them"])] == ["a", "b"]
 

@@ -22,7 +22,7 @@ from validation.contracts.draft import draft
 from validation.contracts.timing import ENTRY, records
 from validation.hypothesis import Hypothesis
 from validation.inputs.population import apply_filters
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.results import Results
 from validation.runner import run
 
@@ -205,6 +205,14 @@ def test_time_dependent_transplant_agrees_with_tmerge_and_coxph(tmp_path: Path) 
     primary = found.test("primary")
     assert primary is not None and "169 records of 103 patients" in primary.notes
     assert found.verdict.verdict != "supported"
+
+
+def test_the_second_implementation_repeats_a_time_dependent_claim(tmp_path: Path) -> None:
+    found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(time_dependent=True))
+    states = {f"{one.test}.{one.field}": one.state for one in found.reproduction[0].compared}
+    for test in ("primary", "adjusted"):
+        for quantity in ("n", "events", "effect", "lower", "upper", "p"):
+            assert states[f"{test}.{quantity}"] == "reproduced", states
 
 
 def test_ever_transplanted_is_what_r_gives_for_it(tmp_path: Path) -> None:

@@ -62,18 +62,16 @@ exposed_side <- function(x, cut, level) {
   as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
 }
 cuts <- lapply(plan$exposures, function(use) find_cut(rows[[use$key]], use))
-parts <- Map(function(use, cut) {
+parts_of <- function(rows) Map(function(use, cut) {
   x <- rows[[use$key]]
   if (flat(use)) score(x, cut, use) else exposed_side(x, cut, use$level)
 }, plan$exposures, cuts)
-first <- plan$exposures[[1]]
-grouped <- FALSE
-if (plan$comparison == "interaction") {
-  exposure <- parts[[1]] * parts[[2]]
-} else if (plan$comparison == "per_sd" || flat(first)) {
-  exposure <- score(rows[[first$key]], cuts[[1]], first)
-} else {
-  grouped <- TRUE
+exposure_of <- function(rows, parts) {
+  first <- plan$exposures[[1]]
+  if (plan$comparison == "interaction") return(parts[[1]] * parts[[2]])
+  if (plan$comparison == "per_sd" || flat(first)) {
+    return(score(rows[[first$key]], cuts[[1]], first))
+  }
   exposure <- Reduce(`*`, parts)
   if (plan$comparison == "extremes") {
     other <- c(high = "low", low = "high")
@@ -82,10 +80,34 @@ if (plan$comparison == "interaction") {
     }, plan$exposures, cuts))
     exposure[exposure != 1 & opposite != 1] <- NA
   }
+  exposure
+}
+parts <- parts_of(rows)
+
+# Start and stop records of an endpoint, where values became known during follow-up.
+records_of <- function(endpoint) {
+  mine <- rows[!is.na(outcome_of(rows, endpoint)$time), , drop = FALSE]
+  mine$person. <- seq_len(nrow(mine))
+  base <- data.frame(person. = mine$person., time. = outcome_of(mine, endpoint)$time,
+                     event. = as.numeric(outcome_of(mine, endpoint)$event == 1))
+  split <- tmerge(base, base, id = person., happened. = event(time., event.))
+  for (use in plan$late) {
+    since <- data.frame(person. = mine$person., when. = mine[[use$since]])
+    split <- tmerge(split, since, id = person., known. = tdc(when.))
+    now <- mine[[use$key]][split$person.]
+    split[[paste0("value ", use$key)]] <- ifelse(split$known. == 1, now, use$before)
+    split$known. <- NULL
+  }
+  found <- mine[split$person., , drop = FALSE]
+  for (use in plan$late) found[[use$key]] <- split[[paste0("value ", use$key)]]
+  found$start. <- split$tstart
+  found[[paste0(endpoint, ".time")]] <- split$tstop
+  found[[paste0(endpoint, ".event")]] <- split$happened.
+  found
 }
 
 # Covariates: z-scores, or indicators against the most frequent level; rare and constant ones go.
-design <- function(covariates, keep) {
+design <- function(rows, covariates, keep) {
   columns <- list()
   for (key in covariates) {
     x <- rows[[key]][keep]
@@ -102,25 +124,32 @@ design <- function(covariates, keep) {
   columns[vapply(columns, function(x) length(unique(x)) > 1, TRUE)]
 }
 frame_of <- function(test) {
+  if (length(plan$late)) rows <- records_of(test$endpoint)
+  parts <- parts_of(rows)
+  exposure <- exposure_of(rows, parts)
   keep <- !is.na(exposure)
   for (part in outcome_of(rows, test$endpoint)) keep <- keep & !is.na(part)
   for (key in c(test$covariates, test$strata)) keep <- keep & !is.na(rows[[key]])
   if (!is.null(test$subgroup)) keep <- keep & matches(rows[[test$subgroup$variable]], test$subgroup)
   columns <- list(exposure[keep])
   if (plan$comparison == "interaction") columns <- c(columns, lapply(parts, function(x) x[keep]))
-  columns <- c(columns, design(test$covariates, keep))
+  columns <- c(columns, design(rows, test$covariates, keep))
   outcome <- lapply(outcome_of(rows, test$endpoint), function(x) x[keep])
   layer <- if (length(test$strata)) {
     do.call(paste, c(rows[keep, test$strata, drop = FALSE], sep = "\r"))
   } else rep("all", sum(keep))
   person <- if (nzchar(plan$cluster)) rows[[plan$cluster]][keep]
+  followed <- length(plan$late) > 0
   list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, person = person,
-       n = sum(keep))
+       start = if (followed) rows$start.[keep] else rep(0, sum(keep)),
+       n = if (followed) length(unique(rows$person.[keep])) else sum(keep))
 }
-model <- function(f, X = f$X) {
+model <- function(f, X = f$X, init = rep(0, ncol(X)), steps = 50) {
+  time <- f$outcome$time
   event <- as.numeric(f$outcome$event == 1)
-  coxph(Surv(f$outcome$time, event) ~ X + strata(f$layer), cluster = f$person, ties = "efron",
-        control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
+  y <- if (length(plan$late)) Surv(f$start, time, event) else Surv(time, event)
+  coxph(y ~ X + strata(f$layer), cluster = f$person, ties = "efron", init = init,
+        control = coxph.control(eps = 1e-12, iter.max = steps, toler.chol = 1e-13))
 }
 put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
   z <- qt(0.975, df)
@@ -133,12 +162,50 @@ put_counts <- function(id, f) {
   put(paste0(id, ".n"), f$n)
   if (!is.null(f$outcome$event)) put(paste0(id, ".events"), sum(f$outcome$event == 1))
 }
-wald <- function(id, f) {
+# Firth's penalty (Firth 1993; Heinze and Schemper 2001): half the logarithm of the information's
+# determinant is added to the log likelihood. `loglik` gives both at coefficients b.
+firth <- function(id, k, loglik, p = TRUE) {
+  penalized <- function(b) sum(loglik(b)[1] + loglik(b)[2] / 2)
+  best <- function(fixed = NULL) {
+    free <- if (is.null(fixed)) k else k - 1
+    at <- function(b) if (is.null(fixed)) b else c(fixed, b)
+    if (free == 0) return(list(par = fixed, value = penalized(fixed)))
+    from <- if (is.null(fixed) || is.null(top)) rep(0, free) else top$par[-1]
+    for (again in 1:3) {
+      found <- optim(from, function(b) -penalized(at(b)), method = "BFGS",
+                     control = list(reltol = 1e-15, maxit = 500, ndeps = rep(1e-4, free)))
+      from <- found$par
+    }
+    list(par = at(found$par), value = -found$value)
+  }
+  top <- NULL
+  top <- best()
+  fall <- function(b) 2 * (top$value - best(b)$value) - qchisq(0.95, 1)
+  limit <- function(side) {
+    far <- 0.5
+    while (fall(top$par[1] + side * far) < 0 && far < 30) far <- 2 * far
+    if (far >= 30) return(side * Inf)
+    near <- if (far > 0.5) far / 2 else 0
+    uniroot(fall, sort(top$par[1] + side * c(near, far)), tol = 1e-9)$root
+  }
+  put(paste0(id, ".effect"), exp(top$par[1]))
+  put(paste0(id, ".lower"), exp(limit(-1)))
+  put(paste0(id, ".upper"), exp(limit(1)))
+  if (p) put(paste0(id, ".p"), pchisq(2 * (top$value - best(0)$value), 1, lower.tail = FALSE))
+}
+firth_cox <- function(id, f, p = TRUE) {
+  firth(id, ncol(f$X), p = p, loglik = function(b) {
+    fit <- suppressWarnings(model(f, init = b, steps = 0))
+    c(fit$loglik[1], -as.numeric(determinant(fit$var)$modulus))
+  })
+}
+wald <- function(id, f, penalty = FALSE) {
+  put_counts(id, f)
+  if (penalty) return(firth_cox(id, f))
   fit <- model(f)
   se <- sqrt(diag(vcov(fit)))
   put_effect(id, coef(fit)[[1]], se[[1]])
   put(paste0(id, ".p"), 2 * pnorm(-abs(coef(fit)[[1]] / se[[1]])))
-  put_counts(id, f)
 }
 restricted_mean <- function(time, event, tau) {
   fit <- survfit(Surv(time, event) ~ 1)
@@ -157,7 +224,8 @@ methods <- list(
   logrank = function(test) {
     f <- frame_of(test)
     fit <- model(f)
-    put_effect(test$id, coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
+    if (test$penalty) firth_cox(test$id, f, p = FALSE)
+    else put_effect(test$id, coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
     event <- as.numeric(f$outcome$event == 1)
     found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
     p <- if (is.null(f$person)) pchisq(found$chisq, 1, lower.tail = FALSE)
@@ -165,8 +233,9 @@ methods <- list(
     put(paste0(test$id, ".p"), p)
     put_counts(test$id, f)
   },
-  cox = function(test) wald(test$id, frame_of(test)),
-  cause_specific = function(test) wald(test$id, frame_of(test)),
+  cox = function(test) wald(test$id, frame_of(test), test$penalty),
+  cause_specific = function(test) wald(test$id, frame_of(test), test$penalty),
+  time_dependent = function(test) wald(test$id, frame_of(test), test$penalty),
   spline = function(test) {
     f <- frame_of(test)
     x <- f$X[, 1]
@@ -176,7 +245,9 @@ methods <- list(
                            cube(k[4]) * (k[3] - k[j]) / (k[4] - k[3])) / (k[4] - k[1])^2
     straight <- model(f, f$X[, 1, drop = FALSE])
     curved <- model(f, cbind(x, term(1), term(2)))
-    put_effect(test$id, coef(straight)[[1]], sqrt(vcov(straight)[1, 1]))
+    f$X <- f$X[, 1, drop = FALSE]
+    if (test$penalty) firth_cox(test$id, f, p = FALSE)
+    else put_effect(test$id, coef(straight)[[1]], sqrt(vcov(straight)[1, 1]))
     put(paste0(test$id, ".p"), pchisq(2 * diff(curved$loglik), 3, lower.tail = FALSE))
     put(paste0(test$id, ".nonlinearity.p"),
         pchisq(2 * (curved$loglik[2] - straight$loglik[2]), 2, lower.tail = FALSE))
@@ -262,6 +333,14 @@ methods <- list(
   },
   logistic = function(test) {
     f <- frame_of(test)
+    if (test$penalty) {
+      M <- cbind(f$X, 1)
+      return(firth(test$id, ncol(M), function(b) {
+        p <- plogis(drop(M %*% b))
+        c(sum(dbinom(f$outcome$value, 1, p, log = TRUE)),
+          as.numeric(determinant(crossprod(M, M * (p * (1 - p))))$modulus))
+      }))
+    }
     fit <- glm(f$outcome$value ~ f$X, family = binomial, epsilon = 1e-12)
     found <- summary(fit)$coefficients[2, ]
     put_effect(test$id, found[[1]], found[[2]])

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.files import write_text
 from validation.contracts.contract import Contract, FrozenContract, TestPlan
+from validation.dictionary import known_since
 from validation.hypothesis import Filter
 from validation.inputs.population import Cut, numbers_of
 from validation.results import AnalysisResult
-from validation.types import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,6 @@ NOT_IN_R: dict[str, str] = {
     "maximally_selected": OWN_DRAWS,
     "calibration": OWN_DRAWS,
     "decision_curve": OWN_DRAWS,
-    "period_hazards": "Firth's penalty is not in R's survival package",
 }
 IN_R = (
     "kaplan_meier",
@@ -47,7 +47,10 @@ IN_R = (
     "linear",
     "concordance",
     "joint_groups",
+    "time_dependent",
 )
+PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")
+"""Where the script repeats Firth's penalty."""
 DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
 QUANTITIES = (
     "effect",
@@ -174,7 +177,8 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
             "covariates": _Vector(plan.covariates),
             "strata": _Vector(plan.strata),
             **({"subgroup": _filter(plan.subgroup)} if plan.subgroup is not None else {}),
-            "skip": _skip(plan, analysis),
+            "penalty": _penalized(plan, analysis),
+            "skip": _skip(contract, plan, analysis),
         }
         for plan in contract.tests
         if plan.method not in DESCRIBING
@@ -187,19 +191,31 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "primary_endpoint": contract.primary_test.endpoint,
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
+        "late": [
+            {"key": use.key, "since": known_since(use.key), "before": use.before}
+            for use in {one.key: one for one in contract.variables}.values()
+            if contract.hypothesis.time_dependent and use.known_at == "column"
+        ],
         "tests": tests,
     }
     return f"plan <- {_r(plan)}"
 
 
-def _skip(plan: TestPlan, analysis: AnalysisResult) -> str:
+def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
+    """True where SAGE fitted with Firth's penalty."""
+    outcome = analysis.test(plan.id)
+    return outcome is not None and "Firth" in " ".join(outcome.notes)
+
+
+def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
     """Why R does not repeat a test; empty where it does."""
     outcome = analysis.test(plan.id)
     if outcome is None or outcome.status != "ok":
         return "SAGE has no number" if outcome is None else f"{outcome.status}: {outcome.reason}"
     notes = " ".join(outcome.notes)
-    if "Firth" in notes:
-        return "Firth's penalty is not in R's survival package"
+    repeated = plan.method in PENALIZED and contract.cluster is None
+    if _penalized(plan, analysis) and not repeated:
+        return "Firth's penalty is no part of this script here"
     if "imputed" in notes and "nothing is imputed" not in notes:
         return OWN_DRAWS
     if plan.method not in IN_R:
@@ -227,6 +243,8 @@ def _r(value: Any, indent: int = 0) -> str:
         return f"c({', '.join(_text(one) for one in value)})" if value else "character()"
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, bool):
+        return str(value).upper()
     if isinstance(value, int | float):
         return repr(value)
     pad = "  " * (indent + 1)

@@ -65,8 +65,8 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
     """The shipped description whose files all lie in `folder`, if there is one."""
+    from sage.core.data import data_folder
     from validation.cohort.model import read_spec
-    from validation.types import data_folder
 
     for path in sorted(data_folder("cohorts").glob("*.toml")):
         spec = read_spec(path)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 from validation.cohort.ids import SAMPLE_NAMES, patient_of, sample_type_of
 from validation.cohort.model import ExpressionSpec
 from validation.cohort.tables import inside, read_text_table
 from validation.dictionary import JoinReport
-from validation.types import canonical_json, sha256_file, sha256_text, write_text
+from validation.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,10 +81,8 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
             notes=tuple(index["notes"]),
         )
     built = _build(spec, path, root, ids)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / ".values.partial.npy"
-    np.save(temporary, built.values, allow_pickle=False)
-    temporary.replace(folder / "values.npy")
+    with writing(folder / "values.npy") as stream:
+        np.save(stream, built.values, allow_pickle=False)
     index = {
         "genes": built.genes,
         "patients": built.patients,

@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_bytes, write_text
+from sage.core.http.client import ServiceClient
+from sage.core.http.runner import Runner
 from validation.cohort.fetched import description_of
-from validation.cohort.service import Service, field_of
+from validation.cohort.service import Service, field_of, policy
 from validation.inputs.derive import signatures
-from validation.types import sha256_file, write_text
+from validation.types import sha256_file
 
 if TYPE_CHECKING:
     pass
@@ -84,16 +87,15 @@ def fetch(
     FaultError
         If a service cannot be reached or answers in another form.
     """
-    import httpx
-
     if name not in STUDIES:
         raise InputError(f'"{name}" cannot be fetched; there are: {", ".join(STUDIES)}')
     project, study = STUDIES[name]
     say = progress or _quiet
     out.mkdir(parents=True, exist_ok=True)
-    with httpx.Client(timeout=60, follow_redirects=True) as client:
-        portal = Service("cBioPortal", cbioportal, client, pause)
-        commons = Service("GDC", gdc, client, pause)
+    runner, client = Runner(), ServiceClient(None, policy(pause))
+    try:
+        portal = Service("cBioPortal", cbioportal, client, runner)
+        commons = Service("GDC", gdc, client, runner)
         say("GDC cases", 0, 0)
         _keep(out / "gdc_clinical.csv", lambda: _cases(commons, project, say))
         say("GDC files", 0, 0)
@@ -108,6 +110,9 @@ def fetch(
                 out / "expression.csv",
                 lambda: _expression(portal, study, wanted, tuple(genes), say),
             )
+    finally:
+        runner.run(client.close())
+        runner.close()
     write_text(out / "cohort.toml", description_of(name, project, study, out, counts))
     record = {
         "cohort": name,
@@ -143,7 +148,7 @@ def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> 
     """All hits of a GDC search."""
     hits: list[Any] = []
     while True:
-        answer = service.json("POST", path, json={**body, "size": PAGE, "from": len(hits)})
+        answer = service.json("POST", path, body={**body, "size": PAGE, "from": len(hits)})
         data = field_of(answer, "data", service.name)
         found = field_of(data, "hits", service.name)
         total = int(field_of(field_of(data, "pagination", service.name), "total", service.name))
@@ -258,7 +263,7 @@ def _expression(
         "POST",
         "genes/fetch",
         params={"geneIdType": "HUGO_GENE_SYMBOL", "projection": "SUMMARY"},
-        json=list(wanted),
+        body=list(wanted),
     )
     symbols = {
         int(field_of(one, "entrezGeneId", service.name)): field_of(
@@ -278,7 +283,7 @@ def _expression(
             "POST",
             f"molecular-profiles/{profile}/molecular-data/fetch",
             params={"projection": "SUMMARY"},
-            json={"entrezGeneIds": part, "sampleListId": profile},
+            body={"entrezGeneIds": part, "sampleListId": profile},
         )
         for one in answer:
             sample = field_of(one, "sampleId", service.name)
@@ -302,18 +307,15 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
     with (out / "gdc_files.csv").open(encoding="utf-8", newline="") as handle:
         listed = list(csv.DictReader(handle))
     folder = out / "star_counts"
-    folder.mkdir(exist_ok=True)
     genes: list[tuple[str, str]] = []
     columns = []
     for done, one in enumerate(listed):
         path = folder / f"{one['file_id']}.tsv"
         if not path.is_file():
-            body = service.call("GET", f"data/{one['file_id']}").content
+            body = service.call("GET", f"data/{one['file_id']}", bytes)
             if hashlib.md5(body, usedforsecurity=False).hexdigest() != one["md5sum"]:
                 raise FaultError(f"GDC file {one['file_id']} arrived damaged; call again")
-            temporary = path.with_suffix(".partial")
-            temporary.write_bytes(body)
-            temporary.replace(path)
+            write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
             raise FaultError(f"{path}: other genes than in the files before it")
@@ -325,10 +327,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
         ["ensembl_id", "symbol", *(one["aliquot"] for one in listed)],
         ([*gene, *row.tolist()] for gene, row in zip(genes, matrix, strict=True)),
     )
-    temporary = target.with_name(f".{target.name}.partial")
-    with gzip.GzipFile(temporary, "wb", mtime=0) as packed:
-        packed.write(text.encode())
-    temporary.replace(target)
+    write_bytes(target, gzip.compress(text.encode(), mtime=0))
 
 
 def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:

@@ -1,65 +1,85 @@
-"""A public API: its address, and requests that are repeated when it is busy."""
+"""A public API that cohorts are fetched from: its address, and how patiently it is asked."""
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from sage.core.errors import FaultError
+from sage.core.http.client import Limit, Policy, Request, ServiceClient
+from sage.core.http.errors import ServiceError, SourceChanged
+from sage.core.http.runner import Runner
 
-if TYPE_CHECKING:
-    import httpx
+T = TypeVar("T")
 
-ATTEMPTS = 5
+LIMIT = Limit(10, 1.0)
+"""Neither service publishes a rate; this many requests per second trouble none."""
+
+
+def policy(pause: float) -> Policy:
+    """Patient, for whole tables and files; `pause` bounds the first wait between attempts."""
+    return Policy(
+        attempts=5, deadline=900.0, attempt=180.0, connect=60.0, backoff=pause,
+        backoff_max=16 * pause, longest_wait=120.0, max_bytes=1 << 30,
+    )  # fmt: skip
 
 
 @dataclass
 class Service:
-    """One API: its address, and requests that are repeated when the service is busy."""
+    """One API; `client` and `runner` are shared by several."""
 
     name: str
     base: str
-    client: httpx.Client
-    pause: float = 1.0
+    client: ServiceClient
+    runner: Runner
 
-    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A response with status 200.
+    def call(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[bytes], T],
+        *,
+        params: Mapping[str, str | int] | None = None,
+        body: Any = None,
+    ) -> T:
+        """What `read` makes of the answer.
+
+        Parameters
+        ----------
+        method : GET or POST
+        path : below the base address
+        read : gets the body; raises ValueError for one that is not as documented
+        params : of the address
+        body : sent as JSON
 
         Raises
         ------
         FaultError
             If the service cannot be reached, stays busy, or refuses.
         """
-        import httpx
-
         url = f"{self.base.rstrip('/')}/{path.lstrip('/')}"
-        reason = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(self.pause * 2 ** (attempt - 1))
-            try:
-                answer = self.client.request(method, url, **options)
-            except httpx.HTTPError as error:
-                reason = f"{type(error).__name__}: {error}"
-                continue
-            if answer.status_code == 200:
-                return answer
-            reason = f"status {answer.status_code}: {answer.text[:160]}"
-            if answer.status_code not in (429, 500, 502, 503, 504):
-                break
-        raise FaultError(
-            f"{self.name} ({url}): {reason}. What was fetched is kept; call again to go on"
-        )
-
-    def json(self, method: str, path: str, **options: Any) -> Any:
-        """The JSON of a response."""
-        answer = self.call(method, path, **options)
+        request = Request(self.name, LIMIT, url, params or {}, method, json=body)
         try:
-            return answer.json()
-        except json.JSONDecodeError:
+            return self.runner.run(self.client.fetch(request, read))
+        except SourceChanged:
             raise FaultError(f"{self.name}: {path} did not answer with JSON") from None
+        except ServiceError as error:
+            raise FaultError(
+                f"{self.name} ({url}): {error.reason}. What was fetched is kept; call again to go"
+                " on"
+            ) from None
+
+    def json(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int] | None = None,
+        body: Any = None,
+    ) -> Any:
+        """The JSON of a response."""
+        return self.call(method, path, json.loads, params=params, body=body)
 
 
 def field_of(value: Any, name: str, service: str) -> Any:

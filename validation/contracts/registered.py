@@ -38,7 +38,7 @@ def tests_of(
 ) -> tuple[TestPlan, ...]:
     """Every test of a contract, the primary one first. Subgroups repeat it and carry no claim."""
     if hypothesis.time_dependent:
-        return tuple(_followed(endpoint, secondary, covariates, strata))
+        return tuple(_followed(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
     tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True)
@@ -72,13 +72,18 @@ def tests_of(
 
 
 def _followed(
+    hypothesis: Hypothesis,
     endpoint: Endpoint,
     secondary: list[Endpoint],
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
 ) -> list[TestPlan]:
-    """Extended Cox models on start and stop records: alone, and beside the covariates."""
+    """Extended Cox models on start and stop records: alone, and beside the covariates.
+
+    A spline is one of the exposure alone; beside the covariates its linear slope stands.
+    """
     found = []
+    splined = hypothesis.exposures[0].cut is CutRule.SPLINE
     for one in (endpoint, *secondary):
         first = one is endpoint
         for adjusted in (False, True) if covariates else (False,):
@@ -87,7 +92,7 @@ def _followed(
                 TestPlan(
                     id=name if first else f"{one.key}.{name}",
                     role="adjusted" if adjusted else "primary" if first else "secondary",
-                    method="time_dependent",
+                    method="spline" if splined and not adjusted else "time_dependent",
                     endpoint=one.key,
                     covariates=covariates if adjusted else (),
                     strata=strata,
@@ -126,7 +131,8 @@ def for_rows(
         If the primary test is one of those.
     """
     primary = tests[0]
-    if dictionary.site is not None and primary.method != "time_dependent":
+    followed = any(test.method == "time_dependent" for test in tests)
+    if dictionary.site is not None and not followed:
         site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
         tests = (*tests, site)
     if dictionary.cluster is None:

@@ -82,8 +82,8 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
             raise InputError(f"{_named(use)} is {use.kind}; a time-dependent exposure is yes or no")
     if not late and endpoints:
         raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
-    if any(one.cut in (CutRule.SPLINE, CutRule.OPTIMAL) for one in claim.exposures):
-        raise InputError("`time_dependent` takes no spline and no searched cut")
+    if any(one.cut is CutRule.OPTIMAL for one in claim.exposures):
+        raise InputError("`time_dependent` takes no searched cut")
     if claim.subgroups:
         raise InputError("`time_dependent` takes no subgroups: name them as the population")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 from sage.core.errors import InputError
-from validation.types import write_bytes
+from sage.core.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

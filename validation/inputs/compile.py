@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.run import SEPARATOR, is_replaceable
 from validation.dictionary import known_since
 from validation.inputs.population import Cut, cuts_of, held_back
 from validation.inputs.variables import use_of
-from validation.ledger import Ledger
+from validation.ledger.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
-from validation.types import canonical_json, sha256_file, sha256_text, write_text
+from validation.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -267,10 +268,8 @@ def _source(cohort: Cohort, key: str) -> str:
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    """Parquet under a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.partial")
-    table.to_parquet(temporary, engine="pyarrow", compression="zstd", index=True)
-    temporary.replace(path)
+    with writing(path) as stream:
+        table.to_parquet(stream, engine="pyarrow", compression="zstd", index=True)
 
 
 def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:

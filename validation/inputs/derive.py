@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
+from sage.core.data import data_folder
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.types import data_folder
 
 if TYPE_CHECKING:
     import numpy as np

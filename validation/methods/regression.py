@@ -60,7 +60,8 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     """Likelihood ratio of a restricted cubic spline (4 knots); the effect is the linear slope.
 
     Three knots serve where the values tie too much for four. Both likelihood ratios are those of
-    plain models, also where the slope has Firth's penalty.
+    plain models, also where the slope has Firth's penalty. Time-dependent claims have them on
+    start and stop records.
     """
     from validation.statistics.base import chi2_p
     from validation.statistics.cox import cox
@@ -70,15 +71,16 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
-    linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers)
+    entry = study.entry(keep)
+    linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers, entry)
     try:
         basis = rcs_basis(X[:, 0], 4)
     except ConstantFeatureError:
         basis = rcs_basis(X[:, 0], 3)
         notes.append("3 knots: too many patients share a value for 4")
     terms = [f"spline {one + 1}" for one in range(basis.shape[1])]
-    straight = cox(t, e, X[:, :1], names[:1], strata=layers)
-    curved = cox(t, e, basis, terms, strata=layers)
+    straight = cox(t, e, X[:, :1], names[:1], strata=layers, entry=entry)
+    curved = cox(t, e, basis, terms, strata=layers, entry=entry)
     statistic = 2 * (curved.loglik - curved.loglik_null)
     df = int(basis.shape[1])
     bend = 2 * (curved.loglik - straight.loglik)
@@ -89,7 +91,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     notes.append("p tests any association (spline); the effect is the linear slope per SD")
     return outcome_of(
         plan,
-        n=int(keep.sum()),
+        n=study.patients(keep) if entry is not None else int(keep.sum()),
         events=int(e.sum()),
         effect=effect,
         p=p,

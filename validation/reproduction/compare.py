@@ -9,7 +9,7 @@ A number is *reproduced* when both agree within `TOLERANCES`, *differs* when the
 when it was asked for and not given, and has *no second implementation* where no public library
 computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
 concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
-imputations, time-dependent exposures, errors robust to clusters. Only the first counts as
+imputations, errors robust to clusters. Only the first counts as
 agreement.
 
 A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
@@ -29,8 +29,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import write_text, writing
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, TestPlan
+from validation.contracts.timing import ENTRY
 from validation.controls.rules import Objection
 from validation.results import (
     AnalysisResult,
@@ -42,7 +44,6 @@ from validation.results import (
     TestOutcome,
     stable_json,
 )
-from validation.types import write_text
 
 TASK, TABLE, NUMBERS = "task.json", "table.parquet", "numbers.json"
 LARGEST_FILE = 64 * 1024
@@ -54,6 +55,7 @@ TOLERANCES: dict[str, str] = {
     "upper": "as the effect",
     "p": "2% of its value, or 0.0005",
 }
+PERSON = "person"
 COUNTS: tuple[Quantity, ...] = ("n", "events")
 ESTIMATE: tuple[Quantity, ...] = ("effect", "lower", "upper")
 PUBLIC: dict[str, tuple[Quantity, ...]] = {
@@ -67,6 +69,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "linear": ("n", *ESTIMATE, "p"),
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
+    "time_dependent": (*COUNTS, *ESTIMATE, "p"),
     "kaplan_meier": COUNTS,
     "cumulative_incidence": COUNTS,
     "schoenfeld": COUNTS,
@@ -109,7 +112,8 @@ class SecondTest(Strict):
     """A registered test as a second implementation is asked for it, by columns of the table.
 
     `terms` are the exposure and, for an interaction, the main effects beside it. `report` are the
-    numbers that are asked for.
+    numbers that are asked for. Of time-dependent claims rows are records: `entry` is when each
+    begins, and `person` whose it is.
     """
 
     id: str
@@ -122,6 +126,8 @@ class SecondTest(Strict):
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
     subset: str | None = None
+    entry: str | None = None
+    person: str | None = None
     report: tuple[Quantity, ...]
 
 
@@ -158,7 +164,7 @@ def task_of(
         kind = contract.endpoint(plan.endpoint).kind
         timed = kind in ("survival", "competing")
         report = PUBLIC.get(plan.method, ())
-        if not report or contract.hypothesis.time_dependent:
+        if not report:
             continue
         if kind == "continuous":
             report = tuple(one for one in report if one != "events")
@@ -178,6 +184,8 @@ def task_of(
                 ),
                 strata=tuple(one for one in plan.strata if columns is None or one in columns),
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
+                entry=ENTRY if contract.hypothesis.time_dependent else None,
+                person=PERSON if contract.hypothesis.time_dependent else None,
                 report=report,
             )
         )
@@ -216,6 +224,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     -------
     The task; None where the analysis itself is refused and there is nothing to reproduce.
     """
+    import numpy as np
+
     from validation.analysis import Analysis
     from validation.inputs.population import apply_filters
 
@@ -230,16 +240,18 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     )  # fmt: skip
     persons = [use.key for use in contract.variables if use.role == "cluster"]
     table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
+    if contract.hypothesis.time_dependent:
+        patients = np.unique(study.rows.index)
+        codes = np.random.default_rng(contract.seed).permutation(len(patients))
+        table[PERSON] = codes[np.searchsorted(patients, study.rows.index)]
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
     for plan in contract.tests:
         if plan.subgroup is not None and part != "replication":
             table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{TABLE}.partial"
-    table.to_parquet(partial, engine="pyarrow", index=False)
-    partial.replace(folder / TABLE)
+    with writing(folder / TABLE) as stream:
+        table.to_parquet(stream, engine="pyarrow", index=False)
     write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
     return task
 

@@ -62,7 +62,10 @@ def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
 
 
 def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Cox model (Efron's ties), Wald interval and test of the first term."""
+    """Cox model (Efron's ties), Wald interval and test of the first term.
+
+    Rows that are records count from their entry on.
+    """
     from lifelines import CoxPHFitter
 
     data = design(rows, test).assign(
@@ -71,9 +74,11 @@ def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     strata = layers(rows, test)
     if strata is not None:
         data = data.assign(stratum=strata)
+    if test["entry"]:
+        data = data.assign(entry=rows[test["entry"]].astype(float))
     fit = CoxPHFitter().fit(
         data, "time", "event", strata=None if strata is None else ["stratum"],
-        fit_options={"precision": 1e-9},
+        entry_col="entry" if test["entry"] else None, fit_options={"precision": 1e-9},
     )  # fmt: skip
     lower, upper = fit.confidence_intervals_.loc["x0"]
     return {
@@ -180,6 +185,7 @@ METHODS = {
     "cox": cox,
     "cause_specific": cox,
     "spline": cox,
+    "time_dependent": cox,
     "maximally_selected": cox,
     "logistic": logistic,
     "fisher": fisher,
@@ -193,6 +199,8 @@ def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]
     """The asked-for numbers of one test."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
+    if test["person"]:
+        found["n"] = int(rows[test["person"]].nunique())
     if test["event"] or test["binary"]:
         found["events"] = int((rows[test["event"] or test["value"]] == 1).sum())
     if "p" in test["report"] or "effect" in test["report"]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.types import write_text
+from sage.core.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
-    from validation.ledger import Ledger
+    from validation.ledger.ledger import Ledger
     from validation.screening.rank import ScreenResult
 
 Q_LEVEL = 0.05

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sage.core.errors import InputError
+from sage.core.files import replacing
 from validation.statistics.base import BoolArray, FloatArray, IntArray
 
 Image = npt.NDArray[np.uint8]
@@ -265,12 +266,11 @@ def _paint(
 
 
 def _write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
-    """Write level 0 and its halvings as tiled JPEG pages, under a temporary name first."""
+    """Write level 0 and its halvings as tiled JPEG pages."""
     import cv2
     import tifffile
 
-    temporary = path.with_name(f".{path.name}.partial")
-    with tifffile.TiffWriter(temporary, bigtiff=False) as tiff:
+    with replacing(path) as temporary, tifffile.TiffWriter(temporary, bigtiff=False) as tiff:
         for level in range(levels):
             if level:
                 half = (max(1, image.shape[1] // 2), max(1, image.shape[0] // 2))
@@ -290,4 +290,3 @@ def _write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
                 software="SAGE simulation",
                 metadata=None,
             )
-    temporary.replace(path)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sage.core.files import write_text
 from sage.core.llm.messages import Reply
 
 
@@ -52,15 +51,7 @@ class ReplyCache:
 
     def put(self, key: str, reply: Reply) -> None:
         """Keep a reply."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(reply.dump())
-            Path(name).replace(self.folder / f"{key}.json")
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_text(self.folder / f"{key}.json", reply.dump())
 
     def forget(self, key: str) -> None:
         """Drop a reply that turned out useless."""

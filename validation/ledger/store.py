@@ -24,9 +24,10 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from sage.core.errors import FaultError, InputError
+from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.patients import Patients, Population, index_of
-from validation.types import canonical_json, sha256_text, write_text
+from validation.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
     from validation.patients import Match

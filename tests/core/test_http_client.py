@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kg.services.cache import DiskCache
-from kg.services.client import Limit, Policy, Request, ServiceClient, metered
-from kg.services.errors import SourceChanged, Unavailable
-from tests.kg.lit_server import FAST, MANY, Answer, FakeServices, as_json, serving
+from sage.core.http.cache import DiskCache
+from sage.core.http.client import Limit, Policy, Request, ServiceClient, metered
+from sage.core.http.errors import SourceChanged, Unavailable
+from tests.core.http_server import FAST, MANY, Answer, FakeServices, as_json, serving
 
 
 def call(
@@ -28,7 +28,7 @@ def call(
     **request: object,
 ):
     async def work():
-        own = client or ServiceClient(cache, policy, seed=1)
+        own = client or ServiceClient(cache, policy)
         asked = Request("svc", limit, services.url + path, **request)  # type: ignore[arg-type]
         try:
             with metered() as usage:

@@ -11,7 +11,7 @@ part of the badge. Pure functions.
 from __future__ import annotations
 
 from validation.controls.rules import Objection
-from validation.ledger import LedgerState
+from validation.ledger.ledger import LedgerState
 
 USUAL = 0.05
 HARM: dict[LedgerState, str] = {

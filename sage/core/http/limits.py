@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from pyrate_limiter import InMemoryBucket, Rate, RateItem
 
 
 @dataclass(frozen=True)
@@ -21,26 +23,22 @@ class Limit:
 class Throttle:
     """Keeps every window of `per` seconds to `requests` requests, by when they were really sent.
 
-    Two records: reservations, in order of arrival, which tell a caller its wait before it commits
-    to it; and the times at which requests went out, which decide. They differ where connecting
-    takes time: a request that left late pushes those behind it.
+    Two sliding logs, in milliseconds: reservations, in order of arrival, which tell a caller its
+    wait before it commits to it; and the times at which requests went out, which decide. They
+    differ where connecting takes time: a request that left late pushes those behind it.
     """
 
     def __init__(self, limit: Limit, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limit = limit
+        # A log counts both ends of its window: a millisecond less makes it exact.
+        rate = Rate(limit.requests, max(1, math.ceil(limit.per * 1000) - 1))
         self._clock = clock
-        self._reserved: deque[float] = deque(maxlen=limit.requests)
-        self._sent: deque[float] = deque(maxlen=limit.requests)
+        self._reserved = InMemoryBucket([rate])
+        self._sent = InMemoryBucket([rate])
         self._closed_until = 0.0
 
     def next_slot(self) -> float:
         """The earliest time on the clock for which a slot can be reserved."""
-        earliest = max(self._clock(), self._allowed())
-        if self._reserved:
-            earliest = max(earliest, self._reserved[-1])
-        if len(self._reserved) == self.limit.requests:
-            earliest = max(earliest, self._reserved[0] + self.limit.per)
-        return earliest
+        return _fits(self._reserved, self._allowed()) / 1000
 
     def book(self, patience: float | None = None) -> float | None:
         """Seconds to wait for the slot now reserved, or None (none reserved) beyond `patience`."""
@@ -48,24 +46,40 @@ class Throttle:
         wait = max(0.0, slot - self._clock())
         if patience is not None and wait > patience:
             return None
-        self._reserved.append(slot)
+        _put(self._reserved, math.ceil((self._clock() + wait) * 1000))
         return wait
 
     def still_to_wait(self) -> float:
         """Seconds until another request may go out, judged by those that went."""
-        return max(0.0, self._allowed() - self._clock())
+        return max(0.0, self._allowed() / 1000 - self._clock())
 
     def sent(self) -> None:
         """A request goes out now."""
-        self._sent.append(self._clock())
+        _put(self._sent, math.ceil(self._clock() * 1000))
 
     def hold(self, seconds: float) -> None:
         """Send nothing for `seconds`: the service asked for a pause."""
         self._closed_until = max(self._closed_until, self._clock() + seconds)
 
-    def _allowed(self) -> float:
-        full = len(self._sent) == self.limit.requests
-        return max(self._closed_until, self._sent[0] + self.limit.per if full else 0.0)
+    def _allowed(self) -> int:
+        """The earliest millisecond at which a request may go out."""
+        now, held = math.floor(self._clock() * 1000), math.ceil(self._closed_until * 1000)
+        return _fits(self._sent, max(now, held))
+
+
+def _fits(log: InMemoryBucket, at: int) -> int:
+    """The earliest millisecond from `at` on at which the log takes another entry."""
+    rate = log.rates[0]
+    newest, blocking = log.peek(0), log.peek(rate.limit - 1)
+    after = [newest.timestamp] if newest else []
+    if blocking:
+        after.append(blocking.timestamp + int(rate.interval) + 1)
+    return max([at, *after])
+
+
+def _put(log: InMemoryBucket, at: int) -> None:
+    log.leak(at)
+    log.put(RateItem("request", _fits(log, at)))
 
 
 class Breaker:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from sage.core.files import write_bytes
 
 _MAGIC = b"sage-cache-1\n"
 
@@ -64,17 +64,8 @@ class DiskCache:
 
     def put(self, key: str, body: bytes) -> None:
         """Store `body`; a reader sees the whole entry or none of it."""
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         head = f"{self._clock():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + head + body)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_bytes(self._path(key), _MAGIC + head + body, durable=False)
         self._trim(len(body))
 
     def drop(self, key: str) -> None:

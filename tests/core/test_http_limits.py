@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.services.client import Limit, Policy, Request, ServiceClient
-from kg.services.errors import OverBudget, Unavailable
-from kg.services.limits import Breaker, Throttle
-from kg.services.runner import Runner
-from tests.kg.lit_server import FAST, MANY, Answer, as_json, serving
+from sage.core.http.client import Limit, Policy, Request, ServiceClient
+from sage.core.http.errors import OverBudget, Unavailable
+from sage.core.http.limits import Breaker, Throttle
+from sage.core.http.runner import Runner
+from tests.core.http_server import FAST, MANY, Answer, as_json, serving
 
 
 async def fetch_all(url: str, limit: Limit, count: int) -> None:

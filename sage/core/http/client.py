@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kg.services.cache import DiskCache
-from kg.services.errors import OverBudget, ServiceError, SourceChanged, Unavailable
-from kg.services.limits import Breaker, Gate, Limit
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    RetryError,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+from tenacity.wait import wait_base
+
+from sage.core.http.cache import DiskCache
+from sage.core.http.errors import OverBudget, ServiceError, SourceChanged, Unavailable
+from sage.core.http.limits import Breaker, Gate, Limit
 
 if TYPE_CHECKING:
     import httpx
@@ -102,12 +111,10 @@ class ServiceClient:
         cache: DiskCache | None = None,
         policy: Policy | None = None,
         *,
-        seed: int | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
         self.cache = cache
         self.policy = policy or Policy()
-        self._random = random.Random(seed)
         self._sleep = sleep
         self._gates: dict[str, Gate] = {}
         self._flying: dict[str, asyncio.Lock] = {}
@@ -201,52 +208,61 @@ class ServiceClient:
         self, request: Request, read: Callable[[bytes], T], gate: Gate, patience: float | None
     ) -> tuple[bytes, T]:
         policy = self.policy
-        patience = policy.patience if patience is None else patience
-        last: ServiceError = Unavailable(request.service, "not asked")
-        for attempt in range(policy.attempts):
-            wait = gate.throttle.book(patience)
-            if wait is None:
-                slot = gate.throttle.next_slot() - time.monotonic()
-                raise OverBudget(
-                    request.service,
-                    f"its published rate ({request.limit.requests} per {request.limit.per:g} s) "
-                    f"allows the next request in {slot:.1f} s; not waited for",
-                )
-            await self._sleep(wait)
-            pause: float | None = None
+        tries = AsyncRetrying(
+            retry=retry_if_exception_type(_PassingError),
+            stop=stop_after_attempt(policy.attempts),
+            wait=_asked_to_wait() + wait_random_exponential(policy.backoff, policy.backoff_max),
+            sleep=self._sleep,
+        )
+        try:
+            async for attempt in tries:
+                with attempt:
+                    first = attempt.retry_state.attempt_number == 1
+                    return await self._attempt(request, read, gate, patience, first)
+        except RetryError as ended:
+            raise cast(_PassingError, ended.last_attempt.exception()).problem from None
+        raise AssertionError("unreachable")
+
+    async def _attempt(
+        self,
+        request: Request,
+        read: Callable[[bytes], T],
+        gate: Gate,
+        patience: float | None,
+        first: bool,
+    ) -> tuple[bytes, T]:
+        policy = self.policy
+        wait = gate.throttle.book(policy.patience if patience is None else patience)
+        if wait is None:
+            slot = gate.throttle.next_slot() - time.monotonic()
+            raise OverBudget(
+                request.service,
+                f"its published rate ({request.limit.requests} per {request.limit.per:g} s) "
+                f"allows the next request in {slot:.1f} s; not waited for",
+            )
+        await self._sleep(wait)
+        try:
+            async with gate.slots:
+                status, headers, body = await self._in_turn(request, gate)
+        except TimeoutError:
+            reason = f"no complete answer within {policy.attempt:g} s"
+            raise _PassingError(Unavailable(request.service, reason)) from None
+        except Unavailable as problem:
+            raise _PassingError(problem) from None
+        if status == 200 or (status == 404 and request.missing_is_empty):
             try:
-                async with gate.slots:
-                    status, headers, body = await self._in_turn(request, gate)
-            except TimeoutError:
-                last = Unavailable(
-                    request.service, f"no complete answer within {policy.attempt:g} s"
-                )
-            except Unavailable as problem:
-                last = problem
-            else:
-                if status == 200 or (status == 404 and request.missing_is_empty):
-                    try:
-                        return body, understood(request.service, body, read)
-                    except SourceChanged as problem:
-                        if attempt > 0 or not _may_be_transient(body):
-                            raise
-                        last = problem
-                elif status in _RETRIED:
-                    last = Unavailable(request.service, f"HTTP {status}")
-                    pause = _retry_after(headers)
-                    if pause is not None and pause > policy.longest_wait:
-                        gate.throttle.hold(pause)
-                        raise Unavailable(
-                            request.service, f"HTTP {status}, asks to wait {pause:.0f} s"
-                        )
-                else:
-                    raise Unavailable(request.service, f"HTTP {status}{_hint(status)}")
-            if attempt + 1 < policy.attempts:
-                if pause is not None:
-                    gate.throttle.hold(pause)
-                ceiling = min(policy.backoff_max, policy.backoff * 2**attempt)
-                await self._sleep((pause or 0.0) + self._random.uniform(0.0, ceiling))
-        raise last
+                return body, understood(request.service, body, read)
+            except SourceChanged as problem:
+                if first and _may_be_transient(body):
+                    raise _PassingError(problem) from None
+                raise
+        if status not in _RETRIED:
+            raise Unavailable(request.service, f"HTTP {status}{_hint(status)}")
+        pause = _retry_after(headers)
+        gate.throttle.hold(pause or 0.0)
+        if pause is not None and pause > policy.longest_wait:
+            raise Unavailable(request.service, f"HTTP {status}, asks to wait {pause:.0f} s")
+        raise _PassingError(Unavailable(request.service, f"HTTP {status}"), pause or 0.0)
 
     async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
         """One attempt that goes out when the throttle, by what really went out, allows it."""
@@ -348,6 +364,22 @@ class ServiceClient:
         if usage is not None:
             usage.requests += requests
             usage.cached += cached
+
+
+class _PassingError(Exception):
+    """A problem that may pass: the request is worth another attempt after `pause` seconds."""
+
+    def __init__(self, problem: ServiceError, pause: float = 0.0) -> None:
+        super().__init__(str(problem))
+        self.problem, self.pause = problem, pause
+
+
+class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
+    """The pause that the service asked for."""
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        outcome = retry_state.outcome
+        return cast(_PassingError, outcome.exception()).pause if outcome else 0.0
 
 
 def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:

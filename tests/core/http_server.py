@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from kg.services.client import Limit, Policy
+from sage.core.http.client import Limit, Policy
 
 FAST = Policy(
     attempts=3, deadline=5.0, attempt=0.5, backoff=0.01, backoff_max=0.02, longest_wait=2.0

@@ -1,0 +1,1 @@
+"""The error ledger: what was registered, tested and screened on which patients."""

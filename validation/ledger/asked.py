@@ -1,0 +1,106 @@
+"""What was asked of the same patients before, by their records: the same question, and screens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from validation.ledger.lines import Registration, Screened
+from validation.ledger.store import Store
+from validation.types import canonical_json, sha256_text
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.patients import Match, Patients, Population
+
+    Related = Mapping[str, tuple[Population, Match]]
+    """Stored populations that share patients with a cohort, by their digest."""
+
+
+def question_label(population: str, mine: Registration) -> str:
+    """The name of a question that nobody asked these patients before."""
+    return sha256_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
+
+
+def asked_before(
+    store: Store, patients: Patients, related: Related, mine: Registration
+) -> list[str]:
+    """What the same question is called, the earliest name first."""
+    labels = []
+    for row in store.rows(related, ("registration",)):
+        other = Registration.model_validate_json(row.body)
+        population, match = related[row.population]
+        same = other.endpoint == mine.endpoint or patients.same_outcome(
+            mine.endpoint, population, other.endpoint, match
+        )
+        if not same or len(other.exposures) != len(mine.exposures):
+            continue
+        if other.exposures != mine.exposures:
+            from validation.patients import unpack
+
+            header, ranks = unpack(store.data(row))
+            found = [set(patients.twins(key, ranks, match)) for key in mine.exposures]
+            if not all(found) or set.union(*found) != set(range(len(header["names"]))):
+                continue
+        labels += [other.asks, *other.also]
+    return list(dict.fromkeys(one for one in labels if one))
+
+
+def screened_before(
+    store: Store,
+    cohort: Cohort,
+    patients: Patients,
+    related: Related,
+    mine: Registration,
+    before: str = "",
+) -> tuple[str, ...]:
+    """Which exposures were screened in these patients before the contract was registered.
+
+    Parameters
+    ----------
+    store : where the screens stand
+    cohort, patients : the contract's patients, with their fingerprints
+    related : the stored populations that share patients with them
+    mine : the contract's registration
+    before : only screens from before this time (empty: all)
+
+    Returns
+    -------
+    A sentence for each exposure that was screened.
+    """
+    from validation.patients import unpack
+
+    keys = list(mine.exposures)
+    for key in mine.exposures:
+        if key in cohort.derived:
+            keys += cohort.derived[key].of
+    found = {}
+    for row in store.rows(related, ("screen",)):
+        said = Screened.model_validate_json(row.body)
+        population, match = related[row.population]
+        same = said.endpoint == mine.endpoint or patients.same_outcome(
+            mine.endpoint, population, said.endpoint, match
+        )
+        if not same or (before and row.at >= before):
+            continue
+        header, ranks = unpack(store.data(row))
+        names = header["names"]
+        for key in keys:
+            as_name = key if key in names else ""
+            if not as_name:
+                twins = patients.twins(key, ranks, match)
+                as_name = names[int(twins[0])] if len(twins) else ""
+            if as_name:
+                other = "" if as_name == key else f" (as {as_name})"
+                found[key] = f"{key}{other} was screened against {said.endpoint} before"
+    return tuple(found[key] for key in keys if key in found)
+
+
+def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
+    """The exposures of a contract by their ranks among the pilots."""
+    import numpy as np
+
+    from validation.patients import pack_features
+
+    ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
+    return pack_features(exposures, np.vstack(ranks))

@@ -1,0 +1,170 @@
+"""The file `ledger.jsonl`: lines that are added, never changed, each with the hash of the last."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sage.core.errors import InputError
+from validation.ledger.lines import (
+    FILE,
+    Incident,
+    Line,
+    Registration,
+    S,
+    line_model,
+    line_text,
+)
+from validation.ledger.store import Mark
+from validation.types import canonical_json, sha256_text
+
+FIRST = sha256_text("sage ledger.jsonl")
+
+
+class Journal:
+    """An append-only file of lines, flushed to disk at each, and chained by their hashes.
+
+    Parameters
+    ----------
+    path : the file; None where lines are kept in memory alone
+
+    Raises
+    ------
+    InputError
+        If a line was edited, removed or exchanged; the message names it. A last line that an
+        interruption tore is dropped, and stands in `pending`, to be said with the next line.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.lines: list[Line] = []
+        self.registrations: dict[str, Registration] = {}
+        self.pending: list[Incident] = []
+        self._texts: dict[str, bool] = {}
+        self._chain, self._size = FIRST, 0
+        if path is not None and path.is_file():
+            self._take(path.read_bytes())
+
+    def all_of(self, kind: type[S], *, own: bool = False) -> list[S]:
+        """What is said of one kind; `own`: in this folder."""
+        return [
+            one.said
+            for one in self.lines
+            if isinstance(one.said, kind) and not (own and one.elsewhere)
+        ]
+
+    def add(self, lines: Iterable[Line]) -> None:
+        """Write what is new among these lines."""
+        new = [line for line in lines if self._is_new(line)]
+        if self.path is None:
+            for line in new:
+                self._keep(line)
+        elif new or self.pending:
+            with self._appending() as handle:
+                pending = [Line(one, "", False) for one in self.pending]
+                self.pending = []
+                for line in (*pending, *new):
+                    if self._is_new(line):
+                        self._put(handle, line)
+
+    def _is_new(self, line: Line) -> bool:
+        """Whether it is not said here: what was said elsewhere may yet be said in this folder."""
+        known = self._texts.get(line_text(line.said))
+        return known is None or (known and not line.elsewhere)
+
+    @contextmanager
+    def _appending(self) -> Iterator[Any]:
+        """The file, open for this process alone and read up to its end."""
+        import fcntl
+
+        assert self.path is not None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            handle.seek(self._size)
+            self._take(handle.read())
+            handle.truncate(self._size)
+            handle.seek(self._size)
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+
+    def _put(self, handle: Any, line: Line) -> None:
+        value: dict[str, Any] = line.said.model_dump(mode="json")
+        if line.at:
+            value["at"] = line.at
+        if line.mark is not None:
+            value["mark"] = line.mark.model_dump(mode="json")
+        if line.elsewhere:
+            value["elsewhere"] = True
+        self._chain = sha256_text(self._chain + canonical_json(value))
+        value["chain"] = self._chain
+        text = (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        handle.write(text)
+        self._size += len(text)
+        self._keep(line)
+
+    def _keep(self, line: Line) -> None:
+        said, text = line.said, line_text(line.said)
+        self._texts[text] = line.elsewhere and self._texts.get(text, True)
+        if isinstance(said, Registration):
+            kept, known = said, self.registrations.get(said.registered)
+            if known is not None:
+                screened = tuple(sorted({*known.screened, *said.screened}))
+                frozen = known.frozen or said.frozen
+                also = tuple(sorted({*known.also, *said.also, said.asks} - {known.asks, ""}))
+                kept = known.model_copy(
+                    update={"screened": screened, "frozen": frozen, "also": also}
+                )
+            self.registrations[said.registered] = kept
+        self.lines.append(replace(line, number=len(self.lines)))
+
+    def _take(self, block: bytes) -> None:
+        """Read lines that are new here; what an interruption left of a last line is dropped."""
+        whole, newline, torn = block.rpartition(b"\n")
+        for text in whole.split(b"\n") if newline else []:
+            self._take_line(text)
+            self._size += len(text) + 1
+        if torn:
+            self.pending.append(
+                Incident(
+                    incident="torn",
+                    why=f"an interruption tore line {len(self.lines) + 1} of {FILE}; it was "
+                    "dropped, and what it said is written again",
+                )
+            )
+
+    def _take_line(self, text: bytes) -> None:
+        where = f"{self.path}: line {len(self.lines) + 1}"
+        try:
+            line = json.loads(text.decode("utf-8"))
+            chain, at = line.pop("chain", None), line.get("at", "")
+            expected = sha256_text(self._chain + canonical_json(line))
+            elsewhere, mark = bool(line.get("elsewhere")), line.get("mark")
+            body = {key: line[key] for key in line if key not in ("at", "mark", "elsewhere")}
+            said = line_model(body)
+            known = None if mark is None else Mark.model_validate(mark)
+        except (ValueError, ValidationError, AttributeError, TypeError):
+            raise InputError(
+                f"{where} is not a ledger entry; a ledger must not be edited. Restore it or start "
+                "a new one"
+            ) from None
+        if chain is None:
+            raise InputError(
+                f"{where} has no hash: it was edited, or an earlier version of SAGE wrote it. Give "
+                "the run a folder of its own"
+            )
+        if chain != expected:
+            raise InputError(
+                f"{where} was edited, or a line before it was removed; a ledger must not be "
+                "edited. Restore it, or give the run a folder of its own"
+            )
+        self._chain = chain
+        self._keep(Line(said, at, elsewhere, known))

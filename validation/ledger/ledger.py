@@ -1,0 +1,521 @@
+"""The error ledger: every attempted test on the same patients, crashed ones and screens too.
+
+Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
+one claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
+counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the ledger
+tells which claims were written after results were seen.
+
+What is known follows the patients: it lies in a store (`validation.ledger.store`) and is found by
+fingerprints of their records, whatever the folder, the cohort's name or the identifiers. A folder's
+`ledger.jsonl` is its projection: all that its verdicts rest on, so that they can be read without
+the store. Each line holds the hash of the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sage.core.errors import InputError
+from validation.contracts.contract import FrozenContract
+from validation.ledger.asked import (
+    asked_before,
+    patients_data,
+    question_label,
+    screened_before,
+)
+from validation.ledger.error_control import Adjusted, Claim, adjusted_claims
+from validation.ledger.journal import Journal
+from validation.ledger.lines import (
+    FILE,
+    KINDS,
+    Entry,
+    Incident,
+    Line,
+    Registration,
+    Said,
+    Screened,
+    Unlock,
+    claim_of,
+    draw_of,
+    line_model,
+    line_text,
+)
+from validation.ledger.store import Mark, Row, Store
+from validation.types import canonical_json, sha256_text
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.ledger.asked import Related
+    from validation.patients import Patients
+
+LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
+"""`unverified`: the ledger knows one folder alone, since no store was given."""
+
+
+class Ledger:
+    """What is known of a folder's patients: its own attempts, and those of other folders on them.
+
+    Parameters
+    ----------
+    path : the folder's file; None where only the store is written
+    store : where what is known of the same patients in other folders lies
+
+    Raises
+    ------
+    InputError
+        If a line was edited, removed or exchanged; the message names it. A last line that an
+        interruption tore is dropped, and `notes` says so.
+    """
+
+    def __init__(self, path: Path | None, store: Store | None = None) -> None:
+        self.path = path
+        self.store = store
+        self._journal = Journal(path)
+        self._second: dict[str, str] = {}
+        self._patients: dict[int, tuple[Cohort, Patients]] = {}
+        self._emptied = self._lacks_results()
+
+    # -- what it holds -----
+
+    @property
+    def lines(self) -> list[Line]:
+        """All that is said, in this folder and of its patients elsewhere."""
+        return self._journal.lines
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The attempts of this folder."""
+        return self._journal.all_of(Entry, own=True)
+
+    @property
+    def unlocks(self) -> list[Unlock]:
+        """The openings of confirmation patients in this folder."""
+        return self._journal.all_of(Unlock, own=True)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What happened to the file, in words."""
+        return tuple(one.why for one in (*self._journal.all_of(Incident), *self._journal.pending))
+
+    @property
+    def state(self) -> LedgerState:
+        """Whether what was registered is still there."""
+        if self._emptied or any(
+            one.incident == "emptied" for one in self._journal.all_of(Incident)
+        ):
+            return "emptied"
+        if self.store is None:
+            return "unverified"
+        if self.store.problem():
+            return "edited"
+        marks = [one.mark for one in self.lines] + [self.store.remembered()]
+        lost = self.store.lacks(one for one in marks if one is not None)
+        if lost is None:
+            return "intact"
+        return "emptied" if lost.store == self.store.id else "missing"
+
+    def _lacks_results(self) -> bool:
+        """Results lie in the folder whose contract this file does not know: lines were removed.
+
+        A contract is registered before anything is written for it, so no interruption does this.
+        """
+        if self.path is None or self.path.name != FILE:
+            return False
+        known = {one.registered for one in self._journal.all_of(Registration)}
+        for pattern in ("*/results.json", "hypotheses/*/results/results.json"):
+            for path in sorted(self.path.parent.glob(pattern)):
+                try:
+                    contract = json.loads(path.read_text(encoding="utf-8"))["contract_sha256"]
+                except (OSError, ValueError, KeyError, TypeError):
+                    continue
+                if contract not in known:
+                    why = (
+                        f"{self.path.name} was emptied or removed: it does not know the contract "
+                        f"of {path.relative_to(self.path.parent)}"
+                    )
+                    if not any(one.incident == "emptied" for one in self._journal.all_of(Incident)):
+                        self._journal.pending.append(Incident(incident="emptied", why=why))
+                    return True
+        return False
+
+    # -- registering -----
+
+    def register(
+        self, frozen: FrozenContract, cohort: Cohort | None = None, *, fresh: bool = True
+    ) -> Registration:
+        """Note that a contract is frozen now, before any result that follows; once.
+
+        Parameters
+        ----------
+        frozen : the contract
+        cohort : its cohort, by whose records the store finds what is known of the same patients
+        fresh : False for a contract that is read from a file: unless it stands here already, it
+            was never registered when it was frozen
+        """
+        contract = frozen.contract
+        own = [
+            one
+            for one in self._journal.all_of(Registration, own=True)
+            if one.registered == frozen.sha256
+        ]
+        if own and (self.store is None or cohort is None):
+            return own[0]
+        mine = Registration(
+            registered=frozen.sha256,
+            hypothesis=contract.hypothesis.id,
+            cohort=contract.cohort,
+            endpoint=contract.primary_test.endpoint,
+            exposures=tuple(sorted({one.key for one in contract.exposures})),
+            parent=contract.parent,
+            claim=claim_of(frozen),
+            frozen=fresh,
+        )
+        if self.store is None or cohort is None:
+            self._add([mine])
+            return mine
+        patients, related = self._related(cohort)
+        data = patients_data(patients, mine.exposures)
+        earlier = [
+            row
+            for row in self.store.of_contract([frozen.sha256])
+            if row.kind == "registration" and row.population in related
+        ]
+        if earlier:
+            mine = Registration.model_validate_json(earlier[0].body)
+            screened = screened_before(
+                self.store, cohort, patients, related, mine, before=earlier[0].at
+            )
+            more = tuple(sorted({*mine.screened, *screened}))
+            kept = [Registration.model_validate_json(row.body) for row in earlier]
+            same = [one for one in kept if set(one.screened) >= set(more)]
+            mine = same[0] if same else mine.model_copy(update={"screened": more})
+            if fresh and not any(one.frozen for one in kept):
+                mine = mine.model_copy(update={"frozen": True})
+        else:
+            labels = asked_before(self.store, patients, related, mine)
+            digest = patients.population.digest
+            mine = mine.model_copy(
+                update={
+                    "population": digest,
+                    "asks": labels[0] if labels else question_label(digest, mine),
+                    "also": tuple(labels[1:]),
+                    "screened": screened_before(self.store, cohort, patients, related, mine),
+                }
+            )
+        self._add([mine], data)
+        self.follow(cohort)
+        return mine
+
+    def register_replication(self, frozen: FrozenContract, cohort: Cohort) -> None:
+        """Note that a registered contract is about to be repeated in a second cohort's patients.
+
+        What comes of it was seen there: a claim of their own that asks the same is exploratory.
+        """
+        mine = self.registration(frozen.sha256)
+        if self.store is None or mine is None:
+            return
+        patients, related = self._related(cohort)
+        digest = patients.population.digest
+        labels = asked_before(self.store, patients, related, mine)
+        said = mine.model_copy(
+            update={
+                "cohort": cohort.id,
+                "population": digest,
+                "asks": labels[0] if labels else question_label(digest, mine),
+                "also": tuple(labels[1:]),
+                "screened": (),
+            }
+        )
+        self._second[frozen.sha256] = digest
+        self._add([said], patients_data(patients, mine.exposures))
+
+    def follow(self, cohort: Cohort) -> None:
+        """Take over what the store knows of these patients from other folders."""
+        if self.store is None:
+            return
+        _, related = self._related(cohort)
+        own = {one.registered for one in self._journal.all_of(Registration, own=True)}
+        there = {one.key for one in self.entries}
+        lines: list[Line] = []
+        for row in self.store.rows(related, ("registration", "entry", "unlock", "screen")):
+            said = line_model(json.loads(row.body))
+            mine = said.contract in own
+            if isinstance(said, Entry) and (
+                said.key in there
+                if mine
+                else not (said.claim or said.role in ("primary", "replication"))
+            ):
+                continue
+            lines.append(self._line(said, row, elsewhere=not mine))
+        self._journal.add(lines)
+
+    def follow_all(self) -> None:
+        """Take over all that the store knows, of whatever patients."""
+        if self.store is not None:
+            rows = [row for row in self.store.all_rows() if row.kind in KINDS.values()]
+            self._journal.add(
+                self._line(line_model(json.loads(row.body)), row, True) for row in rows
+            )
+
+    def screen(self, cohort: Cohort, endpoint: str, names: Sequence[str], ranks: Any) -> None:
+        """Note that features are about to be ranked by an endpoint in these patients.
+
+        Parameters
+        ----------
+        names : the features
+        ranks : (features, pilots) their ranks, from `validation.patients.profiles`
+        """
+        from validation.patients import pack_features
+
+        data = pack_features(names, ranks)
+        what = sha256_text(canonical_json([endpoint, sorted(names)]))[:16]
+        said = Screened(screen=what, cohort=cohort.id, endpoint=endpoint, features=len(names))
+        if self.store is not None:
+            patients, _ = self._related(cohort)
+            said = said.model_copy(update={"population": patients.population.digest})
+        self._add([said], data)
+
+    def patients(self, cohort: Cohort) -> Patients:
+        """A cohort's patients with their fingerprints, made once."""
+        from validation.patients import Patients
+
+        known = self._patients.get(id(cohort))
+        if known is None:
+            known = self._patients[id(cohort)] = (cohort, Patients(cohort))
+        return known[1]
+
+    def _related(self, cohort: Cohort) -> tuple[Patients, Related]:
+        """A cohort's patients, and the stored populations that share some with it."""
+        assert self.store is not None
+        patients = self.patients(cohort)
+        mine = patients.population
+        row = Row("population", "", mine.digest, canonical_json(mine.digest), mine.packed)
+        self.store.append([row])
+        return patients, self.store.same_patients(patients)
+
+    # -- attempts -----
+
+    def record(self, *entries: Entry) -> None:
+        """Append attempts; repeating an identical one adds nothing."""
+        self._add(entries)
+
+    def registration(self, contract: str) -> Registration | None:
+        """How a contract was registered: by being frozen, where it ever was."""
+        return self._journal.registrations.get(contract)
+
+    def is_registered(self, frozen: FrozenContract) -> bool:
+        """Whether the contract was registered when it was frozen, before any result of it.
+
+        A ledger without a store asks this only of what it knows to have come from a file.
+        """
+        mine = self.registration(frozen.sha256)
+        if mine is None:
+            return self.store is None
+        claim = self._claim(frozen.sha256)
+        registered = [
+            one.order
+            for one in self.lines
+            if isinstance(one.said, Registration)
+            and one.said.frozen
+            and self._claim(one.said.registered) == claim
+        ]
+        results = [
+            one.order
+            for one in self.lines
+            if isinstance(one.said, Entry)
+            and one.said.contract == frozen.sha256
+            and one.said.p is not None
+        ]
+        return bool(registered) and (not results or min(registered) < min(results))
+
+    def screened(self, frozen: FrozenContract) -> str:
+        """Which exposure was screened in these patients before; empty where none was."""
+        mine = self.registration(frozen.sha256)
+        return "; ".join(mine.screened) if mine is not None else ""
+
+    def _claim(self, contract: str) -> str:
+        """What a contract does: contracts that do the same are one attempt."""
+        found = self.registration(contract)
+        return found.claim if found is not None and found.claim else contract
+
+    def _question(self, one: Entry | Unlock) -> tuple[str, ...]:
+        found = self.registration(one.contract)
+        return found.question if found is not None else (one.cohort, one.hypothesis)
+
+    def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
+        """Another contract on the same claim, its own earlier version, or, in this folder, one of
+        the same name.
+        """
+        one = line.said
+        if self._claim(one.contract) == self._claim(frozen.sha256):
+            return False
+        mine, theirs = self.registration(frozen.sha256), self.registration(one.contract)
+        if one.contract in self._ancestors(frozen):
+            return True
+        if mine is not None and theirs is not None and mine.asks and theirs.asks:
+            asked = [{each.asks, *each.also} for each in (mine, theirs)]
+            if asked[0] & asked[1]:
+                return True
+        assert isinstance(one, Entry | Unlock)
+        if line.elsewhere or one.cohort not in ("", frozen.contract.cohort):
+            return False
+        named = one.hypothesis == frozen.contract.hypothesis.id
+        return named or (mine is not None and self._question(one) == mine.question)
+
+    def _ancestors(self, frozen: FrozenContract) -> set[str]:
+        found: set[str] = set()
+        parent = frozen.contract.parent
+        while parent is not None and parent not in found:
+            found.add(parent)
+            known = self.registration(parent)
+            parent = known.parent if known is not None else None
+        return found
+
+    def require_unopened(self, key: str, frozen: FrozenContract) -> None:
+        """Check that no other contract on this claim has opened the confirmation patients.
+
+        Raises
+        ------
+        InputError
+            If another one did: another version, seed or share, or the claim under another name.
+        """
+        for line in self.lines:
+            one = line.said
+            if not isinstance(one, Unlock) or not self._asks_the_same(line, frozen):
+                continue
+            if one.unlock == key or one.cohort:
+                raise InputError(
+                    f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
+                    f'already opened for hypothesis "{one.hypothesis}" under contract '
+                    f"{one.contract[:12]}; another version, seed or share of it cannot be "
+                    "confirmed in the same data. Repeat the call as it was, or confirm the "
+                    "hypothesis in a second cohort (--replicate)"
+                )
+
+    def unlock(self, key: str, frozen: FrozenContract) -> None:
+        """Open the confirmation patients for one contract of a hypothesis, once.
+
+        Raises
+        ------
+        InputError
+            If they were opened before for another contract of that hypothesis.
+        """
+        self.require_unopened(key, frozen)
+        mine = Unlock(
+            unlock=key,
+            contract=frozen.sha256,
+            hypothesis=frozen.contract.hypothesis.id,
+            cohort=frozen.contract.cohort,
+        )
+        if mine not in self.unlocks:
+            self._add([mine])
+
+    def is_unlocked(self, key: str, contract: str) -> bool:
+        """True when `contract` may read the confirmation patients."""
+        return any(one.unlock == key and one.contract == contract for one in self.unlocks)
+
+    def seen_before(self, frozen: FrozenContract) -> str | None:
+        """Another contract on the same claim whose results came before this one was registered.
+
+        Results of a discovery part do not count where this contract holds back the same patients:
+        those were not seen.
+
+        Returns
+        -------
+        Its hash, or None where no other gave a result before.
+        """
+        draw = draw_of(frozen)
+        claim = self._claim(frozen.sha256)
+        own = [
+            one.order
+            for one in self.lines
+            if isinstance(one.said, Entry | Registration)
+            and self._claim(one.said.contract) == claim
+        ]
+        for line in sorted(self.lines, key=lambda one: one.order):
+            one = line.said
+            if not isinstance(one, Entry) or (own and line.order > min(own)):
+                continue
+            unseen = one.part == "discovery" and draw != "" and one.draw == draw
+            known = one.status == "ok" and one.p is not None
+            if known and not unseen and self._asks_the_same(line, frozen):
+                return one.contract
+        return None
+
+    def claims(self, role: str = "primary") -> list[Entry]:
+        """The claims of a role on these patients, each attempt once, the latest state of it."""
+        found: dict[tuple[str, str, str], Entry] = {}
+        for entry in self._journal.all_of(Entry):
+            if entry.claim and entry.role == role:
+                found[entry.key] = entry
+        return list(found.values())
+
+    def adjust(
+        self, role: str = "primary", alpha: float = 0.05, instead: Mapping[str, float] | None = None
+    ) -> list[Adjusted]:
+        """All claims of a role after error control (`validation.ledger.error_control`).
+
+        `instead` gives contracts another p than that of their primary test.
+        """
+        disjoint = self._disjoint()
+        claims = [
+            Claim(
+                entry=entry,
+                question=self._question(entry),
+                does=self._claim(entry.contract),
+                elsewhere=disjoint.get(entry.key[:2], 1.0),
+            )
+            for entry in self.claims(role)
+        ]
+        return adjusted_claims(claims, alpha, instead)
+
+    def _disjoint(self) -> dict[tuple[str, str], float]:
+        """Product of the e-values of a claim's test on other patients than the claim's own."""
+        from validation.statistics.multiplicity import p_to_e
+
+        found: dict[tuple[str, str], float] = {}
+        for one in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
+            other = one.part in ("discovery", "replication") and not one.claim
+            if other and one.status == "ok" and one.p is not None:
+                value = float(p_to_e([max(one.p, 1e-300)])[0])
+                found[one.key[:2]] = found.get(one.key[:2], 1.0) * value
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """How many attempts of this folder, by how they ended."""
+        found: dict[str, int] = {"attempts": len({one.key for one in self.entries})}
+        for one in {entry.key: entry for entry in self.entries}.values():
+            found[one.status] = found.get(one.status, 0) + 1
+        return found
+
+    # -- writing -----
+
+    def _add(self, said: Sequence[Said], data: bytes | None = None) -> None:
+        """Write to the store, then to the file: what stands here is kept there."""
+        if not said:
+            return
+        if self.store is None:
+            self._journal.add(Line(one, "", False) for one in said)
+            return
+        rows = [
+            Row(KINDS[type(one)], one.contract, self._population(one), line_text(one), data)
+            for one in said
+        ]
+        kept = self.store.append(rows)
+        self._journal.add(self._line(one, row) for one, row in zip(said, kept, strict=True))
+
+    def _line(self, said: Said, row: Row, elsewhere: bool = False) -> Line:
+        assert self.store is not None
+        mark = Mark(store=self.store.id, seq=row.seq, chain=row.chain)
+        return Line(said, row.at, elsewhere, mark)
+
+    def _population(self, one: Said) -> str:
+        if isinstance(one, Registration | Screened):
+            return one.population
+        if isinstance(one, Entry) and one.part == "replication":
+            return self._second.get(one.contract, "")
+        found = self.registration(one.contract)
+        return found.population if found is not None else ""

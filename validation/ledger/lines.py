@@ -1,0 +1,188 @@
+"""What a ledger can say: attempts, registrations, openings, screens, and harm to its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from sage.core.models import Strict
+from validation.contracts.contract import FrozenContract
+from validation.ledger.store import Kind, Mark
+from validation.results import TestOutcome
+from validation.types import canonical_json, sha256_text
+
+FILE = "ledger.jsonl"
+PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "amendment"}
+"""Fields of a hypothesis or contract that change nothing of what is done."""
+
+
+class Entry(Strict):
+    """One attempt. `claim` entries form the family over which errors are controlled.
+
+    `draw` names the split of the patients (data, seed, share) where the contract has one.
+    """
+
+    contract: str
+    hypothesis: str
+    cohort: str
+    test: str
+    role: str
+    part: str
+    claim: bool
+    status: str
+    p: float | None = None
+    n: int | None = None
+    code: str = ""
+    reason: str = ""
+    draw: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same test of the same contract on the same part is one attempt, however often run."""
+        return (self.contract, self.test, self.part)
+
+
+class Registration(Strict):
+    """A contract that was frozen when the ledger held what stands above it.
+
+    `claim` names what is done, whatever the hypothesis is called: contracts with the same one are
+    the same attempt. `asks` names the question among those on these patients, `also` what it was
+    called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
+    contract that was first met when it was run.
+    """
+
+    registered: str
+    hypothesis: str
+    cohort: str
+    endpoint: str
+    exposures: tuple[str, ...]
+    parent: str | None = None
+    claim: str = ""
+    population: str = ""
+    asks: str = ""
+    also: tuple[str, ...] = ()
+    screened: tuple[str, ...] = ()
+    frozen: bool = True
+
+    @property
+    def contract(self) -> str:
+        """The contract's hash."""
+        return self.registered
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What is asked of which patients: contracts that differ otherwise ask it again."""
+        return (self.asks,) if self.asks else (self.cohort, self.endpoint, *self.exposures)
+
+
+class Unlock(Strict):
+    """The confirmation patients of a cohort were opened for one contract."""
+
+    unlock: str
+    contract: str
+    hypothesis: str
+    cohort: str = ""
+
+
+class Screened(Strict):
+    """Features of these patients were ranked by an endpoint."""
+
+    screen: str
+    cohort: str
+    endpoint: str
+    features: int
+    population: str = ""
+    contract: str = ""
+
+
+class Incident(Strict):
+    """Something that happened to this file, and stays said."""
+
+    incident: Literal["emptied", "torn"]
+    why: str
+    contract: str = ""
+
+
+Said = Entry | Registration | Unlock | Screened | Incident
+S = TypeVar("S", Entry, Registration, Unlock, Screened, Incident)
+KINDS: dict[type[Strict], Kind] = {
+    Entry: "entry",
+    Registration: "registration",
+    Unlock: "unlock",
+    Screened: "screen",
+}
+FIELDS: dict[str, type[Said]] = {
+    "registered": Registration,
+    "unlock": Unlock,
+    "screen": Screened,
+    "incident": Incident,
+    "test": Entry,
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the file. `elsewhere`: said in another folder, on the same patients."""
+
+    said: Said
+    at: str
+    elsewhere: bool
+    mark: Mark | None = None
+    number: int = 0
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts what came first to the front."""
+        return (self.at, self.number)
+
+
+def line_model(body: dict[str, Any]) -> Said:
+    """What a line says, by the field that names its kind."""
+    kind = next((model for field, model in FIELDS.items() if field in body), Entry)
+    return kind.model_validate(body)
+
+
+def line_text(said: Said) -> str:
+    """The same text for the same thing said."""
+    return canonical_json(said.model_dump(mode="json"))
+
+
+def claim_of(frozen: FrozenContract) -> str:
+    """Names what a contract does in its data, whatever the hypothesis is called or argued with.
+
+    What is left at its default does not enter, so that a later version of SAGE, whose contracts
+    have more fields, names it alike.
+    """
+    value = frozen.contract.model_dump(mode="json", exclude_defaults=True)
+    value = {key: part for key, part in value.items() if key not in PROSE}
+    hypothesis = value["hypothesis"]
+    value["hypothesis"] = {key: part for key, part in hypothesis.items() if key not in PROSE}
+    return sha256_text(canonical_json([value, frozen.data_hashes]))[:16]
+
+
+def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
+    """The ledger's line for a test outcome."""
+    return Entry(
+        contract=frozen.sha256,
+        hypothesis=frozen.contract.hypothesis.id,
+        cohort=frozen.contract.cohort,
+        test=outcome.id,
+        role=outcome.role,
+        part=outcome.part,
+        claim=outcome.claim,
+        status=outcome.status,
+        p=None if outcome.p is None else float(f"{outcome.p:.12g}"),
+        n=outcome.n,
+        code=outcome.code,
+        reason=outcome.reason,
+        draw=draw_of(frozen),
+    )
+
+
+def draw_of(frozen: FrozenContract) -> str:
+    """Names which patients a contract holds back; empty where it holds back none."""
+    split = frozen.contract.split
+    if split.policy == "none":
+        return ""
+    parts = [frozen.data_hashes, frozen.contract.seed, split.confirmation]
+    return sha256_text(canonical_json(parts))[:12]
