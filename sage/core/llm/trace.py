@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from sage.core.errors import InputError
+from sage.core.files import append_line
 from sage.core.llm.budget import current_step
 from sage.core.llm.messages import Message, ToolCall
 from sage.core.models import Strict
@@ -85,7 +85,6 @@ class Trace:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._lock = threading.Lock()
 
     def episode(self, agent: str) -> Episode:
         """Begin to trace one question to `agent`."""
@@ -100,11 +99,7 @@ class Trace:
         if self.path is None:
             return
         plain = line.model_dump(mode="json", exclude_none=True)
-        text = json.dumps(plain, ensure_ascii=False) + "\n"
-        with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+        append_line(self.path, json.dumps(plain, ensure_ascii=False))
 
 
 class Episode:
