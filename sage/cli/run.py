@@ -15,6 +15,7 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from sage.machine.drive import Pause
     from sage.machine.services import Services
+    from sage.settings import Settings
 
 RunName = typer.Argument(
     ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
@@ -54,6 +55,9 @@ def run(
         None, help="`auto`, `docker`, `bubblewrap` or `subprocess`."
     ),
     base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
+    estimate: bool = typer.Option(
+        False, "--estimate", help="Print calls, tokens and money per agent, and end there."
+    ),
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
     as_json: AsJson = False,
 ) -> None:
@@ -67,6 +71,9 @@ def run(
     from sage.settings import load
 
     settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    if estimate:
+        _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
+        return
     request = Request(
         prompt=prompt,
         kg=kg,
@@ -87,6 +94,72 @@ def run(
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
     _go(services, as_json=as_json)
+
+
+def _tell_estimate(
+    settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
+) -> None:
+    """Print what a run would ask of models; nothing is called and no folder is made."""
+    from sage.console import out, print_json
+
+    if settings.effective_reasoner == "rules":
+        if as_json:
+            print_json({"reasoner": "rules", "agents": [], "usd": 0.0, "usd_most": 0.0})
+            return
+        out.print("The rules reasoner calls no model: no tokens, no money.")
+        return
+    from sage.machine.estimate import estimate
+
+    rows = estimate(settings, hypotheses)
+    priced = all(row.usd is not None for row in rows)
+    usd = sum(row.usd or 0.0 for row in rows) if priced else None
+    usd_most = sum(row.usd_most or 0.0 for row in rows) if priced else None
+    if as_json:
+        print_json(
+            {
+                "reasoner": "chat",
+                "agents": [row.model_dump() for row in rows],
+                "usd": usd,
+                "usd_most": usd_most,
+            }
+        )
+        return
+    from rich.table import Table
+
+    def span(usual: float | None, most: float | None, form: str) -> str:
+        if usual is None or most is None:
+            return "no price set"
+        return format(usual, form) if usual == most else f"{usual:{form}} to {most:{form}}"
+
+    table = Table("agent", "model", "calls", "prompt tokens", "reply tokens", "USD")
+    for row in rows:
+        table.add_row(
+            row.agent,
+            row.model,
+            span(row.calls, row.calls_most, ","),
+            span(row.prompt_tokens, row.prompt_tokens_most, ","),
+            span(row.completion_tokens, row.completion_tokens_most, ","),
+            span(row.usd, row.usd_most, ".4f"),
+        )
+    table.add_section()
+    totals = {
+        name: (
+            sum(getattr(row, name) for row in rows),
+            sum(getattr(row, f"{name}_most") for row in rows),
+        )
+        for name in ("calls", "prompt_tokens", "completion_tokens")
+    }
+    table.add_row(
+        "all", "", *(span(*pair, ",") for pair in totals.values()), span(usd, usd_most, ".4f")
+    )
+    out.print(table)
+    out.print(
+        "From the recorded run that ships with SAGE, to every round and revision that settings"
+        f" allow; a refused reply may go back {settings.repairs} times more. Thoughts of reasoning"
+        " models come on top."
+    )
+    if budget_usd is not None and usd is not None and usd > budget_usd:
+        out.print(f"[yellow]A budget of {budget_usd:.2f} USD will probably not do.[/]")
 
 
 def resume(

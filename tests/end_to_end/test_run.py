@@ -192,3 +192,33 @@ def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
     assert (row["calls"], row["unanswered"], row["completion_tokens"]) == (1, 1, 500)
     assert row["usd"] > 500 * 10 / 1e6
     assert "1 without" in " ".join(sage("show", str(run), cwd=tmp_path).out.split())
+
+
+def test_an_estimate_tells_calls_tokens_and_money_and_calls_nothing(tmp_path: Path) -> None:
+    prices = "price_in = 1.0\nprice_out = 10.0\n"
+    (tmp_path / "sage.toml").write_text(
+        "".join(
+            f'[models.{role}]\nname = "m-{role}"\n{prices}' for role in ("nano", "mini", "high")
+        )
+    )
+    with serve(lambda body: Answer("{}")) as server:
+        args = ("run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--estimate")
+        one = sage(*args, "--json", cwd=tmp_path).json
+        two = sage(*args, "--hypotheses", "2", "--json", cwd=tmp_path).json
+        shown = sage(*args, "--budget-usd", "0.01", cwd=tmp_path)
+        assert not server.requests
+    assert not (tmp_path / "runs").exists()
+    agents = {row["agent"]: row for row in one["agents"]}
+    assert {"path_generation", "prover", "validation_agent", "summary"} <= set(agents)
+    for row in one["agents"]:
+        assert 1 <= row["calls"] <= row["calls_most"]
+        assert 0 < row["prompt_tokens"] <= row["prompt_tokens_most"]
+        assert row["usd"] == pytest.approx(
+            (row["prompt_tokens"] + 10 * row["completion_tokens"]) / 1e6
+        )
+    assert one["usd"] == pytest.approx(sum(row["usd"] for row in one["agents"]))
+    assert one["usd"] < two["usd"] < 2 * one["usd"] and one["usd"] < one["usd_most"]
+    assert agents["prover"]["calls_most"] == 3 * 4
+    assert "will probably not do" in " ".join(shown.out.split())
+    free = sage("run", PROMPT, "--reasoner", "rules", "--estimate", cwd=tmp_path)
+    assert "calls no model" in free.out
