@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 from sage.core.errors import SageError
+from sage.core.log import logger
 
 
 def main() -> None:
@@ -39,7 +40,12 @@ def main() -> None:
             _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(1)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError):
+            from sage.core.extras import explain_absence
+
+            error = explain_absence(error) or error
         code = exit_code(error)
+        logger(__name__).failed("command failed", error, exit_code=code)
         if code is None:
             raise
         _say(str(error))

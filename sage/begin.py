@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sage import settings as settings_module
+from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
+from sage.core.extras import need
 from sage.machine.services import Services
-from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id, now
+from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import demo_graph, load_cohort
@@ -64,6 +66,9 @@ def begin(
     """
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
+    need("literature", "a run")
+    if settings.effective_reasoner == "chat":
+        need("models", "a run with a language model")
     root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
     features = [str(path.resolve()) for path in request.features]
     cohort = load_cohort(request.cohort, settings, root_of_files, features)
@@ -92,7 +97,7 @@ def begin(
         thread=identity,
         place=str(root),
         prompt=request.prompt.strip(),
-        created=now(),
+        created=clock.stamp(),
         reasoner=reasoner,
         models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
         cohort=_stable_name(request.cohort),
@@ -151,7 +156,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     Raises
     ------
     InputError
-        If another process holds the run, or its checkpoints stayed with the run it was copied from.
+        If another process holds the run, a file of it was changed, or its checkpoints stayed with
+        the run that it was copied from.
     """
     folder = open_run(name)
     folder.hold()
@@ -159,7 +165,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     if budget_usd is not None:
         manifest = folder.update(budget_usd=budget_usd)
     settings = settings_module.load()
-    if manifest.parent and settings.checkpoint_url:
+    if manifest.parent and not manifest.copied_thread and settings.checkpoint_url:
         raise InputError(
             f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
             " are the original's; go on there"

@@ -16,6 +16,7 @@ from sage.core.data import data_root
 from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
+from sage.core.log import logger
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kg.literature.search import Literature
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
+
+log = logger(__name__)
 
 Listener = Callable[[str, str, dict[str, Any]], None]
 
@@ -179,6 +182,7 @@ class Services:
             raise
         except Exception as error:
             self.folder.event("error", **fields, message=str(error)[:500])
+            log.failed("step failed", error, **fields)
             self.listener("error", name, fields)
             raise
         seconds = round(time.perf_counter() - begun, 4)

@@ -16,14 +16,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
+from sage.core.extras import need
 from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.patients import Patients, Population, index_of
@@ -144,7 +145,7 @@ class Store:
                 db.execute(statement)
             found = self._all(db, "SELECT value FROM sage_ledger_meta WHERE name = 'id'")
             if not found:
-                fresh = hashlib.sha256(f"{datetime.now(UTC)} {self._salt()}".encode()).hexdigest()
+                fresh = hashlib.sha256(f"{clock.now()} {self._salt()}".encode()).hexdigest()
                 db.execute(
                     self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), (fresh[:16],)
                 )
@@ -396,7 +397,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 
 def now() -> str:
     """The time in UTC, to the microsecond, in a form that sorts."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class SqliteStore(Store):
@@ -478,13 +479,9 @@ class PostgresStore(Store):
     LOCK = 0x5A6E1ED6
 
     def __init__(self, url: str) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise InputError(
-                "a ledger in PostgreSQL needs the postgres extra: "
-                "pip install 'sage-pathology[postgres]'"
-            ) from None
+        need("postgres", "a ledger in PostgreSQL")
+        import psycopg
+
         self._psycopg = psycopg
         self._url = url
         parts = urlsplit(url)

@@ -31,6 +31,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from sage.core.models import Strict
+from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
 from validation.contracts.timing import ENTRY
 from validation.controls.rules import Objection
@@ -242,7 +243,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
     if contract.hypothesis.time_dependent:
         patients = np.unique(study.rows.index)
-        codes = np.random.default_rng(contract.seed).permutation(len(patients))
+        codes = generator(contract.seed).permutation(len(patients))
         table[PERSON] = codes[np.searchsorted(patients, study.rows.index)]
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
@@ -251,7 +252,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
             table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
     with writing(folder / TABLE) as stream:
-        table.to_parquet(stream, engine="pyarrow", index=False)
+        stream.write(table.to_parquet(None, engine="fastparquet", index=False))
     write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
     return task
 

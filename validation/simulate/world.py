@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from sage.core.errors import InputError
+from sage.core.extras import need
+from sage.core.seeds import generator
 from validation.simulate.effects import Effects
 from validation.simulate.genes import FACTORS, expression, factors, gene_table
 from validation.simulate.layout import cohort_toml
@@ -87,11 +89,13 @@ def write_world(
         raise InputError(f"write_world: {folder} is not empty; give a new folder")
     if not 0 <= slides <= patients:
         raise InputError(f"write_world: {slides} slides for {patients} patients")
+    if slides:
+        need("slides", "painting slides")
     folder.mkdir(parents=True, exist_ok=True)
     true = effects or Effects()
     if null:
         true = true.without_biomarkers()
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     people = _people(patients, true, rng)
     joint = _joint_group(people)
     outcome = _outcomes(people, joint, true, rng)
