@@ -278,7 +278,7 @@ def replay(
 
     The agents' recorded turns are taken again as well, and must lead to the recorded outputs.
 
-    Example: sage replay last --out /tmp/report
+    Example: sage replay last --out again/
     """
     from sage.begin import open_run
     from sage.console import out as console
