@@ -103,6 +103,16 @@ class RunFolder:
         """The event log, one JSON object per line."""
         return self.root / "events.jsonl"
 
+    @property
+    def trace_path(self) -> Path:
+        """The trace of every agent's turns, one JSON object per line."""
+        return self.root / "trace.jsonl"
+
+    @property
+    def spending_path(self) -> Path:
+        """Every paid model call, one JSON object per line."""
+        return self.root / "spending.jsonl"
+
     def output(self, name: str) -> Path:
         """Where the agent output `name` is kept."""
         return self.root / "outputs" / f"{name}.json"

@@ -55,6 +55,10 @@ def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:
     page = (waiting / "report.html").read_text()
     assert "known for years" in page
     assert "nothing was tested" in page
+    turns = [json.loads(line) for line in (waiting / "trace.jsonl").read_text().splitlines()]
+    (decided,) = [turn for turn in turns if turn["kind"] == "human"]
+    assert decided["text"] == "reject: known for years"
+    assert decided["decision"]["automatic"] is False
 
 
 def test_asking_for_another_brings_a_different_hypothesis(waiting: Path) -> None:
