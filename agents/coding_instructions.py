@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.prose.check import early_judge, replaced
 from agents.types import DictionaryView, ExpandedHypothesis
 from agents.wording import describe_design, free_numbers
 from validation.hypothesis import Hypothesis
@@ -43,6 +44,11 @@ class CodingInstructions(View):
 
 def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInstructions:
     """Register the hypothesis' own covariates and endpoints, and say what will be run."""
+    return generated(given)
+
+
+def generated(given: CodingInstructionsInput) -> CodingInstructions:
+    """SAGE's own instructions."""
     hypothesis = given.expanded.hypothesis
     known = given.dictionary.keys()
     covariates = tuple(key for key in hypothesis.covariates if key in known)
@@ -117,6 +123,22 @@ def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hy
     return type(hypothesis).model_validate(hypothesis.model_dump() | settled)
 
 
+def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
+    """Sentences that tell a result, recommend or cite: a task says what is to be done."""
+    judge = early_judge()
+    return [str(one) for text in (*answer.tasks, *answer.assumptions) for one in judge(text)]
+
+
+def in_own_words(given: CodingInstructionsInput, answer: CodingInstructions) -> CodingInstructions:
+    """The instructions with SAGE's own tasks and assumptions in the place of refused ones."""
+    plain, judge = generated(given), early_judge()
+    texts = {
+        "tasks": replaced(answer.tasks, plain.tasks, judge),
+        "assumptions": replaced(answer.assumptions, plain.assumptions, judge),
+    }
+    return answer.model_copy(update=texts)
+
+
 CODING_INSTRUCTIONS = Agent(
     name="coding_instructions",
     role=Role.HIGH,
@@ -125,4 +147,5 @@ CODING_INSTRUCTIONS = Agent(
     prompt=prompt_file(__file__, "coding_instructions.md"),
     rule=instruct,
     check=check_instructions,
+    wording=Wording(problems=unborne, replace=in_own_words),
 )

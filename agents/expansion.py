@@ -197,9 +197,21 @@ def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
             "clinical_interpretation": settled("clinical_interpretation", _clinical(hypothesis)),
             "improvements": tuple(one for one in answer.improvements if not judge(one)),
             "parts": parts,
-            "hypothesis": answer.hypothesis and reworded(answer.hypothesis, judge),
+            "hypothesis": answer.hypothesis
+            and reworded(_relabeled(answer.hypothesis, reviewed), judge),
         }
     )
+
+
+def _relabeled(hypothesis: Hypothesis, reviewed: ReviewedHypothesis) -> Hypothesis:
+    """The hypothesis with the labels that its exposures were given under."""
+    offered = (*reviewed.hypothesis.exposures, *reviewed.refinements)
+    labels = {one.variable: one.label for one in offered}
+    exposures = tuple(
+        one.model_copy(update={"label": labels.get(one.variable, one.variable)})
+        for one in hypothesis.exposures
+    )
+    return hypothesis.model_copy(update={"exposures": exposures})
 
 
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:

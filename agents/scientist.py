@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.base import Agent, Role, Wording, prompt_file
 from agents.prose.check import Judge, early_judge
 from agents.scientist_rule import propose
-from agents.statement import settled, state
+from agents.statement import label_of, settled, state
 from agents.types import Citation, DictionaryView, Draft, OntologyBrief
 from agents.views import Proposal, ScientistInput
 from agents.wording import hypothesis_texts, reworded, unsupported_numbers
@@ -76,7 +76,10 @@ def compose_draft(
         mechanism=mechanism,
         citations=_unique([c for one in used for c in one.evidence]),
         contradicting=_unique([c for one in used for c in one.contradicting]),
-        refinements=proposal.refinements,
+        refinements=tuple(
+            one.model_copy(update={"label": label_of(one.variable, dictionary)})
+            for one in proposal.refinements
+        ),
         concepts=proposal.concepts,
     )
 
@@ -106,7 +109,7 @@ def in_own_words(given: ScientistInput, proposal: Proposal) -> Proposal:
     judge = _judge(given)
     return proposal.model_copy(
         update={
-            "hypothesis": reworded(proposal.hypothesis, judge),
+            "hypothesis": reworded(settled(proposal.hypothesis, given.dictionary), judge),
             "concepts": tuple(one for one in proposal.concepts if not judge(one)),
         }
     )

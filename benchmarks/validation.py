@@ -4,6 +4,7 @@
     python benchmarks/validation.py calibration --runs 1000
     python benchmarks/validation.py competing --runs 2000
     python benchmarks/validation.py pipeline --runs 500 --jobs 2
+    python benchmarks/validation.py hypothesis
     python benchmarks/validation.py worlds --runs 500 --jobs 2 [--kind "small n"] [--seed 0]
     python benchmarks/validation.py all --out benchmarks/results
 
@@ -399,8 +400,88 @@ def wilson(hits, runs):
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+HYPOTHESES = {
+    "rotterdam": ("pgr", ["age", "nodes", "er"]),
+    "flchain": ("kappa", ["age", "creatinine"]),
+}
+"""Cohorts of R's survival package, as the tests hold them: the exposure and its covariates."""
+
+
+def hypothesis_part(args):
+    """One hypothesis with all controls, a second implementation and figures: 2,982 and 7,871
+    patients.
+    """
+    from validation.cohort import load
+    from validation.contracts.draft import draft
+    from validation.contracts.freezing import freeze
+    from validation.hypothesis import Hypothesis
+    from validation.ledger.ledger import Ledger
+    from validation.runner import run
+
+    rows = []
+    for name, (exposure, covariates) in HYPOTHESES.items():
+        claim = Hypothesis.model_validate(
+            {
+                "id": name,
+                "statement": f"A high {exposure} goes with shorter survival.",
+                "population": {"description": "all patients"},
+                "exposures": [{"variable": f"clinical:{exposure}", "label": exposure}],
+                "comparison": "exposed_vs_rest",
+                "endpoint": "OS",
+                "direction": "higher_risk",
+                "covariates": [f"clinical:{key}" for key in covariates],
+            }
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            write_public(place / "cohort", name, [exposure, *covariates])
+            start, before = time.perf_counter(), processor_seconds()
+            cohort = load(place / "cohort")
+            frozen = freeze(draft(claim, cohort.dictionary()), cohort)
+            found = run(frozen, cohort, place / "out", ledger=Ledger(place / "ledger.jsonl"))
+            rows.append(
+                {
+                    "cohort": name,
+                    "patients": len(cohort.patients),
+                    "events": found.test("primary").events,
+                    "seconds": time.perf_counter() - start,
+                    "processor s": processor_seconds() - before,
+                    "verdict": found.verdict.badge,
+                }
+            )
+    yield "One hypothesis with all controls", rows
+
+
+def processor_seconds():
+    """Of this process and of the children it waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def write_public(folder, name, columns):
+    """A cohort of R's survival package as a folder; every column was known at the start."""
+    import pandas as pd
+
+    here = Path(__file__).resolve().parent.parent / "tests" / "validation" / "r" / "cohorts"
+    table = pd.read_csv(here / f"{name}.csv.gz")
+    table = table[table["time"] > 0].reset_index(drop=True)
+    table.insert(0, "row", [f"P{at}" for at in range(len(table))])
+    folder.mkdir()
+    table.to_csv(folder / "table.csv", index=False)
+    text = (
+        f'known_at = "baseline"\nid = "{name}"\ntitle = "{name} of R\'s survival package"\n'
+        'patient = { table = "all" }\ntables.all = { file = "table.csv", key = "row" }\n'
+        '[endpoints.OS]\ntable = "all"\ntime = "time"\ntime_unit = "days"\nevent = "status"\n'
+        "event_values = [1, 2]\ncensored_values = [0]\n"
+    )
+    for column in columns:
+        text += f'[variables.{column}]\ntable = "all"\ncolumn = "x.{column}"\nkind = "continuous"\n'
+    (folder / "cohort.toml").write_text(text, encoding="utf-8")
+
+
 PARTS = {
     "worlds": worlds_part,
+    "hypothesis": hypothesis_part,
     "screen": screen_part,
     "calibration": calibration_part,
     "competing": competing_part,

@@ -16,20 +16,23 @@ import mimetypes
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_servers.spec import Output
+from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
+from sage.core.log import logger
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_servers.context import ToolContext
     from mcp_servers.spec import ToolRun, ToolSpec
+
+log = logger(__name__)
 
 CHUNK = 1 << 20
 FORMAT = 1
@@ -131,7 +134,7 @@ class HashIndex:
         if row is not None and tuple(row[:3]) == stamp:
             return str(row[3])
         found = hash_file(path)
-        if time.time() - seen.st_mtime > RACY_SECONDS:
+        if clock.seconds() - seen.st_mtime > RACY_SECONDS:
             with self._open() as base:
                 base.execute(
                     "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?, ?, ?)",
@@ -228,7 +231,10 @@ class ResultsCache:
         path = self.folder / "results" / f"{key}.json"
         try:
             entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            log.failed("kept result not read, computed again", error, path=path)
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # recently used, so pruned last

@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 from sage.core.errors import SageError
+from sage.core.log import logger
 
 
 def main() -> None:
@@ -40,6 +41,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         code = exit_code(error)
+        logger(__name__).failed("command failed", error, exit_code=code)
         if code is None:
             raise
         _say(str(error))

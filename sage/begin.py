@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sage import settings as settings_module
+from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.machine.services import Services
-from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id, now
+from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import demo_graph, load_cohort
@@ -92,7 +93,7 @@ def begin(
         thread=identity,
         place=str(root),
         prompt=request.prompt.strip(),
-        created=now(),
+        created=clock.stamp(),
         reasoner=reasoner,
         models={role: models[role]["name"] for role in models} if reasoner == "chat" else {},
         cohort=_stable_name(request.cohort),
@@ -151,7 +152,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     Raises
     ------
     InputError
-        If another process holds the run, or its checkpoints stayed with the run it was copied from.
+        If another process holds the run, a file of it was changed, or its checkpoints stayed with
+        the run that it was copied from.
     """
     folder = open_run(name)
     folder.hold()
@@ -159,7 +161,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     if budget_usd is not None:
         manifest = folder.update(budget_usd=budget_usd)
     settings = settings_module.load()
-    if manifest.parent and settings.checkpoint_url:
+    if manifest.parent and not manifest.copied_thread and settings.checkpoint_url:
         raise InputError(
             f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
             " are the original's; go on there"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,8 +102,15 @@ class Record:
         """The chain's last hash, which stands for all before it."""
         return self._read().heads[-1]
 
-    def verify(self, sealed: str) -> None:
-        """Refuse a folder that is not as the run left it; `sealed` is a head that it once had.
+    def verify(self, sealed: str, *, under_way: bool = False, mended: str = "") -> None:
+        """Refuse a folder that is not as the run left it.
+
+        Parameters
+        ----------
+        sealed : a head that the chain once had
+        under_way : the run is about to go on, so an interrupted step may have begun to write its
+            own files again
+        mended : ending of files that a person was asked to change; "" for none
 
         Raises
         ------
@@ -125,6 +133,10 @@ class Record:
             remedy += ", or `sage resume` the step that was interrupted"
         for name, entry in chain.files.items():
             path = self.root / name
+            if under_way and any(_writes(node, name) for node in chain.open):
+                continue
+            if mended and name.endswith(mended):
+                continue
             if not path.is_file():
                 raise InputError(f"{path} is missing; the run wrote it. {remedy}")
             found = self._manifest() if name == MANIFEST else _hash(path, entry.get("bytes"))
@@ -201,6 +213,17 @@ class Record:
             elif "end" in line:
                 chain.open.discard(line["end"])
         return chain
+
+
+def _writes(node: str, name: str) -> bool:
+    """Whether a file is one that this node writes: of its hypothesis, or of the whole run."""
+    step, _, hypothesis = node.partition(" ")
+    if hypothesis:
+        of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"
+        return re.fullmatch(of_hypothesis, name) is not None
+    if step in ("judge", "report"):
+        return name == "results.json" or name.startswith("hypotheses/")
+    return name.startswith("outputs/")
 
 
 def _link(head: str, line: dict[str, Any]) -> str:

@@ -10,17 +10,18 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 import threading
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from kg.printable import one_line
+from sage.core import clock, log
 from sage.core.errors import InputError
-from sage.core.files import naming, read_json, write_json
+from sage.core.files import append_line, read_json, write_json
 from sage.core.models import Strict
 from sage.integrity import Record
 
@@ -35,6 +36,8 @@ class Manifest(Strict):
     run_id: str = ""
     thread: str = ""
     parent: str | None = None
+    copied_thread: str = ""
+    checkpoint: str = ""
     place: str = ""
     sealed: str = ""
     prompt: str
@@ -64,14 +67,15 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        fixed = self.model_dump(mode="json", exclude=CHANGING)
+        unset = set() if self.copied_thread else {"copied_thread"}
+        fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
 FORMAT = 3
 """Of run folders. 2: an identity apart from the folder's name, and a record of its files. 3: what
 one step needs of another is in the state, so that an evaluation begun before cannot go on."""
-CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed"}
+CHANGING = {"status", "finished", "problem", "budget_usd", "place", "sealed", "checkpoint"}
 
 
 class RunFolder:
@@ -141,14 +145,16 @@ class RunFolder:
         self.save(manifest)
         return manifest
 
-    def verify(self) -> None:
+    def verify(self, *, under_way: bool = False) -> None:
         """Refuse a folder whose files are not as the run left them (`Record.verify`).
 
-        A folder of the first format has no record and passes.
+        A folder of the first format has no record and passes. A run that goes on (`under_way`) may
+        find what an interrupted step left, and a program that a person was asked to mend.
         """
         manifest = self.manifest()
         if manifest.format > 1 or self.record.exists():
-            self.record.verify(manifest.sealed)
+            mended = ".py" if under_way and manifest.status == "escalated" else ""
+            self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
         """Take the run for this process until it ends, and clear what a killed one left half-done.
@@ -171,21 +177,30 @@ class RunFolder:
                 " stop it"
             ) from None
         self._held.truncate(0)
-        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}\n")
+        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
         self._held.flush()
+        log.keep_in(self.root / "log.jsonl")
+        log.logger(__name__).info("run held", process=os.getpid(), arguments=sys.argv[1:])
         for left in [*self.root.rglob(".*.part"), *self.root.rglob(".*.partial")]:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Let another process take the run."""
         if self._held:
+            log.keep_in(None)
             self._held.close()
 
     def adopt(self) -> Manifest:
         """The manifest of a held run, brought up to date: older formats, folders moved or copied.
 
         A copy beside its original becomes a run of its own that names its parent.
+
+        Raises
+        ------
+        InputError
+            If a file is not as the run left it: nothing goes on from what somebody changed.
         """
+        self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
         if manifest.format < FORMAT:
             begun = any(self.root.glob("outputs/expanded-*.json"))
@@ -207,8 +222,14 @@ class RunFolder:
         if manifest.place != here:
             copied = _names_run(Path(manifest.place), manifest.run_id)
             if copied:
-                update = {"run_id": str(uuid.uuid4()), "parent": manifest.run_id, "place": here}
-                self.verify()
+                identity = str(uuid.uuid4())
+                update = {
+                    "run_id": identity,
+                    "thread": identity,
+                    "copied_thread": manifest.thread,
+                    "parent": manifest.run_id,
+                    "place": here,
+                }
             else:
                 update = {"place": here}
             manifest = manifest.model_copy(update=update)
@@ -219,14 +240,9 @@ class RunFolder:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event; a line is written with a single call so that lines stay whole."""
-        line = {"time": now(), "event": kind, **fields}
-        log = self.events_path
-        with (
-            self._lock,
-            naming(log),
-            log.open("a", encoding="utf-8", errors="backslashreplace") as file,
-        ):
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        line = {"time": clock.stamp(), "event": kind, **fields}
+        with self._lock:
+            append_line(self.events_path, json.dumps(line, ensure_ascii=False))
 
     def events(self) -> list[dict[str, Any]]:
         """All events; a last line cut short by a kill is left out."""
@@ -249,15 +265,10 @@ def _names_run(root: Path, run_id: str) -> bool:
         return False
 
 
-def now() -> str:
-    """The time in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def new_id(prompt: str) -> str:
     """A readable, unique run name: date, time, first words of the prompt."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = clock.now().strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
 
 

@@ -16,6 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from sage.core import log
 from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
@@ -189,6 +190,9 @@ def load(**overrides: Any) -> Settings:
         ) from None
     except ValueError as error:
         raise InputError(f"{config_file()}: {error}") from None
+    for secret in (settings.api_key, settings.checkpoint_url):
+        if secret:
+            log.hide(secret.get_secret_value())
     return settings.model_copy(
         update={
             "runs_dir": settings.runs_dir.expanduser(),

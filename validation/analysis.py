@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
+from sage.core.log import logger
 from validation.clinical.e_value import put_e_value
 from validation.contracts.contract import FrozenContract, TestPlan
 from validation.controls.results import (
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from validation.controls.curve import SpecificationCurve
+
+log = logger(__name__)
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 # Repeated in a second cohort, beside the primary test.
@@ -215,6 +218,7 @@ class Analysis:
                 update={"status": "refused", "code": code, "reason": str(error)}
             )
         except Exception as error:  # noqa: BLE001 - any crash of a test is an attempt on record
+            log.failed("test crashed", error, test=blank.id)
             # A library's message may quote values; the reason goes into reports and prompts.
             reason = f"the computation crashed ({type(error).__name__})"
             outcome = blank.model_copy(

@@ -25,7 +25,10 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from agents.base import View
 from sage.core.errors import InputError
+from sage.core.log import logger
 from validation.reproduction.strictjson import read_bounded
+
+log = logger(__name__)
 
 TITLE = "Exploratory, written by a model, not registered, not checked by SAGE"
 FILE = "exploratory.json"
@@ -244,5 +247,6 @@ def redraw(path: Path) -> bytes | None:
         sink = io.BytesIO()
         clean.save(sink, format="PNG")
         return sink.getvalue()
-    except Exception:  # noqa: BLE001 - whatever a hostile image does to the decoder, it is left out
+    except Exception as error:  # noqa: BLE001 - whatever a hostile image does, it is left out
+        log.failed("image left out", error)
         return None

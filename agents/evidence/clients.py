@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 from agents.evidence.clinical_trials import ClinicalTrials
@@ -17,6 +17,7 @@ from agents.evidence.reference_code import ReferenceCode
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.types import StepName
 from agents.types import ExpandedHypothesis
+from sage.core import clock
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Policy, ServiceClient
 from sage.core.http.errors import ServiceError
@@ -79,7 +80,7 @@ class EvidenceClients:
         self.github = known.github
         self.reference = known.reference
         self.packages = known.packages
-        self.today = today or datetime.now(tz=UTC).date()
+        self.today = today or clock.now().date()
         cache = DiskCache(cache_dir, max_age=7 * _DAY) if cache_dir is not None else None
         self._client = ServiceClient(cache, policy or Policy(deadline=20.0))
         self._runner = Runner()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agents.feasibility.data_facts import data_facts
 from agents.feasibility.external import ExternalFact
-from agents.feasibility.facts import Ledger
+from agents.feasibility.facts import FactList
 from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
@@ -46,13 +46,13 @@ def gather(
     """
     settings = settings or FeasibilitySettings()
     machine = machine or Machine()
-    ledger = Ledger()
-    data_facts(ledger, expanded.hypothesis, dictionary, settings)
-    computed = tool_facts(ledger, expanded.hypothesis, dictionary, registry_tools)
-    logic_facts(ledger, expanded.hypothesis, dictionary, settings)
-    resource_facts(ledger, expanded.hypothesis, dictionary, computed, machine, settings)
+    facts = FactList()
+    data_facts(facts, expanded.hypothesis, dictionary, settings)
+    computed = tool_facts(facts, expanded.hypothesis, dictionary, registry_tools)
+    logic_facts(facts, expanded.hypothesis, dictionary, settings)
+    resource_facts(facts, expanded.hypothesis, dictionary, computed, machine, settings)
     for fact in clients.facts(expanded) if clients is not None else ():
-        ledger.add(
+        facts.add(
             fact.step,
             fact.check,
             fact.statement,
@@ -62,4 +62,4 @@ def gather(
             value=fact.value,
             url=fact.url,
         )
-    return ledger.items
+    return facts.items

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from agents.feasibility.facts import Ledger
+from agents.feasibility.facts import FactList
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary, Endpoint
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
@@ -61,14 +61,14 @@ def compared_share(hypothesis: Hypothesis) -> float:
 
 
 def data_facts(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     settings: FeasibilitySettings,
 ) -> None:
     """Facts of step one."""
     source = f"data dictionary of {dictionary.cohort}"
-    found = [_exposure(ledger, one, dictionary, settings, source) for one in hypothesis.exposures]
+    found = [_exposure(facts, one, dictionary, settings, source) for one in hypothesis.exposures]
     for name, keys in (
         ("covariates", hypothesis.covariates),
         ("strata", hypothesis.strata),
@@ -76,7 +76,7 @@ def data_facts(
     ):
         for key in keys:
             have = held(dictionary, key)
-            ledger.add(
+            facts.add(
                 "data",
                 name,
                 f"{key} is measured in {have.n} patients."
@@ -93,7 +93,7 @@ def data_facts(
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is None:
         have_keys = ", ".join(one.key for one in dictionary.endpoints) or "none"
-        ledger.add(
+        facts.add(
             "data",
             "endpoint",
             f"{dictionary.cohort} has no endpoint {hypothesis.endpoint}; it has: {have_keys}.",
@@ -104,14 +104,14 @@ def data_facts(
             remedy=f"Use a cohort with {hypothesis.endpoint}, or one of the endpoints {have_keys}.",
         )
         return
-    _endpoint(ledger, endpoint, settings, source)
+    _endpoint(facts, endpoint, settings, source)
     smallest = min((one.n for one in found if one is not None), default=dictionary.n_patients)
     if all(one is not None for one in found):
-        _power(ledger, hypothesis, endpoint, dictionary, smallest, settings)
+        _power(facts, hypothesis, endpoint, dictionary, smallest, settings)
 
 
 def _exposure(
-    ledger: Ledger,
+    facts: FactList,
     exposure: Exposure,
     dictionary: DataDictionary,
     settings: FeasibilitySettings,
@@ -126,7 +126,7 @@ def _exposure(
             f"{exposure.label} ({exposure.variable}) is measured in {have.n} of "
             f"{dictionary.n_patients} patients of {dictionary.cohort}."
         )
-    ledger.add(
+    facts.add(
         "data",
         "exposures",
         text,
@@ -142,10 +142,10 @@ def _exposure(
 
 
 def _endpoint(
-    ledger: Ledger, endpoint: Endpoint, settings: FeasibilitySettings, source: str
+    facts: FactList, endpoint: Endpoint, settings: FeasibilitySettings, source: str
 ) -> None:
     if endpoint.events is None:
-        ledger.add(
+        facts.add(
             "data",
             "endpoint",
             f"{endpoint.label} is known for {endpoint.n} patients.",
@@ -159,7 +159,7 @@ def _endpoint(
         )
         return
     enough = endpoint.events >= settings.least_events
-    ledger.add(
+    facts.add(
         "data",
         "endpoint",
         f"{endpoint.label}: {endpoint.events} events among {endpoint.n} patients.",
@@ -177,7 +177,7 @@ def _endpoint(
 
 
 def _power(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     endpoint: Endpoint,
     dictionary: DataDictionary,
@@ -213,7 +213,7 @@ def _power(
     visible = ratio < settings.hopeless_ratio
     comfortable = ratio <= settings.comfortable_ratio
     share = 1.0 - max(0.0, ratio - settings.comfortable_ratio) / span
-    ledger.add(
+    facts.add(
         "data",
         "power",
         f"With about {events} events and {fraction:.0%} exposed, the smallest {word} seen with "
@@ -230,7 +230,7 @@ def _power(
         "groups (median cut, fewer joint conditions) or use a cohort with more events.",
     )
     if visible and not comfortable:
-        ledger.add(
+        facts.add(
             "data",
             "power",
             f"Effects smaller than a {word} of {ratio:.2f} will be missed.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.feasibility.types import EvidenceItem, StepName
 
 
-class Ledger:
+class FactList:
     """Numbers facts as they come."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.feasibility.data_facts import compared_share, exposed_fraction
-from agents.feasibility.facts import Ledger
+from agents.feasibility.facts import FactList
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary
 from validation.hypothesis import CutRule, Direction, Hypothesis
@@ -12,14 +12,14 @@ _CONFOUNDERS = ("age", "stage", "grade")
 
 
 def logic_facts(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     settings: FeasibilitySettings,
 ) -> None:
     """Facts of step three."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
-    ledger.add(
+    facts.add(
         "logic",
         "falsifiable",
         f"The claim names a direction ({'higher' if worse else 'lower'} risk), an endpoint "
@@ -31,7 +31,7 @@ def logic_facts(
     )
     cuts = {one.cut for one in hypothesis.exposures}
     fixed = CutRule.FIXED in cuts
-    ledger.add(
+    facts.add(
         "logic",
         "groups fixed beforehand",
         "Groups follow rules that do not look at the outcome: "
@@ -41,13 +41,13 @@ def logic_facts(
         found=True,
         share=0.8 if fixed else 1.0,
     )
-    _circular(ledger, hypothesis)
-    _confounders(ledger, hypothesis, dictionary)
-    _untested(ledger, hypothesis)
-    _terms(ledger, hypothesis, dictionary, settings)
+    _circular(facts, hypothesis)
+    _confounders(facts, hypothesis, dictionary)
+    _untested(facts, hypothesis)
+    _terms(facts, hypothesis, dictionary, settings)
     share = exposed_fraction(hypothesis) * compared_share(hypothesis)
     group = int(share * dictionary.n_patients)
-    ledger.add(
+    facts.add(
         "logic",
         "groups large enough",
         f"About {group} of {dictionary.n_patients} patients are expected in the exposed group.",
@@ -60,7 +60,7 @@ def logic_facts(
     )
 
 
-def _circular(ledger: Ledger, hypothesis: Hypothesis) -> None:
+def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
     exposures = [one.variable for one in hypothesis.exposures]
     twice = sorted({one for one in exposures if exposures.count(one) > 1})
     both = sorted(set(exposures) & set(hypothesis.covariates))
@@ -74,7 +74,7 @@ def _circular(ledger: Ledger, hypothesis: Hypothesis) -> None:
         if both
         else ""
     )
-    ledger.add(
+    facts.add(
         "logic",
         "not circular",
         f"Circular: {problem}." if problem else "No exposure is also endpoint or covariate.",
@@ -86,7 +86,7 @@ def _circular(ledger: Ledger, hypothesis: Hypothesis) -> None:
     )
 
 
-def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDictionary) -> None:
+def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictionary) -> None:
     available = {
         name: [one.key for one in dictionary.variables if name in one.key.lower().split(":")[-1]]
         for name in _CONFOUNDERS
@@ -97,7 +97,7 @@ def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDiction
     left = [keys[0] for keys in available.values() if keys and not any(key in used for key in keys)]
     known = [keys for keys in available.values() if keys]
     if not known:
-        ledger.add(
+        facts.add(
             "logic",
             "confounders",
             "The cohort records neither age nor stage nor grade; confounding cannot be adjusted.",
@@ -107,7 +107,7 @@ def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDiction
             remedy="Use a cohort that records age and stage.",
         )
         return
-    ledger.add(
+    facts.add(
         "logic",
         "confounders",
         f"Not adjusted for: {', '.join(left)}."
@@ -122,14 +122,14 @@ def _confounders(ledger: Ledger, hypothesis: Hypothesis, dictionary: DataDiction
     )
 
 
-def _untested(ledger: Ledger, hypothesis: Hypothesis) -> None:
+def _untested(facts: FactList, hypothesis: Hypothesis) -> None:
     parts = len(hypothesis.exposures) + len(hypothesis.untested)
     text = (
         "Parts of the statement that this cohort cannot test: " + "; ".join(hypothesis.untested)
         if hypothesis.untested
         else "Every part of the statement is tested."
     )
-    ledger.add(
+    facts.add(
         "logic",
         "statement covered",
         text,
@@ -140,7 +140,7 @@ def _untested(ledger: Ledger, hypothesis: Hypothesis) -> None:
 
 
 def _terms(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     settings: FeasibilitySettings,
@@ -151,7 +151,7 @@ def _terms(
     terms = len(hypothesis.exposures) + len(hypothesis.covariates)
     per_term = endpoint.events / terms
     enough = per_term >= settings.events_per_variable
-    ledger.add(
+    facts.add(
         "logic",
         "events per model term",
         f"{per_term:.1f} events per model term ({endpoint.events} events, {terms} terms).",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agents.feasibility.facts import Ledger
+from agents.feasibility.facts import FactList
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary
 from validation.hypothesis import Hypothesis
@@ -21,7 +21,7 @@ _UNKNOWN_TOOL_SECONDS = 120.0
 
 
 def resource_facts(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     tools: Sequence[ToolFacts],
@@ -43,7 +43,7 @@ def resource_facts(
     hours = seconds / 3600.0
     allowed = hours <= settings.hours_allowed
     span = settings.hours_allowed - settings.hours_comfortable
-    ledger.add(
+    facts.add(
         "resources",
         "runtime",
         f"About {hours:.1f} h on {machine.cores} cores"
@@ -60,7 +60,7 @@ def resource_facts(
     )
     for tool in tools:
         lacks_gpu = tool.resources.gpu == "required" and not machine.gpu
-        ledger.add(
+        facts.add(
             "resources",
             "accelerator",
             f"{tool.name}: GPU {tool.resources.gpu}; this machine has "
@@ -72,7 +72,7 @@ def resource_facts(
             remedy=f"Run {tool.name} on a machine with a GPU." if lacks_gpu else "",
         )
         fits = tool.resources.memory_mb <= machine.memory_mb
-        ledger.add(
+        facts.add(
             "resources",
             "memory",
             f"{tool.name} needs {tool.resources.memory_mb} MiB of {machine.memory_mb} MiB.",
@@ -85,7 +85,7 @@ def resource_facts(
             else f"Run {tool.name} where {tool.resources.memory_mb} MiB are free.",
         )
     need = 256 + int(0.02 * dictionary.n_patients * max(1, len(dictionary.expression)) / 1000)
-    ledger.add(
+    facts.add(
         "resources",
         "memory",
         f"Tables need about {need} MiB of {machine.memory_mb} MiB.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agents.evidence.packages import installed
 from agents.feasibility.data_facts import held
-from agents.feasibility.facts import Ledger
+from agents.feasibility.facts import FactList
 from kg.literature.text import words
 from validation.dictionary import DataDictionary
 from validation.hypothesis import Hypothesis
@@ -20,7 +20,7 @@ _IMAGE_MODALITY = "imaging:"
 
 
 def tool_facts(
-    ledger: Ledger,
+    facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     tools: Sequence[ToolFacts],
@@ -28,7 +28,7 @@ def tool_facts(
     """Facts of step two; returns the tools that would have to run on slides."""
     for name in STATISTICS:
         package = installed(name)
-        ledger.add(
+        facts.add(
             "tools",
             "analysis packages",
             package.sentence() if package else f"{name} is not installed.",
@@ -43,7 +43,7 @@ def tool_facts(
         if not exposure.variable.startswith(_IMAGE_MODALITY):
             continue
         if held(dictionary, exposure.variable) is not None:
-            ledger.add(
+            facts.add(
                 "tools",
                 "image features",
                 f"{exposure.label} is already measured; no slide has to be processed.",
@@ -55,7 +55,7 @@ def tool_facts(
         tool = _tool_for(exposure.label + " " + exposure.variable, tools)
         if tool is not None:
             needed.append(tool)
-        ledger.add(
+        facts.add(
             "tools",
             "image features",
             f"{exposure.label} would be computed by {tool.name} {tool.version}: {tool.summary}"

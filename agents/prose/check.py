@@ -343,6 +343,11 @@ def _early_problem(sentence: str) -> Problem | None:
         ):
             return Problem(sentence, "it states what nothing here could show", found.group())
         ours = OURS.search(clause.text) is not None
+        if ours and STATED.search(clause.text) and QUANTITY.search(clause.text):
+            return Problem(sentence, "it states a number before anything was measured")
+        again = SEEN_AGAIN.search(clause.text)
+        if again is not None and not CITED.search(sentence) and not IF_SO.search(clause.text):
+            return Problem(sentence, "it states replication without a source", again.group())
         if not ours and (not OWN_RESULT.search(clause.text) or ATTRIBUTED.search(sentence.lower())):
             continue
         open_question = IF_SO if ours else HYPOTHETICAL
@@ -361,6 +366,16 @@ def _early_problem(sentence: str) -> Problem | None:
     return None
 
 
+QUANTITY = re.compile(
+    r"\b(?:hazard ratio|odds ratio|hr|p|p value|risk|survival|concordance)\b(?: \w+){0,4}? \d|"
+    r"\b\d+ ?%"
+)
+SEEN_AGAIN = re.compile(
+    r"\b(?:cohorts?|patients|series|hospitals?|centers?|data ?sets?|trials?|stud(?:y|ies)) "
+    r"(?:\w+ ){0,5}?(?:gave|gives?|found|shows?|showed|saw|got|reached) the same\b|"
+    r"\b(?:was|were|been|we) (?:\w+ )?(?:replicated|reproduced|validated)\b(?! (?:if|by whom))"
+)
+CITED = re.compile(r"\bR\d{1,4}\b")
 HYPOTHETICAL = re.compile(
     r"\b(?:if|whether|would|could|may|might|should|must|plausibl[ey]|proposed|expected|to be|"
     r"needs?|"

@@ -17,6 +17,9 @@ from kg.embedding.embed import Embedder, FloatArray
 from kg.fusion.cosine import Pairs, cross_pairs, pairs
 from sage.core.errors import FaultError
 from sage.core.files import writing
+from sage.core.log import logger
+
+log = logger(__name__)
 
 _FORMAT = 1
 
@@ -70,8 +73,11 @@ class PairCache:
                 names = bytes(stored["names"]).decode().split("\n") if meta["n"] else []
                 vectors = stored["vectors"]
                 found = Pairs(stored["left"], stored["right"], stored["cosine"])
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-            return None  # only a cache: what it held is computed again
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            log.failed("cache not read, computed again", error, path=path)
+            return None
         if vectors.shape != (len(names), embedder.dimension):
             return None
         return cls(embedder.name, float(meta["tau"]), names, vectors, found)

@@ -19,6 +19,7 @@ from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.core.seeds import generator
 
 
 class PathOptions(Strict):
@@ -381,4 +382,4 @@ def _tie(rows: Rows, seed: int) -> NDArray[np.int64]:
     n = len(rows)
     if seed == 0:
         return np.arange(n, dtype=np.int64)
-    return np.random.default_rng(seed).permutation(n).astype(np.int64)
+    return generator(seed).permutation(n).astype(np.int64)

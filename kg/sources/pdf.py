@@ -24,6 +24,9 @@ from kg.sources.identifiers import clean_doi, clean_year
 from kg.sources.pdf_layout import assemble
 from kg.sources.pdf_quality import BAD, GOOD, Quality, measure
 from kg.types import Document, Section
+from sage.core.log import logger
+
+log = logger(__name__)
 
 _BAD_TITLE = re.compile(r"untitled|microsoft|\.(?:docx?|indd|qxd|tex|pdf|dvi)\b|^\W*$|^doi:", re.I)
 _YEAR = re.compile(
@@ -226,7 +229,8 @@ def _page(readers: _Readers, number: int, order: tuple[str, ...], accept: bool) 
             break  # a table or a form: the slow tier reads those no better
         try:
             text = readers.text(tier, number)
-        except Exception:  # noqa: BLE001, S112 - a tier that fails is what the next tier is for
+        except Exception as error:  # noqa: BLE001 - a tier that fails is what the next tier is for
+            log.failed("PDF text not read", error, tier=tier, page=number + 1)
             continue
         quality = measure(text)
         if quality.words >= 3 and (accept or quality.score >= GOOD):

@@ -17,6 +17,7 @@ from mcp_servers.context import remove
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
 from mcp_servers.spec import Resources, ToolRun, ToolSpec
+from sage.core import clock
 from sage.core.errors import Cancelled, FaultError, InputError
 
 _order = itertools.count()
@@ -126,7 +127,7 @@ class Job:
         """Mark as running."""
         self.state = State.RUNNING
         self.attempts += 1
-        self.started = self.started or time.time()
+        self.started = self.started or clock.seconds()
         self.changed()
 
     def requeue(self) -> None:
@@ -140,7 +141,7 @@ class Job:
         """Mark as ended; the first end counts."""
         if self._finished.is_set():
             return
-        self.run, self.error, self.ended = run, error, time.time()
+        self.run, self.error, self.ended = run, error, clock.seconds()
         if run is not None:
             self.state, self.fraction = State.DONE, 1.0
         elif isinstance(error, Cancelled):
@@ -158,7 +159,7 @@ class Job:
 
     def status(self) -> dict[str, Any]:
         """Where the job is, as JSON data."""
-        end = self.ended or time.time()
+        end = self.ended or clock.seconds()
         return {
             "job": self.id,
             "tool": self.tool,

@@ -28,6 +28,7 @@ from kg.paths.score import score_candidates
 from kg.paths.search import Searcher
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.core.seeds import generator
 
 SCORES = ("logic", "relevance", "novelty", "surprise")
 _FEWEST = 10
@@ -119,7 +120,7 @@ def backtest(
         )
     say = progress or (lambda _: None)
     say("finding pairs that were linked later")
-    rng = np.random.default_rng(options.seed)
+    rng = generator(options.seed)
     linked = _linked(past, future)
     new = _new_pairs(past, future)
     positives = _reachable(past, new, options)
@@ -218,7 +219,7 @@ def auc_interval(
     score: NDArray[np.float64], label: NDArray[np.bool_], seed: int, rounds: int = 300
 ) -> Auc:
     """The area with a 95% interval from bootstrapping positives and negatives separately."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     yes, no = np.flatnonzero(label), np.flatnonzero(~label)
     drawn = []
     for _ in range(rounds if len(yes) and len(no) else 0):

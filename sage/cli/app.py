@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from sage.cli.doctor import config, doctor
 from sage.cli.run import replay, resume, review, run
 from sage.cli.runs import runs, show
+from sage.core.log import Level, configure
 
 GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
@@ -75,8 +77,14 @@ def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
+    log_level: Level = typer.Option(
+        "warning", "--log-level", help="Show on stderr what goes on underneath, from this level on."
+    ),
+    log_file: Path | None = typer.Option(
+        None, "--log-file", dir_okay=False, help="Append it there as well, as JSON lines."
+    ),
 ) -> None:
-    return None
+    configure(log_level, log_file)
 
 
 for _command in (run, review, resume, replay, runs, show, doctor, config):

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import BaseModel
-
 from sage.core.errors import InputError
 
 
@@ -94,7 +92,7 @@ def write_text(path: Path, text: str, *, durable: bool = True) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a pydantic model or plain data as JSON, sorted and indented."""
-    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    plain = value.model_dump(mode="json") if hasattr(value, "model_dump") else value
     write_text(path, json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 

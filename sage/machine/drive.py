@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import read_json
+from sage.machine.fork import fork
 from sage.machine.state import Decision, ReviewAnswer
-from sage.runfolder import RunFolder, now
+from sage.runfolder import Manifest, RunFolder
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -44,6 +46,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
             connection.execute("PRAGMA synchronous=FULL")
             if emptied or connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("it does not hold what was written")
+            _rename_thread(connection, services.manifest)
             yield SqliteSaver(connection, serde=serializer())
         except sqlite3.DatabaseError as error:
             if "full" in str(error):
@@ -71,10 +74,25 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         ) as live:
             saver = PostgresSaver(live, serde=serializer())
             saver.setup()
+            manifest = services.manifest
+            if manifest.copied_thread:
+                fork(live, manifest.copied_thread, manifest.thread, manifest.checkpoint)
             yield saver
     except OperationalError as error:
         reason = str(error).splitlines()[0]
         raise FaultError(f"the checkpoint database cannot be reached: {reason}") from None
+
+
+def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
+    """In a copied run's own file, the copied thread is the copy's."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for table in ("checkpoints", "writes"):
+        if manifest.copied_thread and (table,) in tables:
+            connection.execute(
+                f"UPDATE {table} SET thread_id = ? WHERE thread_id = ?",  # noqa: S608
+                (manifest.thread, manifest.copied_thread),
+            )
+    connection.commit()
 
 
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
@@ -114,8 +132,11 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
                 folder.update(status="failed", problem=str(error)[:1000])
             raise
         pause = _pause(machine.get_state(config))
+        newest = next(saver.list({"configurable": {"thread_id": services.manifest.thread}}), None)
+        if newest is not None:
+            folder.update(checkpoint=newest.config["configurable"]["checkpoint_id"])
     if pause is None:
-        folder.update(status="finished", finished=now(), sealed=folder.record.head())
+        folder.update(status="finished", finished=clock.stamp(), sealed=folder.record.head())
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None

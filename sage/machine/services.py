@@ -14,6 +14,7 @@ from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.files import write_json
+from sage.core.log import logger
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kg.literature.search import Literature
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
+
+log = logger(__name__)
 
 Listener = Callable[[str, str, dict[str, Any]], None]
 
@@ -170,6 +173,7 @@ class Services:
             raise
         except Exception as error:
             self.folder.event("error", **fields, message=str(error)[:500])
+            log.failed("step failed", error, **fields)
             self.listener("error", name, fields)
             raise
         seconds = round(time.perf_counter() - begun, 4)

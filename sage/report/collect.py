@@ -23,7 +23,7 @@ from sage.report.facts import Facts
 from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
-    Ledger,
+    LedgerRow,
     ResultsPage,
     read_contract,
     read_ledger,
@@ -128,7 +128,7 @@ class Page:
     run: Manifest
     hypotheses: list[HypothesisPage]
     rejected: list[Rejected]
-    ledger: Ledger
+    ledger: list[LedgerRow]
     spending: list[SpendingRow]
     facts: Facts
     sources: list[Citation]

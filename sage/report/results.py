@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sage.report.facts import Facts
@@ -72,13 +72,6 @@ class LedgerRow:
     role: str
     state: str
     key: str
-
-
-@dataclass
-class Ledger:
-    """Every attempted test of the run."""
-
-    rows: list[LedgerRow] = field(default_factory=list)
 
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
@@ -297,14 +290,14 @@ def read_contract(home: Path) -> ContractPage | None:
     )
 
 
-def read_ledger(path: Path, facts: Facts) -> Ledger:
-    """Read the run's ledger, with its error control over all tests."""
-    from validation.ledger.ledger import Ledger as Book
+def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
+    """Every attempted test in the run's ledger, with the error control over all of them."""
+    from validation.ledger.ledger import Ledger
     from validation.results import p_text
 
     if not path.exists():
-        return Ledger()
-    book = Book(path)
+        return []
+    book = Ledger(path)
     adjusted = {(one.contract, one.test, one.part): one for one in book.adjust("primary")}
     rows = []
     for number, one in enumerate(book.entries, 1):
@@ -318,4 +311,4 @@ def read_ledger(path: Path, facts: Facts) -> Ledger:
         state = one.status if one.status == "ok" else f"{one.status}: {one.reason or one.code}"
         part = "" if one.part == "all" else f" ({one.part})"
         rows.append(LedgerRow(one.hypothesis, f"{one.test}{part}", one.role, state, key))
-    return Ledger(rows)
+    return rows

@@ -259,6 +259,74 @@ def test_a_copy_is_a_run_of_its_own_that_names_its_parent(tmp_path: Path) -> Non
     assert first.status == "waiting for review"
 
 
+@pytest.mark.parametrize("command", [("resume",), ("review", "--approve")])
+@pytest.mark.parametrize("file", ["outputs/draft-h1.json", "outputs/brief.json", NAME])
+def test_no_run_goes_on_from_a_file_that_was_changed(
+    file: str, command: tuple[str, ...], waiting: Path, tmp_path: Path
+) -> None:
+    before = events(waiting)
+    _digit(waiting / file)
+    ended = sage(command[0], str(waiting), *command[1:], cwd=tmp_path)
+    assert ended.code == 2, ended.out
+    assert file in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert events(waiting) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_format_does_not_launder_a_changed_manifest(version: int, run: Path) -> None:
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "format": version, "prompt": "Another question"}))
+    folder = RunFolder(run)
+    folder.hold()
+    with pytest.raises(InputError, match=r"manifest\.json was changed"):
+        folder.adopt()
+    assert folder.manifest().format == version
+
+
+def test_a_copy_of_a_copy_is_a_run_of_its_own_too(tmp_path: Path) -> None:
+    first = Path(shutil.copytree(waiting_run(), tmp_path / "first"))
+    assert sage("resume", str(first), "--json", cwd=tmp_path).code == 0
+    second = Path(shutil.copytree(first, tmp_path / "second"))
+    ended = sage("resume", str(second), "--json", cwd=tmp_path)
+    assert ended.json["status"] == "waiting for review", ended.err
+    manifests = [RunFolder(one).manifest() for one in (waiting_run(), first, second)]
+    assert len({one.thread for one in manifests}) == 3
+    assert manifests[2].parent == manifests[1].run_id
+
+
+@pytest.mark.parametrize(
+    ("node", "file", "own"),
+    [
+        ("coding h1", "hypotheses/h1/results/results.json", True),
+        ("novelty h1", "outputs/novelty-h1-r1.json", True),
+        ("scientist", "outputs/scientist.json", True),
+        ("judge", "results.json", True),
+        ("coding h1", "hypotheses/h11/results/results.json", False),
+        ("coding h1", "outputs/scientist.json", False),
+        ("scientist", "results.json", False),
+        ("judge", "outputs/summary-h1.json", False),
+    ],
+)
+def test_an_interrupted_step_answers_for_its_own_files_alone(
+    node: str, file: str, own: bool, run: Path
+) -> None:
+    record = RunFolder(run).record
+    path = run / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text('{"seconds": 1}')
+        record.seal()
+    record.begin(node)
+    _digit(path)
+    if own:
+        record.verify("", under_way=True)
+    else:
+        with pytest.raises(InputError, match=file):
+            record.verify("", under_way=True)
+
+
 def test_a_second_hand_on_a_run_is_told_whose_the_first_is(run: Path, tmp_path: Path) -> None:
     holder = RunFolder(run)
     holder.hold()

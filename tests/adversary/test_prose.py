@@ -230,7 +230,16 @@ EARLY_LIES = (
     "The hypothesis is \u0441onfirmed.",
     "<script>alert(1)</script> Collagen is a protein.",
 )
+EARLY_LIES += (
+    "Our data show a hazard ratio of 0.13.",
+    "An external cohort of 900 patients gave the same result.",
+    "It was replicated in two hospitals.",
+    "The association has been validated elsewhere.",
+    "In this cohort we found survival of 12 months.",
+)
 EARLY_HONEST = (
+    "R3 reports that it was replicated in two hospitals.",
+    "The marker must be validated in an independent cohort.",
     "One study of bladder cancer reports better prognosis where B cells abound.",
     "Plausibly, activated fibroblasts lay down a matrix that hinders lymphocytes.",
     "This chain is a proposal and is not shown by the sources.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,17 +49,38 @@ def test_callers_that_catch_the_usual_classes_still_do() -> None:
     assert not issubclass(InputError, FaultError) and issubclass(InputError, SageError)
 
 
-def test_the_classes_are_defined_once() -> None:
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("SageError", "sage/core/errors.py"),
+        ("InputError", "sage/core/errors.py"),
+        ("FaultError", "sage/core/errors.py"),
+        ("Strict", "sage/core/models.py"),
+        ("Ledger", "validation/ledger/ledger.py"),
+    ],
+)
+def test_a_name_that_many_use_is_defined_once(name: str, place: str) -> None:
     defined = [
         path.relative_to(HOUSE).as_posix()
         for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
         for path in (HOUSE / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and node.name in ("InputError", "FaultError")
+        if f"class {name}" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and node.name == name
     ]
-    assert defined == ["sage/core/errors.py"] * 2
+    assert defined == [place]
 
 
 def test_the_application_package_imports_nothing() -> None:
     tree = ast.parse((HOUSE / "sage/__init__.py").read_text(encoding="utf-8"))
     assert [type(node) for node in tree.body] == [ast.Expr]
+
+
+def test_what_the_command_line_needs_to_start_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, sage.__main__, sage.cli.app, sage.core.data, sage.core.seeds\n"
+        "heavy = 'pydantic numpy pandas httpx tenacity rich.console'.split()\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=HOUSE, capture_output=True, text=True)
+    assert told.stdout == "[]\n", told.stderr

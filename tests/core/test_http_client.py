@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from sage.core.clock import using
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Limit, Policy, Request, ServiceClient, metered
 from sage.core.http.errors import SourceChanged, Unavailable
+from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, FakeServices, as_json, serving
 
 
@@ -205,12 +207,12 @@ def test_a_second_run_sends_no_request(tmp_path: Path) -> None:
 
 
 def test_an_expired_entry_is_fetched_again(tmp_path: Path) -> None:
-    now = [1000.0]
-    cache = DiskCache(tmp_path, max_age=60, clock=lambda: now[0])
-    with serving() as services:
+    cache = DiskCache(tmp_path, max_age=60)
+    told = SetClock(1000.0)
+    with serving() as services, using(told):
         services.routes["/x"] = as_json({"a": 1})
         call(services, cache=cache)
-        now[0] += 61
+        told.at += 61
         call(services, cache=cache)
         assert len(services.seen) == 2
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sage.core.clock import using
 from sage.core.http.client import Limit, Policy, Request, ServiceClient
 from sage.core.http.errors import OverBudget, Unavailable
 from sage.core.http.limits import Breaker, Throttle
 from sage.core.http.runner import Runner
+from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, as_json, serving
 
 
@@ -97,15 +99,16 @@ def test_the_breaker_stops_asking_the_dead_and_probes_later() -> None:
 
 
 def test_a_breaker_lets_one_probe_through() -> None:
-    now = [0.0]
-    breaker = Breaker(threshold=1, cool_off=10, clock=lambda: now[0])
-    breaker.failed()
-    assert breaker.refuses() == 10
-    now[0] = 11
-    assert breaker.refuses() is None
-    assert breaker.refuses() is not None
-    breaker.failed()
-    assert breaker.refuses() == 10
+    told = SetClock()
+    breaker = Breaker(threshold=1, cool_off=10)
+    with using(told):
+        breaker.failed()
+        assert breaker.refuses() == 10
+        told.at = 11
+        assert breaker.refuses() is None
+        assert breaker.refuses() is not None
+        breaker.failed()
+        assert breaker.refuses() == 10
 
 
 @settings(deadline=None)
@@ -117,30 +120,32 @@ def test_a_breaker_lets_one_probe_through() -> None:
 def test_no_window_ever_holds_more_than_the_limit(
     requests: int, per: float, gaps: list[float]
 ) -> None:
-    now = [0.0]
-    throttle = Throttle(Limit(requests, per), clock=lambda: now[0])
+    told = SetClock()
+    throttle = Throttle(Limit(requests, per))
     slots = []
-    for gap in gaps:
-        now[0] += gap
-        wait = throttle.book()
-        assert wait is not None
-        slots.append(now[0] + wait)
+    with using(told):
+        for gap in gaps:
+            told.at += gap
+            wait = throttle.book()
+            assert wait is not None
+            slots.append(told.at + wait)
     for first, later in zip(slots, slots[requests:], strict=False):
         assert later - first >= per - 1e-9
 
 
 def test_a_request_that_left_late_pushes_the_next_one() -> None:
-    now = [0.0]
-    throttle = Throttle(Limit(1, 3.0), clock=lambda: now[0])
-    assert throttle.book() == 0
-    now[0] = 0.8  # connecting took this long
-    throttle.sent()
-    now[0] = 3.1
-    assert throttle.still_to_wait() == pytest.approx(0.7)
-    assert throttle.next_slot() == pytest.approx(3.8)
-    now[0] = 4.0
-    throttle.hold(10)
-    assert throttle.still_to_wait() == pytest.approx(10)
+    told = SetClock()
+    throttle = Throttle(Limit(1, 3.0))
+    with using(told):
+        assert throttle.book() == 0
+        told.at = 0.8  # connecting took this long
+        throttle.sent()
+        told.at = 3.1
+        assert throttle.still_to_wait() == pytest.approx(0.7)
+        assert throttle.next_slot() == pytest.approx(3.8)
+        told.at = 4.0
+        throttle.hold(10)
+        assert throttle.still_to_wait() == pytest.approx(10)
 
 
 def test_the_runner_works_from_inside_another_loop_and_across_calls() -> None:

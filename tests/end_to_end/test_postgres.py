@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, sage
+from sage.machine.fork import TABLES
+from sage.runfolder import RunFolder
+from tests.end_to_end.harness import PROMPT, events, sage
 from tests.postgres import NEEDED, server
 
 pytestmark = NEEDED
@@ -28,6 +32,46 @@ def test_a_run_waits_and_goes_on_with_its_checkpoints_in_postgres(url: str, tmp_
     ended = sage("review", str(run), "--approve", "--json", cwd=tmp_path, SAGE_CHECKPOINT_URL=url)
     assert ended.code == 0, ended.err
     assert ended.json["status"] == "finished"
+
+
+def rows(url: str, thread: str) -> list[tuple[str, ...]]:
+    """Every row that the database holds of a thread."""
+    from psycopg import connect
+
+    with connect(url) as live:
+        return [
+            tuple(str(value) for value in row)
+            for table in TABLES
+            for row in live.execute(
+                f"SELECT * FROM {table} WHERE thread_id = %s ORDER BY 1, 2, 3, 4, 5", [thread]
+            )
+        ]
+
+
+def test_a_copy_made_at_the_review_goes_on_from_there_and_leaves_the_first_alone(
+    url: str, tmp_path: Path
+) -> None:
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    own = {"cwd": tmp_path, "SAGE_CHECKPOINT_URL": url}
+    begun = sage("run", PROMPT, "--json", "--out", str(run), **own)
+    assert begun.code == 0, begun.err
+    shutil.copytree(run, copy)
+    # The first run goes on to its end before the copy is touched.
+    ended = sage("review", str(run), "--reject", "no", "--json", **own)
+    assert ended.json["status"] == "finished", ended.err
+    thread = RunFolder(run).manifest().thread
+    before = rows(url, thread)
+    waits = sage("resume", str(copy), "--json", **own)
+    assert waits.json["status"] == "waiting for review", waits.err
+    assert sage("resume", str(copy), "--json", **own).json["status"] == "waiting for review"
+    tested = sage("review", str(copy), "--approve", "--json", **own)
+    assert tested.code == 0, tested.err
+    assert tested.json["status"] == "finished"
+    assert len(json.loads((copy / "outputs/state.json").read_text())["evaluations"]) == 1
+    assert rows(url, thread) == before
+    assert RunFolder(copy).manifest().parent == RunFolder(run).manifest().run_id
+    nodes = [one.get("node") for one in events(copy) if one["event"] == "start"]
+    assert nodes.count("scientist") == 1
 
 
 def test_an_unreachable_database_is_one_clear_fault_without_its_password(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -220,10 +221,10 @@ def test_a_write_that_is_killed_leaves_the_former_graph(
     target = tmp_path / "graph.kg"
     graph(bladder()).save_sidecar(target)
 
-    def killed(self: Path, to: Path) -> Path:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         graph(bladder()[:5]).save_sidecar(target)
     monkeypatch.undo()

@@ -193,8 +193,9 @@ def test_the_committed_hypotheses_are_valid() -> None:
     folder = ROOT / "docs" / "hypotheses"
     names = {read_hypothesis(path).id for path in folder.glob("*.json")}
     assert names == {"e5-fabp5-tls", "e5-fabp5-tls-all-slides", "table8-cxcl13",
-                     "e1-adrm1-male", "e2-adrm1-stroma",
-                     "cxcl13-os"}  # fmt: skip
+                     "e1-adrm1-male", "e1-adrm1-male-all-slides", "e2-adrm1-stroma",
+                     "e2-adrm1-stroma-tertiles", "cxcl13-os",
+                     "gbsg2-progesterone-receptor"}  # fmt: skip
 
 
 def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:

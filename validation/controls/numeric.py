@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sage.core.seeds import generator
 from validation.statistics.base import (
     BoolArray,
     FloatArray,
@@ -104,7 +105,7 @@ def permutations(
 
     Clusters stay whole: each takes the place of another of its size (and strata), row by row.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))
     if clusters is not None:
         for places in _exchangeable(n, clusters, strata):
@@ -213,7 +214,7 @@ def dealt_at_risk(
     -------
     The standardized statistic, positive when the exposed fare worse, and (times,) draws of it.
     """
-    rng = np.random.default_rng([seed, len(time)])
+    rng = generator(seed, len(time))
     total, null, variance = 0.0, np.zeros(times), 0.0
     groups = np.zeros(len(time), dtype=np.int64) if layers is None else layers
     for layer in np.unique(groups):
@@ -276,5 +277,5 @@ def matched_features(
     barred |= ~(sd > 0.0)
     nearest = np.argsort(np.where(barred, np.inf, distance), kind="stable")
     nearest = nearest[: min(pool, int((~barred).sum()))]
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     return np.sort(rng.permutation(nearest)[:draws]).astype(np.int64)

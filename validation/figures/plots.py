@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sage.core.log import logger
 from validation.controls.keys import Key
 from validation.results import Effect, Figure, p_is
 from validation.types import Number, sha256_file
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from validation.inputs.study import Study
     from validation.prediction import PredictionModel
     from validation.results import AnalysisResult, TestOutcome
+
+log = logger(__name__)
 
 
 class Finished(Protocol):
@@ -65,6 +68,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
         try:
             drawn = job()
         except Exception as error:  # noqa: BLE001 - a picture must not cost the results
+            log.failed("figure not drawn", error, figure=name)
             failed.append(f"figure {name} could not be drawn ({type(error).__name__})")
             continue
         if drawn is not None:

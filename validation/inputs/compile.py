@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
+from sage.core.seeds import generator
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.run import SEPARATOR, is_replaceable
@@ -343,7 +344,7 @@ def _draws(
         return None
     if len(genes) == 1:
         return np.asarray(values[:, picks[0]], dtype=float)
-    rng = np.random.default_rng([contract.seed, number])
+    rng = generator(contract.seed, number)
     count = min(len(one) for one in picks)
     shuffled = [rng.permutation(one)[:count] for one in picks]
     sets = [np.asarray([one[at] for one in shuffled]) for at in range(count)]

@@ -16,13 +16,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
@@ -144,7 +144,7 @@ class Store:
                 db.execute(statement)
             found = self._all(db, "SELECT value FROM sage_ledger_meta WHERE name = 'id'")
             if not found:
-                fresh = hashlib.sha256(f"{datetime.now(UTC)} {self._salt()}".encode()).hexdigest()
+                fresh = hashlib.sha256(f"{clock.now()} {self._salt()}".encode()).hexdigest()
                 db.execute(
                     self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), (fresh[:16],)
                 )
@@ -396,7 +396,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 
 def now() -> str:
     """The time in UTC, to the microsecond, in a form that sorts."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class SqliteStore(Store):

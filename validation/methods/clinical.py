@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.inputs.study import Study
 from validation.methods.shared import (
@@ -416,7 +417,7 @@ def cross_validated(
     folds = min(FOLDS, events // FEWEST_EVENTS_OF_A_FOLD)
     if folds < 2:
         raise InputError(f"{events} events are too few to predict any from the others")
-    rng = np.random.default_rng([study.contract.seed, n, 11])
+    rng = generator(study.contract.seed, n, 11)
     fold = np.empty(n, dtype=np.int64)
     for flag in (0.0, 1.0):
         mine = np.flatnonzero(event == flag)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.predicting import design_for, recut, terms_of, unknown_levels
@@ -178,7 +179,7 @@ def _optimism(
     from validation.statistics.cox import cox
     from validation.statistics.errors import StatisticsError
 
-    rng = np.random.default_rng([seed, len(t), 7])
+    rng = generator(seed, len(t), 7)
     coefs, chosen = [], []
     for _ in range(RESAMPLES):
         rows = rng.integers(0, len(t), len(t))

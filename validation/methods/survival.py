@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods.shared import (
@@ -263,7 +264,7 @@ def _gain(
     gained = (later * (right(two) - right(one))).astype(np.float32)
     pairs = later.astype(np.float32)
     value = float(gained.sum(dtype=float) / pairs.sum(dtype=float))
-    rng = np.random.default_rng([seed, n])
+    rng = generator(seed, n)
     counts = rng.multinomial(n, np.full(n, 1 / n), size=BOOTSTRAPS).astype(np.float32)
     mine = counts[:, cases]
     above = (mine * (counts @ gained.T)).sum(axis=1, dtype=float)

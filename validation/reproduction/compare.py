@@ -31,6 +31,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from sage.core.errors import InputError
 from sage.core.files import write_text, writing
 from sage.core.models import Strict
+from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
 from validation.contracts.timing import ENTRY
 from validation.controls.rules import Objection
@@ -242,7 +243,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     table = study.rows.drop(columns=persons, errors="ignore").assign(exposure=study.exposed.x)
     if contract.hypothesis.time_dependent:
         patients = np.unique(study.rows.index)
-        codes = np.random.default_rng(contract.seed).permutation(len(patients))
+        codes = generator(contract.seed).permutation(len(patients))
         table[PERSON] = codes[np.searchsorted(patients, study.rows.index)]
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values

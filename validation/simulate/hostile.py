@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sage.core.seeds import generator
 from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis, Population
 from validation.simulate.effects import Effects
 from validation.simulate.layout import TABLES, survival_toml, variable_toml
@@ -95,7 +96,7 @@ def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
         [],
     )
     if kind.disturb is not None:
-        kind.disturb(tables, np.random.default_rng([seed, 77]))
+        kind.disturb(tables, generator(seed, 77))
         tables.clinical.reset_index().to_csv(folder / "clinical.csv", index=False)
         tables.expression.reset_index().to_csv(folder / "expression.csv", index=False)
     text = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sage.core.seeds import generator
 from validation.statistics.base import BoolArray, FloatArray, IntArray
 from validation.statistics.errors import ShapeError
 
@@ -42,7 +43,7 @@ def survival_sample(
     beta = np.asarray(coef, dtype=np.float64)
     if n < 2 or beta.ndim != 1 or not 0.0 <= censored < 1.0:
         raise ShapeError("survival_sample: n of at least 2, one coefficient per covariate")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     shared = rng.standard_normal((n, 1))
     X = np.sqrt(correlation) * shared + np.sqrt(1.0 - correlation) * rng.standard_normal(
         (n, len(beta))
@@ -94,7 +95,7 @@ def competing_sample(
     """
     if n < 2 or not 0.0 < share < 1.0:
         raise ShapeError("competing_sample: n of at least 2, share between 0 and 1")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     X = np.column_stack((rng.random(n) < prevalence, rng.standard_normal(n))).astype(np.float64)
     ratio = np.exp(X @ [effect, 0.3])
     ever = 1.0 - (1.0 - share) ** ratio

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from sage.core.errors import InputError
 from sage.core.files import replacing
+from sage.core.seeds import generator
 from validation.statistics.base import BoolArray, FloatArray, IntArray
 
 Image = npt.NDArray[np.uint8]
@@ -94,7 +95,7 @@ def render_slide(
             f"render_slide: size {width} x {height} at {mpp:g} um per pixel: at least 256 pixels"
             " and 0.1 to 4 um per pixel are needed"
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     tissue = _tissue(width, height, mpp, rng)
     placed = _place(aggregates, tissue, mpp, rng)
     tumor = _nests(tissue, placed, mpp, rng)

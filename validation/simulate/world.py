@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 from validation.simulate.effects import Effects
 from validation.simulate.genes import FACTORS, expression, factors, gene_table
 from validation.simulate.layout import cohort_toml
@@ -91,7 +92,7 @@ def write_world(
     true = effects or Effects()
     if null:
         true = true.without_biomarkers()
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     people = _people(patients, true, rng)
     joint = _joint_group(people)
     outcome = _outcomes(people, joint, true, rng)

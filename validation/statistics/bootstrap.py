@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from sage.core.seeds import generator
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.errors import ConvergenceError, ShapeError, StatisticsError
 
@@ -33,7 +34,7 @@ class Bootstrap:
 
 def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
     """(times, n) row numbers drawn with replacement, within each stratum if given."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     if strata is None:
         return rng.integers(0, n, size=(times, n))
     labels = np.asarray(strata)

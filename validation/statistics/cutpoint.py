@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sage.core.seeds import generator
 from validation.statistics.base import (
     BoolArray,
     FloatArray,
@@ -110,7 +111,7 @@ def maximally_selected(
         asymptotic = two_sided(statistic)
     permuted = None
     if permutations > 0:
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         exceed, done = 0, 0
         while done < permutations:
             block = min(2000, permutations - done)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, stdtr, stdtrit
 
+from sage.core.seeds import generator
 from validation.statistics.base import FloatArray, as_float, survival_arrays
 from validation.statistics.errors import MissingValuesError, ShapeError
 
@@ -119,7 +120,7 @@ def impute(
     order = [int(j) for j in np.argsort(share, kind="stable") if share[j] > 0]
     copies = []
     for copy in range(m):
-        rng = np.random.default_rng([seed, copy])
+        rng = generator(seed, copy)
         filled = x.copy()
         for j in order:
             seen = x[~missing[:, j], j]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mcp_servers.slides.arrays import F32, F64, AnyArray, BoolArray
+from sage.core.seeds import generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def fit(
     import torch
 
     torch.manual_seed(seed)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     held = np.zeros(len(bags), dtype=bool) if validation is None else validation
     train = np.flatnonzero(~held)
     pooled = np.concatenate([bags[i][:500] for i in train.tolist()])
@@ -150,7 +151,7 @@ def auc_interval(
     labels: AnyArray, scores: AnyArray, groups: AnyArray, seed: int, draws: int = 1000
 ) -> tuple[float, float]:
     """95% interval by drawing groups (patients) with replacement; NaN when it cannot be had."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     labels, scores = np.asarray(labels), np.asarray(scores)
     names = np.unique(groups)
     members = [np.flatnonzero(groups == name) for name in names]

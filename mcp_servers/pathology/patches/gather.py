@@ -11,6 +11,7 @@ import numpy as np
 from mcp_servers.pathology.patches.files import IMAGES, bare, pair
 from mcp_servers.slides.arrays import F32, F64, I64
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
@@ -70,7 +71,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     features: list[F32] = []
     labels, names, corners = [], [], []
     empty: list[str] = []
-    rng = np.random.default_rng(given.seed)
+    rng = generator(given.seed)
     for number, job in enumerate(jobs):
         path, source = job.path, job.source
         context.check_cancelled()

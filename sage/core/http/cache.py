@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from sage.core import clock
 from sage.core.files import write_bytes
 
 _MAGIC = b"sage-cache-1\n"
@@ -29,12 +28,10 @@ class DiskCache:
         *,
         max_age: float = 7 * 86400.0,
         max_bytes: int = 512 * 1024 * 1024,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.folder = folder
         self.max_age = max_age
         self.max_bytes = max_bytes
-        self._clock = clock
         self._size: int | None = None
 
     @staticmethod
@@ -57,14 +54,14 @@ class DiskCache:
             stored = float(stamp)
         except ValueError:
             return None
-        age = self._clock() - stored
+        age = clock.seconds() - stored
         if not newline or age < -60.0 or age > (self.max_age if max_age is None else max_age):
             return None
         return body if hashlib.sha256(body).hexdigest().encode() == digest else None
 
     def put(self, key: str, body: bytes) -> None:
         """Store `body`; a reader sees the whole entry or none of it."""
-        head = f"{self._clock():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
+        head = f"{clock.seconds():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
         write_bytes(self._path(key), _MAGIC + head + body, durable=False)
         self._trim(len(body))
 

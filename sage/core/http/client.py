@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,9 +20,11 @@ from tenacity import (
 )
 from tenacity.wait import wait_base
 
+from sage.core import clock
 from sage.core.http.cache import DiskCache
 from sage.core.http.errors import OverBudget, ServiceError, SourceChanged, Unavailable
 from sage.core.http.limits import Breaker, Gate, Limit
+from sage.core.log import logger
 
 if TYPE_CHECKING:
     import httpx
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Limit", "Policy", "Request", "ServiceClient", "Usage", "metered"]
 
 T = TypeVar("T")
+log = logger(__name__)
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -160,7 +162,8 @@ class ServiceClient:
                 if stored is not None and self.cache is not None:
                     try:
                         value = understood(request.service, stored, read)
-                    except SourceChanged:
+                    except SourceChanged as problem:
+                        log.info("cached answer dropped", reason=str(problem))
                         self.cache.drop(key)
                     else:
                         self._count(cached=1)
@@ -213,6 +216,7 @@ class ServiceClient:
             stop=stop_after_attempt(policy.attempts),
             wait=_asked_to_wait() + wait_random_exponential(policy.backoff, policy.backoff_max),
             sleep=self._sleep,
+            before_sleep=_tell,
         )
         try:
             async for attempt in tries:
@@ -234,7 +238,7 @@ class ServiceClient:
         policy = self.policy
         wait = gate.throttle.book(policy.patience if patience is None else patience)
         if wait is None:
-            slot = gate.throttle.next_slot() - time.monotonic()
+            slot = gate.throttle.next_slot() - clock.monotonic()
             raise OverBudget(
                 request.service,
                 f"its published rate ({request.limit.requests} per {request.limit.per:g} s) "
@@ -374,6 +378,13 @@ class _PassingError(Exception):
         self.problem, self.pause = problem, pause
 
 
+def _tell(state: RetryCallState) -> None:
+    problem = cast(_PassingError, state.outcome.exception()).problem if state.outcome else None
+    if isinstance(problem, ServiceError):
+        wait = round(state.upcoming_sleep, 2)
+        log.info("asked again", service=problem.service, reason=problem.reason, wait_s=wait)
+
+
 class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
     """The pause that the service asked for."""
 
@@ -420,7 +431,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         when = email.utils.parsedate_to_datetime(value)
     except (TypeError, ValueError):
         return None
-    return max(0.0, when.timestamp() - time.time())
+    return max(0.0, when.timestamp() - clock.seconds())
 
 
 def _hint(status: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyrate_limiter import InMemoryBucket, Rate, RateItem
+
+from sage.core import clock
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,9 @@ class Throttle:
     differ where connecting takes time: a request that left late pushes those behind it.
     """
 
-    def __init__(self, limit: Limit, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: Limit) -> None:
         # A log counts both ends of its window: a millisecond less makes it exact.
         rate = Rate(limit.requests, max(1, math.ceil(limit.per * 1000) - 1))
-        self._clock = clock
         self._reserved = InMemoryBucket([rate])
         self._sent = InMemoryBucket([rate])
         self._closed_until = 0.0
@@ -43,27 +42,27 @@ class Throttle:
     def book(self, patience: float | None = None) -> float | None:
         """Seconds to wait for the slot now reserved, or None (none reserved) beyond `patience`."""
         slot = self.next_slot()
-        wait = max(0.0, slot - self._clock())
+        wait = max(0.0, slot - clock.monotonic())
         if patience is not None and wait > patience:
             return None
-        _put(self._reserved, math.ceil((self._clock() + wait) * 1000))
+        _put(self._reserved, math.ceil((clock.monotonic() + wait) * 1000))
         return wait
 
     def still_to_wait(self) -> float:
         """Seconds until another request may go out, judged by those that went."""
-        return max(0.0, self._allowed() / 1000 - self._clock())
+        return max(0.0, self._allowed() / 1000 - clock.monotonic())
 
     def sent(self) -> None:
         """A request goes out now."""
-        _put(self._sent, math.ceil(self._clock() * 1000))
+        _put(self._sent, math.ceil(clock.monotonic() * 1000))
 
     def hold(self, seconds: float) -> None:
         """Send nothing for `seconds`: the service asked for a pause."""
-        self._closed_until = max(self._closed_until, self._clock() + seconds)
+        self._closed_until = max(self._closed_until, clock.monotonic() + seconds)
 
     def _allowed(self) -> int:
         """The earliest millisecond at which a request may go out."""
-        now, held = math.floor(self._clock() * 1000), math.ceil(self._closed_until * 1000)
+        now, held = math.floor(clock.monotonic() * 1000), math.ceil(self._closed_until * 1000)
         return _fits(self._sent, max(now, held))
 
 
@@ -89,11 +88,9 @@ class Breaker:
         self,
         threshold: int = 5,
         cool_off: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.threshold = threshold
         self.cool_off = cool_off
-        self._clock = clock
         self._failures = 0
         self._open_until: float | None = None
         self._probing = False
@@ -102,7 +99,7 @@ class Breaker:
         """Seconds until the next probe while open, None when a call may go ahead."""
         if self._open_until is None:
             return None
-        left = self._open_until - self._clock()
+        left = self._open_until - clock.monotonic()
         if left > 0:
             return left
         if self._probing:
@@ -121,7 +118,7 @@ class Breaker:
         self._failures += 1
         self._probing = False
         if self._failures >= self.threshold:
-            self._open_until = self._clock() + self.cool_off
+            self._open_until = clock.monotonic() + self.cool_off
 
     def abandoned(self) -> None:
         """A call ended without a verdict on the service (canceled, no slot)."""

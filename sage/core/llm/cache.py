@@ -10,6 +10,9 @@ from typing import Any
 
 from sage.core.files import write_text
 from sage.core.llm.messages import Reply
+from sage.core.log import logger
+
+log = logger(__name__)
 
 
 def request_key(
@@ -45,7 +48,8 @@ class ReplyCache:
             return Reply.load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError) as error:
+            log.failed("kept reply dropped", error, path=path)
             path.unlink(missing_ok=True)
             return None
 

@@ -41,10 +41,13 @@ from sage.core.llm.messages import (
     estimate_tokens,
 )
 from sage.core.llm.structured import split_thoughts
+from sage.core.log import logger
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
     import openai
+
+log = logger(__name__)
 
 Structured = Literal["json_schema", "json_object", "prompt"]
 
@@ -305,6 +308,7 @@ class Client:
                         f" than timeout_s ({self.endpoint.timeout_s:g}); `sage resume` after that"
                     )
                 )
+            log.info("asked again", agent=request.agent, model=model.name, wait_s=round(wait, 2))
             await asyncio.sleep(wait)
 
     async def _wait_for_turn(self) -> None:

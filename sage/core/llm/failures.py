@@ -6,6 +6,7 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from sage.core import clock
 from sage.core.errors import FaultError, InputError
 
 if TYPE_CHECKING:
@@ -61,9 +62,8 @@ def retry_after(error: openai.APIStatusError) -> float | None:
             return None
         if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
             return float(value)
-        from datetime import UTC, datetime
 
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(value) - clock.now()).total_seconds())
     except (ValueError, TypeError):
         return None
 

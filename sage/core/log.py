@@ -1,0 +1,189 @@
+"""Structured logging: an event with named values, as a line on stderr and as JSON in a file.
+
+    log = logger(__name__)
+    log.info("retried", service="pubmed", wait_s=1.5)
+
+What a user must act on is an error or a result, not a log line. The lines say what went on
+underneath: retries, caches that were of no use, fallbacks. Values come from anywhere: each record
+is one line, control and bidirectional characters are escaped, secrets are struck out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import sys
+import traceback
+import unicodedata
+from pathlib import Path
+from typing import Any, Literal
+
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.files import append_line
+
+Level = Literal["debug", "info", "warning"]
+STRUCK = "***"
+
+_ROOT = logging.getLogger("sage")
+_ROOT.addHandler(logging.NullHandler())
+_ROOT.propagate = False
+_hidden: set[str] = set()
+# What looks like a secret whoever gave it: keys of model services, bearer tokens, named parameters,
+# user and password of an address.
+_SECRET = re.compile(
+    r"\b(?:sk|hf|ghp|gho|github_pat)[-_][\w-]{8,}|(?<=bearer )[^\s\"',]+"
+    r"|(?<=key=)[^&\s\"',]+|(?<=token=)[^&\s\"',]+|(?<=secret=)[^&\s\"',]+|(?<=password=)[^&\s\"',]+"
+    r"|(?<=://)[^/@\s\"']+:[^/@\s\"']*(?=@)",
+    re.IGNORECASE,
+)
+
+
+class Log:
+    """Events of one module."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = _ROOT.getChild(name.removeprefix("sage."))
+
+    def debug(self, event: str, **values: Any) -> None:
+        """A detail for whoever looks for a defect."""
+        self._say(logging.DEBUG, event, values)
+
+    def info(self, event: str, **values: Any) -> None:
+        """Something that was dealt with: a retry, a fallback, a cache entry that was of no use."""
+        self._say(logging.INFO, event, values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """Something that makes the result less than was asked for."""
+        self._say(logging.WARNING, event, values)
+
+    def failed(self, event: str, error: BaseException, **values: Any) -> None:
+        """Something that failed and is reported or made good elsewhere: where it came up.
+
+        The error's own words are left out, since a library's may quote the rows it worked on.
+        """
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        kind = {"error": type(error).__name__, "traceback": frames}
+        self._say(logging.INFO, event, {**values, **kind})
+
+    def _say(self, level: int, event: str, values: dict[str, Any]) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "%s", event, extra={"values": values})
+
+
+def logger(name: str) -> Log:
+    """The log of a module; `name` is its `__name__`."""
+    return Log(name)
+
+
+def configure(level: Level = "warning", file: Path | None = None) -> None:
+    """Show records from `level` on on stderr; with `file`, append them there as JSON lines.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    for handler in _ROOT.handlers[:]:
+        _ROOT.removeHandler(handler)
+    _ROOT.setLevel(logging.DEBUG)
+    _add(_Shown(), level)
+    if file is not None:
+        try:
+            with file.open("ab"):
+                pass
+        except OSError as error:
+            raise InputError(f"--log-file {file}: {error.strerror}; choose another file") from None
+        _add(_JsonLines(file), level)
+
+
+def keep_in(path: Path | None) -> None:
+    """Also append records from "info" on to `path`, a run's log, until told another; None ends."""
+    for handler in _ROOT.handlers[:]:
+        if isinstance(handler, _RunLog):
+            _ROOT.removeHandler(handler)
+    if path is not None:
+        _ROOT.setLevel(logging.DEBUG)
+        _add(_RunLog(path), "info")
+
+
+def hide(secret: str) -> None:
+    """Strike this text out of every record from now on."""
+    if len(secret) >= 4:
+        _hidden.add(secret)
+
+
+def struck(text: str) -> str:
+    """The text without secrets."""
+    for secret in sorted(_hidden, key=len, reverse=True):
+        text = text.replace(secret, STRUCK)
+    return _SECRET.sub(STRUCK, text)
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with what a terminal would obey instead of showing as `\\u` escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char
+        if char == " " or unicodedata.category(char)[0] not in "CZ"
+        else char.encode("unicode_escape", errors="backslashreplace").decode()
+        for char in text
+    )
+
+
+def _add(handler: logging.Handler, level: Level) -> None:
+    handler.setLevel(level.upper())
+    _ROOT.addHandler(handler)
+
+
+def _values(record: logging.LogRecord) -> dict[str, Any]:
+    given: dict[str, Any] = getattr(record, "values", {})
+    return {name: _plain(value) for name, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return struck(str(value))
+
+
+class _Shown(logging.Handler):
+    """One line per record on stderr, as it is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        values = "".join(f" {name}={value}" for name, value in _values(record).items())
+        line = f"{record.levelname.lower()}: {struck(record.getMessage())}{values}"
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{escaped(line)} [{record.name}]\n")
+
+
+class _JsonLines(logging.Handler):
+    """One JSON object per record, ASCII alone, appended with a single call."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = {
+            "time": clock.stamp(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": struck(record.getMessage()),
+            **{
+                f"_{name}" if name in _OWN else name: value
+                for name, value in _values(record).items()
+            },
+        }
+        with contextlib.suppress(OSError):  # a log that cannot be written must not end the work
+            append_line(self.path, json.dumps(line, ensure_ascii=True))
+
+
+_OWN = frozenset({"time", "level", "logger", "event"})
+
+
+class _RunLog(_JsonLines):
+    """The log in a run's folder."""

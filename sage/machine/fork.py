@@ -1,0 +1,52 @@
+"""A copied run's checkpoints in a shared database: a thread of its own, as when it was copied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+UP_TO = {
+    "checkpoints": "checkpoint_id <= %(last)s",
+    "checkpoint_blobs": "true",
+    # What the first run was answered after the copy was made is not the copy's: of a task that
+    # waits in the last checkpoint, only that it waits; of the answer itself, nothing.
+    "checkpoint_writes": """checkpoint_id <= %(last)s AND (channel = '__interrupt__'
+        OR checkpoint_id < (SELECT max(checkpoint_id) FROM checkpoints AS kept
+            WHERE kept.thread_id = %(thread)s AND kept.checkpoint_ns = given.checkpoint_ns
+            AND kept.checkpoint_id <= %(last)s)
+        OR (channel <> '__resume__' AND NOT EXISTS (SELECT 1 FROM checkpoint_writes AS waits
+            WHERE waits.thread_id = %(thread)s AND waits.channel = '__interrupt__'
+            AND waits.checkpoint_ns = given.checkpoint_ns
+            AND waits.checkpoint_id = given.checkpoint_id
+            AND waits.task_id = given.task_id)))""",
+}
+
+
+def fork(live: Connection[Any], thread: str, into: str, last: str) -> None:
+    """Give a copied run its own checkpoints, as they were when it last waited for a person.
+
+    Parameters
+    ----------
+    live : an open connection to the checkpoints' database
+    thread : of the run that was copied; its rows are read, never changed
+    into : of the copy; where it has checkpoints already, nothing is done
+    last : the newest checkpoint that the copied folder knew; "" where it never waited, so that the
+        copy begins anew
+    """
+    given: dict[str, Any] = {"thread": thread, "into": into, "last": last}
+    with live.transaction(), live.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM checkpoints WHERE thread_id = %(into)s LIMIT 1", given)
+        if cursor.fetchone() is not None or not last:
+            return
+        for table in TABLES:
+            cursor.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 (a name of ours)
+            columns = [one.name for one in cursor.description or ()]
+            values = ", ".join("%(into)s" if one == "thread_id" else one for one in columns)
+            cursor.execute(
+                f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table} AS given"  # noqa: S608
+                f" WHERE thread_id = %(thread)s AND {UP_TO[table]} ON CONFLICT DO NOTHING",
+                given,
+            )
