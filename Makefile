@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt constraints.hashes.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-deps --require-hashes -r constraints.hashes.txt
 	$(PIP) -c constraints.txt torch
-	$(PIP) --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps --no-build-isolation -e '.[all]'
 	@touch $@
 
 # The file with the hashes anew, after a change of dependencies or pins; needs uv (pip install uv).
@@ -28,7 +28,7 @@ hashes:
 	mkdir -p build
 	printf '%s\n' hatchling editables | uv pip compile -q --universal --generate-hashes --no-header \
 		--no-annotate --python-version 3.11 --default-index https://pypi.org/simple \
-		-c constraints.txt --extra dev pyproject.toml - -o build/hashes.txt
+		-c constraints.txt --extra all --extra dev pyproject.toml - -o build/hashes.txt
 	{ sed -n '/^#/p' constraints.hashes.txt; \
 	  awk '/^[a-z]/ { keep = !/^(torch|triton|nvidia-|cuda-)/ } keep' build/hashes.txt; } > build/new.txt
 	mv build/new.txt constraints.hashes.txt

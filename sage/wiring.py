@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agents.base import Role
 from sage.core.data import data_root
 from sage.core.errors import InputError
+from sage.core.extras import absent
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -97,14 +98,19 @@ DEMO_SEED = 7
 
 
 def demo_cohort(settings: Settings) -> Path:
-    """The simulated demonstration cohort, written into the cache on first use of its simulator."""
+    """The simulated demonstration cohort, written into the cache on first use of its simulator.
+
+    It has four slides where the packages that paint them are installed.
+    """
     from validation import simulate
 
     version = corpus_key(Path(simulate.__path__[0]))[:12]
-    folder = settings.cache_dir / "cohorts" / f"demo-{DEMO_SEED}-{version}"
+    painted = not absent("slides")
+    kind = "demo" if painted else "demo-without-slides"
+    folder = settings.cache_dir / "cohorts" / f"{kind}-{DEMO_SEED}-{version}"
     if not (folder / "cohort.toml").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        simulate.write_world(folder, seed=DEMO_SEED, slides=4)
+        simulate.write_world(folder, seed=DEMO_SEED, slides=4 if painted else 0)
     return folder
 
 

@@ -49,4 +49,5 @@ def relevant_text(contract: Contract, effect: Effect) -> str:
     value = smallest_relevant(contract, effect)
     if effect.scale == "difference (SD)":
         return f"a difference of {value:.2f} SD"
-    return f"a {effect.scale} of {math.exp(value):.2f}"
+    article = "an" if effect.scale[0] in "aeiou" else "a"
+    return f"{article} {effect.scale} of {math.exp(value):.2f}"

@@ -154,7 +154,7 @@ class Verdict(Strict):
     def badge(self) -> str:
         """The verdict with what it rests on, as terminal, report and JSON print it."""
         because = "" if self.because == "evidence" else f" ({self.because})"
-        rests_on = f": {'; '.join(self.qualifiers)}" if self.qualifiers else ""
+        rests_on = f": {'; '.join(dict.fromkeys(self.qualifiers))}" if self.qualifiers else ""
         return self.verdict.replace("_", " ") + because + rests_on
 
 

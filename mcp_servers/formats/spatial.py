@@ -7,7 +7,6 @@ right, y down; the image's are its own pixels. The coordinate system "global" is
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,15 +29,6 @@ SMALLEST_LEVEL = 1024
 """Longest side, in pixels, below which an image gets no coarser level."""
 
 Elements = dict[str, Any]
-
-
-def need_spatialdata() -> None:
-    """Raise `InputError` with the command that installs the package when it is absent."""
-    if importlib.util.find_spec("spatialdata") is None:
-        raise InputError(
-            "a SpatialData store needs the package spatialdata: "
-            'pip install "sage-pathology[spatialdata]"'
-        )
 
 
 def placed(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:

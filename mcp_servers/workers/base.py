@@ -13,6 +13,9 @@ from mcp_servers.roots import Roots
 from mcp_servers.spec import ToolRun
 from mcp_servers.workers.jobs import Job, Recipe, State, job_for
 from sage.core.errors import Cancelled, FaultError, InputError
+from sage.core.log import logger
+
+log = logger(__name__)
 
 KEEP_FINISHED = 1000
 """Ended jobs that stay known, the oldest forgotten first."""
@@ -135,6 +138,7 @@ class Workers(ABC):
                 )
             )
         else:
+            log.info("worker lost, job queued again", tool=job.tool, why=why)
             job.requeue()
             with self.lock:
                 self.queued.append(job)

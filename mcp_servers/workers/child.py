@@ -13,6 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from sage.core.extras import absent
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
@@ -41,7 +43,9 @@ class Line:
 
 @functools.cache
 def cuda_works() -> bool:
-    """True when the installed torch can use the card that the machine has."""
+    """True when torch is installed and can use the card that the machine has."""
+    if absent("models"):
+        return False
     import torch
 
     return bool(torch.cuda.is_available())

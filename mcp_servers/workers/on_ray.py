@@ -6,7 +6,6 @@ and have the same version of SAGE installed.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import threading
@@ -19,6 +18,7 @@ from mcp_servers.spec import ToolRun
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job, Recipe, failure, request_of, sweep
 from sage.core.errors import Cancelled, FaultError, InputError
+from sage.core.extras import need
 
 TICK = 0.2
 _warm: dict[str, Any] = {}
@@ -108,8 +108,7 @@ class RayWorkers(Workers):
 
         Raises `InputError` when Ray is not installed, `FaultError` when there is no cluster.
         """
-        if importlib.util.find_spec("ray") is None:
-            raise InputError("Ray is not installed; install the extra: sage-pathology[ray]")
+        need("ray", "a cluster of workers")
         super().__init__(recipe or Recipe(), max_attempts, grace)
         import ray
 

@@ -96,7 +96,8 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
                     code="unreadable",
                     where=name,
                     message=str(error),
-                    remedy="correct cohort.toml or the files that it names",
+                    remedy="write cohort.toml (docs/cohorts.md; `sage validate schema cohort` "
+                    "lists every key), or correct it and the files that it names",
                 )
             ]
     errors = sum(one.severity == "error" for one in findings)
@@ -112,7 +113,8 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
             if one.remedy:
                 out.print(f"    → {one.remedy}", markup=False, style="dim", soft_wrap=True)
         warnings = sum(one.severity == "warning" for one in findings)
-        out.print(f"{errors} errors, {warnings} warnings, {len(findings)} findings")
+        notes = len(findings) - errors - warnings
+        out.print(f"errors: {errors}, warnings: {warnings}, notes: {notes}")
     if errors:
         raise typer.Exit(2)
 

@@ -34,9 +34,9 @@ def doctor(
     if as_json:
         print_json({"checks": [one.model_dump(mode="json") for one in checks], "removed": removed})
     else:
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table("", "what", "found", "to do")
+        table = Table("", "what", "found", Column("to do", overflow="fold"))
         marks = {"ok": "[green]ok[/]", "missing": "[yellow]–[/]", "broken": "[red]broken[/]"}
         for one in checks:
             table.add_row(marks[one.state], one.what, one.found, one.remedy)

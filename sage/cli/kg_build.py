@@ -10,6 +10,7 @@ import typer
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
+from sage.core.extras import need
 
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport
@@ -62,6 +63,7 @@ def build_graph(
     from sage.console import counting, print_json
     from sage.settings import load
 
+    need("literature", "building a graph")
     settings = load()
     client: Client | None = None
     if extractor == "chat":

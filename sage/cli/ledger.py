@@ -91,8 +91,8 @@ def show(
     from rich.table import Table
 
     out.print(
-        f"{summary['store']}: {summary['state']}, {summary['contracts']} contracts and "
-        f"{summary['screens']} screens in {summary['rows']} rows",
+        f"{summary['store']}: {summary['state']}; contracts: {summary['contracts']}, screens: "
+        f"{summary['screens']}, rows: {summary['rows']}",
         markup=False,
         soft_wrap=True,
     )
@@ -104,6 +104,8 @@ def show(
         cells = [one["at"][:16], one["cohort"], one["name"], one["endpoint"], one["status"]]
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), *numbers)
     out.print(table)
+    if cohort is None:
+        out.print("q is counted over the claims on the same patients: give --cohort", style="dim")
 
 
 @app.command()

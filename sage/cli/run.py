@@ -11,6 +11,7 @@ import typer
 
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
+from sage.core.extras import need
 
 if TYPE_CHECKING:
     from sage.machine.drive import Pause
@@ -174,6 +175,8 @@ def review(
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
         raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
+    if given or not as_json:
+        need("literature", "going on with a run")
     if given:
         ask = sys.stdin.isatty() and not (yes or as_json)
         decisions = tuple(
@@ -227,6 +230,7 @@ def _same(first: Path, second: Path) -> bool | None:
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
     """Advance the run; with auto-approval, through the review as well."""
+    need("literature", "going on with a run")
     from sage.console import nodes
     from sage.machine.drive import advance, review_answer
     from sage.machine.state import Decision

@@ -459,9 +459,9 @@ def plan(
     try:
         question = Question.model_validate(asked)
     except ValidationError as error:
-        raise InputError(
-            f"plan: {describe(error)}. Give --event-share, or --median-survival with --follow-up"
-        ) from None
+        either = (events is None) == (median_survival is None)
+        hint = ". Give --event-share, or --median-survival with --follow-up" if either else ""
+        raise InputError(f"plan: {describe(error)}{hint}") from None
     found = plan_study(question)
     if as_json:
         print_json(found)

@@ -44,17 +44,19 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         )
     for limit in found.verdict.limits:
         out.print(f"    limit: {limit}", markup=False, style="dim", soft_wrap=True)
+    for said, tests in _without_result(found).items():
+        out.print(f"    {', '.join(tests)}: {said}", markup=False, soft_wrap=True)
     for test in found.tests:
         part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
         summary = found.numbers.get(f"{part}{test.id}.summary")
         number = found.numbers.get(f"{part}{test.id}.p")
         if test.status != "ok":
-            line = f"    {part}{test.id}: {test.status}: {test.reason}"
-            out.print(line, markup=False, soft_wrap=True)
-        elif summary is not None and number is not None and not test.id.startswith("control"):
+            continue
+        if summary is not None and number is not None and not test.id.startswith("control"):
             note = contract.test(test.id).note
             line = f"    {part}{test.id} ({test.endpoint}): {summary.text}, {p_is(number.value)}"
             line += f" [{note}]" if note else ""
+            line += _beside(found, f"{part}{test.id}")
             out.print(line, markup=False, soft_wrap=True)
         elif test.method in ("gray", "joint_groups") and number is not None:
             out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
@@ -72,6 +74,37 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             line = f"    {part}{test.id} ({test.endpoint}): slope {slope}, concordance {harrell}"
             out.print(f"{line} ({where})", markup=False, soft_wrap=True)
     out.print(f"  results in {folder}", markup=False, soft_wrap=True)
+
+
+def _without_result(found: Results) -> dict[str, list[str]]:
+    """The tests that gave no result, by what is said of them."""
+    said: dict[str, list[str]] = {}
+    for test in found.tests:
+        if test.status != "ok":
+            part = PREFIX.get(test.part, "") if test.part != found.tests[0].part else ""
+            said.setdefault(f"{test.status}: {test.reason}", []).append(f"{part}{test.id}")
+    return said
+
+
+def _beside(found: Results, test: str) -> str:
+    """What a reader must know to read a test's estimate: shape, searched cut, E-value."""
+    from validation.results import p_is
+
+    words = ""
+    bent, cut, e_value = (
+        found.numbers.get(f"{test}.{name}") for name in ("nonlinearity.p", "cut", "e_value")
+    )
+    if bent is not None and bent.value is not None:
+        words += (
+            f"; the p asks about a curve of any shape, the ratio is that of a straight line; "
+            f"departure from the line: {p_is(bent.value)}"
+        )
+    if cut is not None:
+        words += f"; best cut {cut.text}, p corrected for the search, the ratio per SD"
+    if e_value is not None:
+        limit = found.numbers[f"{test}.e_value_limit"]
+        words += f"; E-value {e_value.text} (limit {limit.text})"
+    return words
 
 
 def contract_lines(plan: Contract) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
+from sage.core.extras import need
 from sage.core.files import read_json
 from sage.machine.fork import fork
 from sage.machine.state import Decision, ReviewAnswer
@@ -60,14 +61,11 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         finally:
             connection.close()
         return
-    try:
-        from langgraph.checkpoint.postgres import PostgresSaver
-        from psycopg import Connection, OperationalError
-        from psycopg.rows import dict_row
-    except ImportError:
-        raise InputError(
-            "checkpoint_url needs the postgres extra: pip install 'sage-pathology[postgres]'"
-        ) from None
+    need("postgres", "checkpoint_url")
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from psycopg import Connection, OperationalError
+    from psycopg.rows import dict_row
+
     try:
         with Connection.connect(
             url.get_secret_value(), autocommit=True, prepare_threshold=0, row_factory=dict_row

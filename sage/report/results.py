@@ -9,7 +9,11 @@ from pathlib import Path
 from sage.report.facts import Facts
 from sage.report.inert import data_uri
 from validation.controls.keys import Key, random_key
-from validation.results import Answer
+from validation.dictionary import JoinReport
+from validation.results import Answer, TestOutcome
+
+MOST_OF_A_NUMBER = 28
+"""Characters of a value with its interval; what is longer is a sentence."""
 
 
 @dataclass
@@ -29,6 +33,14 @@ class Table:
     rows: list[list[Cell]]
     note: str = ""
     folded: bool = False
+
+    @property
+    def classes(self) -> list[str]:
+        """Columns of short values are set to the right ("n"); names and sentences wrap."""
+        return [
+            "n" if at and all(len(row[at].text) <= MOST_OF_A_NUMBER for row in self.rows) else "w"
+            for at in range(len(self.columns))
+        ]
 
 
 @dataclass
@@ -96,11 +108,14 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         ],
         tables=[
             *_answers(results.verdict.answers),
+            *_flow(results.joins, int(results.number("population.in_comparison").value or 0)),
             *(
                 _table(key, list(rows), name, facts)
                 for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
             ),
+            *_single_numbers(name, facts),
             *_controls(name, facts),
+            *_tests(results.tests, name, facts),
         ],
     )
 
@@ -136,6 +151,10 @@ TITLES = {
     "table_one": "Table 1: patients",
     "univariable": "Univariable and multivariable estimates",
     "missing_data": "Missing values",
+    "rmst": "Restricted mean survival",
+    "schoenfeld": "Test of proportional hazards",
+    "gray": "Gray's test",
+    "site": "What the sites explain",
     "decision_curve": "Net benefit of acting on the predicted risk",
 }
 COLUMNS = (
@@ -166,7 +185,7 @@ COLUMNS = (
 )
 
 
-PROPER = ("Kaplan", "Fine")
+PROPER = ("Kaplan", "Fine", "Gray", "Table")
 """Names of people, with which a title may begin."""
 
 
@@ -211,6 +230,70 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
         return []
     rows = [[Cell(text) for text in _answer_row(answer).values()] for answer in answers]
     return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
+
+
+def _flow(joins: Sequence[JoinReport], compared: int) -> list[Table]:
+    """How many patients each step left."""
+    rows = [[Cell(one.reason), Cell(str(one.before)), Cell(str(one.after))] for one in joins]
+    if rows and compared != joins[-1].after:
+        rows.append([Cell("in one of the groups compared"), rows[-1][-1], Cell(str(compared))])
+    return [Table("Flow of patients", ["step", "before", "after"], rows)] if rows else []
+
+
+SINGLE_NUMBERS = (
+    *((f"{word} of the {which} exposure", f"cut.{at}.{side}")
+      for at, which in enumerate(("first", "second", "third"), 1)
+      for side, word in (("lower", "lower cut-point"), ("upper", "cut-point"))),
+    ("cut-point found by the search", "primary.cut"),
+    ("p without correction for the search", "primary.p_uncorrected"),
+    ("p for a departure from a straight line", "primary.nonlinearity.p"),
+    ("difference in mean survival, months", "rmst.difference"),
+    ("  its lower limit", "rmst.lower"),
+    ("  its upper limit", "rmst.upper"),
+    ("  its p", "rmst.p"),
+    ("months over which the mean is taken", "rmst.horizon"),
+    ("p against proportional hazards of the exposure", "schoenfeld.p"),
+    ("p against proportional hazards, all terms", "schoenfeld.global_p"),
+    ("E-value of the primary effect", "primary.e_value"),
+    ("E-value of its limit nearest to no effect", "primary.e_value_limit"),
+    ("E-value of the adjusted effect", "adjusted.e_value"),
+    ("E-value of its limit nearest to no effect", "adjusted.e_value_limit"),
+)  # fmt: skip
+
+
+def _single_numbers(name: str, facts: Facts) -> list[Table]:
+    """Numbers that no other table holds: cut-points, mean survival, assumptions, E-values."""
+    rows = [
+        [Cell(words), Cell("", f"{name}.{key}")]
+        for words, key in SINGLE_NUMBERS
+        if facts.has(f"{name}.{key}")
+    ]
+    note = (
+        "The E-value is the risk ratio that an unmeasured confounder needs with both exposure and"
+        " outcome, beyond the covariates, to explain the effect away (VanderWeele and Ding, Annals"
+        " of Internal Medicine). Where the interval holds no effect, that of the limit is one."
+    )
+    has_e_value = facts.has(f"{name}.primary.e_value")
+    return [
+        Table("Cut-points, assumptions, unmeasured confounding", ["what", "value"], rows,
+              note if has_e_value else "")
+    ] if rows else []  # fmt: skip
+
+
+def _tests(tests: Sequence[TestOutcome], name: str, facts: Facts) -> list[Table]:
+    """Every registered test with its patients and what it says of itself."""
+    rows = [
+        [
+            Cell(_title(one.id)),
+            Cell("" if one.n is None else str(one.n)),
+            Cell("" if one.events is None else str(one.events)),
+            _cell(f"{one.id}.p", name, facts) if facts.has(f"{name}.{one.id}.p") else Cell(""),
+            Cell("; ".join((*([f"{one.status}: {one.reason}"] if one.reason else []), *one.notes))),
+        ]
+        for one in tests
+        if not one.id.startswith("control.")
+    ]
+    return [Table("All registered tests", ["test", "n", "events", "p", "notes"], rows)]
 
 
 CONTROLS = (

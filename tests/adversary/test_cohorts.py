@@ -184,6 +184,18 @@ def test_shared_cohorts_raise_no_false_alarm(name: str) -> None:
 AGE = '[variables.age]\ntable = "clinical"\ncolumn = "age"\nkind = "continuous"\nunit = "years"\n'
 
 
+BLOOD = """
+[tables.lab]
+file = "lab.csv"
+key = "patient"
+
+[variables.copper]
+table = "lab"
+column = "copper"
+kind = "continuous"
+"""
+
+
 def aged(seed: int = 1) -> pd.DataFrame:
     table = patients()
     rng = np.random.default_rng(seed)
@@ -212,7 +224,7 @@ def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
     table = aged()
     table.loc[: count - 1, "age"] *= 365.25
     found = only(write(tmp_path, table, more=AGE))
-    assert found["impossible_value"][0] == "error"
+    assert found["mixed_units"] == ("error", "bring all patients to one unit")
     found = only(
         write(tmp_path, table, more=AGE.replace('"years"', '"units"').replace("age]", "a]"))
     )
@@ -252,6 +264,25 @@ def test_identifiers_in_another_spelling_are_found(tmp_path: Path) -> None:
     assert "30 identifiers are those of clinical" in found["ids_in_another_form"].message
     pd.DataFrame({"id": table["patient"], "x": 1}).to_csv(folder / "lab.csv", index=False)
     assert only(folder) == {}
+
+
+def test_a_table_of_which_nobody_joins_is_named_without_a_crash(tmp_path: Path) -> None:
+    folder = write(tmp_path, patients(120), more=BLOOD)
+    ids = pd.Series([f"P{at:03d}" for at in range(120)]).str.upper()
+    pd.DataFrame({"patient": "lab_" + ids, "copper": range(120)}).to_csv(
+        folder / "lab.csv", index=False
+    )
+    codes = {one.code for one in cohorts.check(folder)}
+    assert {"empty", "weak_join"} <= codes
+
+
+def test_one_far_value_is_a_code_and_no_other_unit(tmp_path: Path) -> None:
+    raw = patients(200)
+    raw["marker"] = np.exp(raw["marker"] / 10) * 3.4
+    raw.loc[:30, "marker"] = 99.0
+    codes = {one.code for one in cohorts.check(write(tmp_path, raw))}
+    assert "missing_code" in codes
+    assert "mixed_units" not in codes
 
 
 def test_a_patient_twice_by_case_is_found(tmp_path: Path) -> None:

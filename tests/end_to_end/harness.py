@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sage.core.extras import EXTRAS, WITHIN
+
 REPO = Path(__file__).resolve().parents[2]
 PROMPT = (
     "Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in"
@@ -23,6 +25,31 @@ PROMPT = (
 def cache_dir() -> Path:
     """One cache for all tests of this process, so that graph and cohort are made once."""
     return Path(tempfile.mkdtemp(prefix="sage-test-cache-"))
+
+
+HIDE = """
+import sys
+
+class Hidden:
+    names = set({names!r})
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def core_only(folder: Path) -> dict[str, str]:
+    """Variables under which every Python finds the core's packages alone, as after `pip install .`.
+
+    `folder` gets the module that hides the others.
+    """
+    names = {module for extra in EXTRAS.values() for module in extra.modules} | WITHIN.keys()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(HIDE.format(names=sorted(names)))
+    return {"PYTHONPATH": os.pathsep.join([str(folder), str(REPO)])}
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, REPO, cache_dir, events, sage
+from tests.end_to_end.harness import PROMPT, REPO, cache_dir, core_only, events, sage
 
 
 def test_a_prompt_ends_in_a_report_with_a_verdict(finished: Path) -> None:
@@ -58,6 +58,15 @@ def test_replay_rebuilds_the_same_report_without_cohort_or_graph(
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert (tmp_path / "again/report.html").read_bytes() == (finished / "report.html").read_bytes()
+
+
+def test_replay_needs_the_core_alone(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "again"
+    ended = sage(
+        "replay", str(finished), "--out", str(out), cwd=tmp_path, **core_only(tmp_path / "core")
+    )
+    assert ended.code == 0, ended.err
+    assert (out / "report.html").read_bytes() == (finished / "report.html").read_bytes()
 
 
 def test_the_contract_was_frozen_before_the_analysis_began(finished: Path) -> None:

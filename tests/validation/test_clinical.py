@@ -293,3 +293,54 @@ def test_a_binary_outcome_has_its_tables_too(tmp_path) -> None:
     found = validate(tmp_path, cohort, endpoint="node", covariates=list(COVARIATES))
     assert {"table_one", "univariable", "missing_data", "decision_curve"} <= set(found["tables"])
     assert found["numbers"]["primary.e_value"]["value"] >= 1
+
+
+def test_a_nomogram_shows_an_exposure_in_its_own_unit(tmp_path) -> None:
+    from validation.analysis import Analysis
+    from validation.clinical.nomogram import nomogram_of
+
+    raw = patients(300, log_hr=0.7)
+    raw["marker"] = 70.0 + 10.0 * raw["marker"]
+    low = {"variable": "clinical:marker", "label": "marker", "level": "low", "cut": "continuous"}
+    given = claim(exposures=[low], comparison="per_sd", covariates=COVARIATES)
+    found = run_once(tmp_path, raw, hypothesis=given)
+    assert found.model is not None
+    study, _ = Analysis.open(next(tmp_path.rglob("inputs/all"))).study()
+    assert study is not None
+    drawn = nomogram_of(found.model, study)
+    assert drawn is not None
+    line = next(one for one in drawn.lines if one.label.casefold().startswith("marker"))
+    values = [float(text) for text, _ in line.marks]
+    assert min(values) <= raw.marker.quantile(0.05)
+    assert max(values) >= raw.marker.quantile(0.95)
+    # The hazard falls with the marker or rises: points are a straight line in its own unit.
+    points = [at for _, at in line.marks]
+    assert np.ptp(np.diff(points)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_yes_or_no_has_no_other_cuts_in_the_curve_of_specifications(tmp_path) -> None:
+    cohort = load(tmp_path, patients(120))
+    sex = {"variable": "clinical:sex", "label": "sex"}
+    given = claim(exposures=[sex], covariates=["clinical:stage"])
+    assert [one.value for one in draft(given, cohort.dictionary()).specification.cuts] == ["median"]
+
+
+def test_a_low_exposure_is_compared_with_one_standard_deviation_higher(tmp_path) -> None:
+    cohort = load(tmp_path, patients(120))
+    low = {"variable": "clinical:marker", "label": "marker", "level": "low", "cut": "continuous"}
+    plan = draft(claim(exposures=[low], comparison="per_sd"), cohort.dictionary())
+    assert plan.reference == "one standard deviation higher"
+
+
+def test_terminal_says_what_the_p_of_a_curve_is_and_how_strong_a_confounder_is_needed(
+    tmp_path,
+) -> None:
+    path, folder = tmp_path / "h.json", write(tmp_path / "cohort", patients(200, log_hr=0.5))
+    curve = {"variable": "clinical:marker", "label": "marker", "cut": "spline"}
+    path.write_text(claim(exposures=[curve], covariates=COVARIATES).model_dump_json())
+    done = CliRunner().invoke(
+        app, ["run", str(path), "--cohort", str(folder), "--out", str(tmp_path / "out")]
+    )
+    line = next(one for one in done.stdout.splitlines() if one.startswith("    primary (OS)"))
+    assert "departure from the line: p" in line
+    assert "E-value" in line

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
 from validation.ledger.ledger import Ledger
+from validation.reproduction import second_program as program
 from validation.reproduction.compare import (
     Numbers,
     SecondTest,
@@ -141,6 +143,17 @@ def test_without_an_answer_every_number_is_missing_and_with_firth_only_counts_ar
     assert {name for name, state in firth.items() if state == "missing"} == {"n", "events"}
     refused = compared(EXACT, status="refused")
     assert refused == {}
+
+
+def test_a_model_that_does_not_fit_leaves_the_counts() -> None:
+    table = pd.DataFrame(
+        {"x": [0.0] * 30 + [1.0] * 20, "t": range(1, 51), "e": [1] * 30 + [0] * 20}
+    )
+    test = {"id": "primary", "method": "logrank", "terms": ["x"], "covariates": [], "strata": [],
+            "time": "t", "event": "e", "value": "", "binary": False, "subset": "",
+            "report": ["n", "events", "effect", "lower", "upper", "p"]}  # fmt: skip
+    found = program.compute(table, test)
+    assert (found["n"], found["events"]) == (50, 30)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)

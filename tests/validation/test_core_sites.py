@@ -189,3 +189,12 @@ def test_the_share_explained_by_sites_is_omega_squared_by_hand():
     assert _share(values, np.array([0, 1, 0, 1, 0, 1])) == pytest.approx(
         max(0.0, (28 - 80 / 3 - 20 / 3) / (28 + 20 / 3))
     )
+
+
+def test_a_site_is_a_stratum_whatever_the_number_of_its_levels(tmp_path, monkeypatch):
+    declare(monkeypatch, 'site = "clinical:center"')
+    raw = patients(330)
+    raw["center"] = [f"center {at % 16}" for at in range(330)]
+    found = result(tmp_path, raw, CENTER, strata=["clinical:center"])
+    assert found.tests[0].status == "ok"
+    assert any("16 strata" in note for note in found.tests[0].notes)

@@ -203,3 +203,41 @@ def test_small_counts_are_not_drawn_where_they_may_not_be_told(tmp_path):
     assert "<5" in words
     assert not {"1", "2", "3", "4"} & set(words)
     assert {"1", "2", "3", "4"} & set(svg_words(draw("incidence", tmp_path / "b.svg", until=49.0)))
+
+
+def words_of_a_nomogram(tmp_path, monkeypatch, lines):
+    """Every word of a nomogram with its box, in pixels."""
+    from validation.clinical.nomogram import Line, Nomogram
+    from validation.figures import nomogram_plot
+
+    boxes = []
+
+    def keep(figure, path, **_):
+        drawer = figure.canvas.get_renderer()
+        boxes.extend(
+            (text.get_text(), text.get_window_extent(drawer))
+            for axes in figure.axes
+            for text in axes.texts
+        )
+        return path
+
+    monkeypatch.setattr(nomogram_plot, "save", keep)
+    found = Nomogram(tuple(Line(*one) for one in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
+    nomogram_plot.nomogram_figure(found, tmp_path / "n.png", title="t")
+    return boxes
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [(str(40 + 8 * at), 0.3 * at) for at in range(5)],
+        [(f"center {at}", 2.5 * at) for at in range(18)],
+        [("1 or 10 or 33", 40.0), ("32", 41.0), ("12", 44.0), ("6", 100.0)],
+        [("no", 0.0), ("yes", 100.0)],
+    ],
+)
+def test_the_words_of_a_nomogram_never_meet(marks, tmp_path, monkeypatch):
+    boxes = words_of_a_nomogram(tmp_path, monkeypatch, [("age", tuple(marks))])
+    for at, (first, one) in enumerate(boxes):
+        for second, other in boxes[at + 1 :]:
+            assert not one.overlaps(other), (first, second)

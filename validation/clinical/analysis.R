@@ -86,7 +86,8 @@ parts <- parts_of(rows)
 
 # Start and stop records of an endpoint, where values became known during follow-up.
 records_of <- function(endpoint) {
-  mine <- rows[!is.na(outcome_of(rows, endpoint)$time), , drop = FALSE]
+  end <- outcome_of(rows, endpoint)$time
+  mine <- rows[!is.na(end) & end > 0, , drop = FALSE]
   mine$person. <- seq_len(nrow(mine))
   base <- data.frame(person. = mine$person., time. = outcome_of(mine, endpoint)$time,
                      event. = as.numeric(outcome_of(mine, endpoint)$event == 1))
@@ -95,7 +96,8 @@ records_of <- function(endpoint) {
     since <- data.frame(person. = mine$person., when. = mine[[use$since]])
     split <- tmerge(split, since, id = person., known. = tdc(when.))
     now <- mine[[use$key]][split$person.]
-    split[[paste0("value ", use$key)]] <- ifelse(split$known. == 1, now, use$before)
+    before <- if (is.numeric(now)) as.numeric(use$before) else use$before
+    split[[paste0("value ", use$key)]] <- ifelse(split$known. == 1, now, before)
     split$known. <- NULL
   }
   found <- mine[split$person., , drop = FALSE]

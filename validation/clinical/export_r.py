@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
-from validation.contracts.contract import Contract, FrozenContract, TestPlan
+from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
 from validation.dictionary import known_since
 from validation.hypothesis import Filter
-from validation.inputs.population import Cut, numbers_of
+from validation.inputs.population import POSITIVE, Cut, numbers_of
 from validation.results import AnalysisResult
 
 if TYPE_CHECKING:
@@ -192,13 +192,22 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "late": [
-            {"key": use.key, "since": known_since(use.key), "before": use.before}
+            {"key": use.key, "since": known_since(use.key), "before": _before(contract, use)}
             for use in {one.key: one for one in contract.variables}.values()
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
         "tests": tests,
     }
     return f"plan <- {_r(plan)}"
+
+
+def _before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
+    """A value until it became known: of an exposure, which the table holds as a number, that."""
+    text = str(use.before).casefold()
+    exposure = use.key in {one.key for one in contract.exposures}
+    if not exposure or text.replace(".", "", 1).isdigit():
+        return use.before
+    return int(text in POSITIVE)
 
 
 def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+Marks = list[tuple[str, float]]
+"""Values as printed, with their part of the linear predictor."""
+
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 SPAN = (0.025, 0.975)
 """Quantiles of a numeric variable between which its line runs: no single patient is shown."""
@@ -53,11 +56,9 @@ def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
     """
     import math
 
-    import numpy as np
-
     if any(term.kind == "part" for term in model.terms):
         return None
-    spans: list[tuple[str, list[tuple[str, float]]]] = []
+    spans: list[tuple[str, Marks]] = []
     factors: dict[str, list[Term]] = {}
     for term in model.terms:
         if term.kind == "level":
@@ -68,10 +69,7 @@ def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
         elif study.exposed.grouped:
             spans.append((term.name, [("no", 0.0), ("yes", term.coefficient)]))
         else:
-            known = study.exposed.x[~np.isnan(study.exposed.x)]
-            low, high = (float(one) for one in np.quantile(known, SPAN))
-            scores = np.linspace(low, high, 5)
-            spans.append((term.name, [(f"{one:.1f}", one * term.coefficient) for one in scores]))
+            spans.append(_exposure(term, model, study))
     for key, terms in factors.items():
         reference = set(model.levels.get(key, ())) - {str(term.level) for term in terms}
         first = " or ".join(sorted(reference)) or "other"
@@ -101,7 +99,29 @@ def _name(term: Term) -> str:
     return term.name.removesuffix(" (per SD)")
 
 
-def _numeric(values: Floats, term: Term) -> list[tuple[str, float]]:
+def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Marks]:
+    """A continuous exposure in its own unit; a joint one in standard deviations."""
+    import numpy as np
+
+    if len(study.contract.exposures) == 1 and len(model.cuts) == 1:
+        cut, use = model.cuts[0], study.contract.exposures[0]
+        if cut.mean is not None and cut.sd is not None:
+            turn = 1.0 if study.contract.hypothesis.exposures[0].level == "high" else -1.0
+            own = term.model_copy(
+                update={
+                    "mean": cut.mean, "sd": cut.sd, "coefficient": turn * term.coefficient,
+                }
+            )  # fmt: skip
+            values = study.rows[use.key].dropna().to_numpy(dtype=float)
+            unit = f", {use.unit}" if use.unit else ""
+            return f"{use.label}{unit}", _numeric(values, own)
+    known = study.exposed.x[~np.isnan(study.exposed.x)]
+    low, high = (float(one) for one in np.quantile(known, SPAN))
+    scores = np.linspace(low, high, 5)
+    return term.name, [(f"{one:.1f}", one * term.coefficient) for one in scores]
+
+
+def _numeric(values: Floats, term: Term) -> Marks:
     """Round marks over most of a variable's range, with their part of the linear predictor."""
     import numpy as np
     from matplotlib.ticker import MaxNLocator
@@ -110,7 +130,7 @@ def _numeric(values: Floats, term: Term) -> list[tuple[str, float]]:
     if len(levels) <= MOST_LEVELS:
         return [(f"{one:g}", (one - term.mean) / term.sd * term.coefficient) for one in levels]
     low, high = (float(one) for one in np.quantile(values, SPAN))
-    marks = [one for one in MaxNLocator(5).tick_values(low, high) if low <= one <= high]
-    if len(marks) < 2:
-        marks = [low, high]
+    marks = [float(one) for one in MaxNLocator(5).tick_values(low, high)]
+    # Rounded outwards, but not below zero where nothing is: nobody's value lies left of the line.
+    marks = [one for one in marks if one >= 0 or low < 0] or [low, high]
     return [(f"{one:.4g}", (one - term.mean) / term.sd * term.coefficient) for one in marks]

@@ -119,6 +119,7 @@ def _coded(
     missing: frozenset[str],
     where: str,
     name: str,
+    words: tuple[str, ...] = ("censored", "event", "competing event"),
 ) -> pd.Series:
     seen = codes(column)
     meaning: dict[str, int] = {}
@@ -134,7 +135,7 @@ def _coded(
         shown = ", ".join(f"{one} ({counts[one]} rows)" for one in unknown[:5])
         raise InputError(
             f'{where}: column "{name}" holds codes that the cohort does not declare: {shown}. '
-            f"Declared: {', '.join(f'{text} = {code}' for text, code in meaning.items())}. "
+            f"Declared: {', '.join(f'{text} = {words[code]}' for text, code in meaning.items())}. "
             "Say what they mean; event flags come in both polarities and as 1/2"
         )
     return seen.map(meaning)
@@ -145,7 +146,7 @@ def _binary(name: str, spec: BinarySpec, table: Loaded) -> pd.DataFrame:
     column = table.column(spec.column, f"endpoints.{name}.column")
     missing = table.missing | {text_of(one) for one in spec.missing_values}
     sides = [(0, spec.negative_values), (1, spec.positive_values)]
-    value = _coded(column, sides, missing, where, spec.column)
+    value = _coded(column, sides, missing, where, spec.column, ("no", "yes"))
     one = collapse(value, table.patient, table.spec.rows_per_patient, where)
     return one.dropna().to_frame("value")
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
-from sage.core.http.client import ServiceClient
-from sage.core.http.runner import Runner
+from sage.core.http.client import BlockingClient
 from validation.cohort.fetched import description_of
 from validation.cohort.service import Service, field_of, policy
 from validation.inputs.derive import signatures
@@ -92,10 +91,9 @@ def fetch(
     project, study = STUDIES[name]
     say = progress or _quiet
     out.mkdir(parents=True, exist_ok=True)
-    runner, client = Runner(), ServiceClient(None, policy(pause))
-    try:
-        portal = Service("cBioPortal", cbioportal, client, runner)
-        commons = Service("GDC", gdc, client, runner)
+    with BlockingClient(None, policy(pause)) as client:
+        portal = Service("cBioPortal", cbioportal, client)
+        commons = Service("GDC", gdc, client)
         say("GDC cases", 0, 0)
         _keep(out / "gdc_clinical.csv", lambda: _cases(commons, project, say))
         say("GDC files", 0, 0)
@@ -110,9 +108,6 @@ def fetch(
                 out / "expression.csv",
                 lambda: _expression(portal, study, wanted, tuple(genes), say),
             )
-    finally:
-        runner.run(client.close())
-        runner.close()
     write_text(out / "cohort.toml", description_of(name, project, study, out, counts))
     record = {
         "cohort": name,

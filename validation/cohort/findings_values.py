@@ -47,7 +47,7 @@ def of_values(where: str, variable: Variable, known: pd.Series) -> list[Finding]
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(known):
-        return [*_ranges(where, variable, known), *_mixture(where, known)]
+        return _mixture(where, known) or _ranges(where, variable, known)
     return [*_spellings(where, known), *_too_many(where, variable, known)]
 
 
@@ -66,7 +66,8 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
         shown = ", ".join(f"{one:g}" for one in sorted(bad.unique())[:4])
         limits = f"{low:g} to {high:g}" if high != float("inf") else f"at least {low:g}"
         text = f"{len(bad)} values cannot be ({shown}); {variable.label} is {limits}"
-        remedy = f'correct them, or add missing = ["{bad.iloc[0]:g}"] to the table'
+        codes = ", ".join(f'"{one:g}"' for one in sorted(bad.unique()))
+        remedy = f"correct them, or add missing = [{codes}] to the table"
         return [finding("error", "impossible_value", where, text, remedy)]
     return []
 
@@ -86,6 +87,8 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
         return []
     low, high = values[:at], values[at:]
     few, many = (high, low) if len(high) <= len(low) else (low, high)
+    if len(np.unique(few)) == 1:
+        return []  # a code, such as 99 for missing
     ratio = float(np.median(high) / np.median(low))
     factor = min(FACTORS, key=lambda one: abs(np.log(ratio / one)))
     moved = few / factor if few is high else few * factor

@@ -104,6 +104,8 @@ def of_variables(cohort: Cohort) -> list[Finding]:
                     "do not use it as a covariate",
                 )
             )
+        if known.empty:
+            continue
         found += _levels(where, known)
         found += of_values(where, variable_of(cohort, key), known) or _far_values(where, known)
     return found

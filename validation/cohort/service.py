@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sage.core.errors import FaultError
-from sage.core.http.client import Limit, Policy, Request, ServiceClient
+from sage.core.http.client import BlockingClient, Limit, Policy, Request
 from sage.core.http.errors import ServiceError, SourceChanged
-from sage.core.http.runner import Runner
 
 T = TypeVar("T")
 
@@ -28,12 +27,11 @@ def policy(pause: float) -> Policy:
 
 @dataclass
 class Service:
-    """One API; `client` and `runner` are shared by several."""
+    """One API; several share a client."""
 
     name: str
     base: str
-    client: ServiceClient
-    runner: Runner
+    client: BlockingClient
 
     def call(
         self,
@@ -62,7 +60,7 @@ class Service:
         url = f"{self.base.rstrip('/')}/{path.lstrip('/')}"
         request = Request(self.name, LIMIT, url, params or {}, method, json=body)
         try:
-            return self.runner.run(self.client.fetch(request, read))
+            return self.client.fetch(request, read)
         except SourceChanged:
             raise FaultError(f"{self.name}: {path} did not answer with JSON") from None
         except ServiceError as error:

@@ -153,7 +153,7 @@ def draft(
         split=split or SplitRule(),
         controls=controls,
         specification=SpecificationPlan(
-            cuts=curve_cuts(hypothesis),
+            cuts=curve_cuts(hypothesis, binary=all(one.kind == "binary" for one in exposures)),
             covariate_sets=tuple(sets),
             strata_sets=(strata, ()) if strata else ((),),
         ),
@@ -339,7 +339,9 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
-        return f"{exposed} (per standard deviation)", "one standard deviation lower"
+        low = all(one.level == "low" for one in hypothesis.exposures)
+        other_side = "higher" if low else "lower"
+        return f"{exposed} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
         other = {"high": "low", "low": "high"}
         return exposed, " and ".join(

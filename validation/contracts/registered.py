@@ -115,6 +115,8 @@ CLUSTERED: tuple[Method, ...] = (
     "site",
 )
 """Methods that have a robust variance, or describe."""
+PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve")
+"""Methods that judge a model by its predictions."""
 
 
 def for_rows(
@@ -135,6 +137,16 @@ def for_rows(
     if dictionary.site is not None and not followed:
         site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
         tests = (*tests, site)
+        # A model with the levels of these hospitals predicts nothing in another one.
+        tests = tuple(
+            one.model_copy(
+                update={"covariates": tuple(k for k in one.covariates if k != dictionary.site)}
+            )
+            if one.method in PREDICTING
+            else one
+            for one in tests
+        )
+        tests = tuple(one for one in tests if one.covariates or one.method not in PREDICTING)
     if dictionary.cluster is None:
         return tests, []
     if primary.method not in CLUSTERED:
@@ -249,9 +261,14 @@ def of_endpoint(
     return found
 
 
-def curve_cuts(hypothesis: Hypothesis) -> tuple[CutRule, ...]:
-    """The cut rules of the specification curve: the claim's own, and the usual others."""
+def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:
+    """The cut rules of the specification curve: the claim's own, and the usual others.
+
+    `binary`: the exposures are a yes and a no, which no rule cuts otherwise.
+    """
     own = hypothesis.exposures[0].cut
+    if binary:
+        return (own,)
     if hypothesis.comparison is Comparison.INTERACTION:
         cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
     elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:

@@ -115,7 +115,7 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
     landmark = contract.hypothesis.landmark
     if landmark is None:
         return ()
-    return (f"landmark: says nothing of the first {landmark:g} months",)
+    return (f"landmark: says nothing of what happened before month {landmark:g}",)
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:

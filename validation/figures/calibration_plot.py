@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, save
+from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save
 from validation.statistics.calibration import Calibration
 
 
@@ -69,7 +69,14 @@ def calibration_figure(
         axes.set_ylabel(f"Observed risk by {found.horizon:.0f} {time_unit} (%)")
         if annotation:
             axes.text(
-                0.03, 0.97, "\n".join(annotation), transform=axes.transAxes, fontsize=8, va="top"
+                0.03,
+                0.97,
+                "\n".join(annotation),
+                transform=axes.transAxes,
+                fontsize=8,
+                va="top",
+                bbox=PLATE,
+                zorder=5,
             )
         axes.legend(loc="lower right", fontsize=8, borderaxespad=0.2)
         below = figure.add_axes((0.14, 0.115, 0.82, 0.155))

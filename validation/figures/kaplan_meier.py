@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 
 from validation.figures.curves import Frame, band, follow_up, steps
-from validation.figures.style import DASHES, MUTED, OKABE_ITO, save
+from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE, save
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
@@ -70,6 +70,8 @@ def kaplan_meier_figure(
                 transform=axes.transAxes,
                 fontsize=8,
                 va="bottom",
+                bbox=PLATE,
+                zorder=5,
             )
         described = description or frame.get("subtitle", "")
         return save(figure, path, title=frame["title"], description=described)

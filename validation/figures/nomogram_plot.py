@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW = 0.52
-CLOSEST = 7.0
-"""Points between two marks under which the second one's words go below the line."""
+SHORTEST = 7.0
+"""Points under which a line's marks cannot be told apart: its ends are named beside it."""
+GAP, WIDTH = 1.5, 1.15
+"""Points between two words on one side of a line, and of a letter."""
 
 
 def nomogram_figure(
@@ -63,17 +65,21 @@ def _row(axes: Axes, y: float, line: Line) -> None:
         axes.text(0, y, "outside the range", fontsize=7.5, color=MUTED, va="center")
         return
     axes.plot([marks[0][1], marks[-1][1]], [y, y], color=INK, linewidth=0.9)
-    before, below = -100.0, True
+    if marks[-1][1] - marks[0][1] < SHORTEST and len(marks) > 1:
+        ends = f"{_short(marks[0][0])} to {_short(marks[-1][0])}"
+        axes.text(marks[-1][1] + GAP, y, ends, fontsize=7.5, va="center")
+        return
+    ends_at = {1: -100.0, -1: -100.0}  # where the last word above and below the line ends
     for text, at in marks:
-        below = (not below) if at - before < CLOSEST else False
-        sign = -1 if below else 1
+        half = WIDTH * len(_short(text)) / 2
+        room = [side for side in (1, -1) if at - half > ends_at[side] + GAP]
+        sign = room[0] if room else 1
         axes.plot([at, at], [y, y + sign * 0.1], color=INK, linewidth=0.9)
-        axes.text(
-            at,
-            y + sign * 0.15,
-            text if len(text) <= 14 else text[:13] + "…",
-            ha="center",
-            va="top" if below else "bottom",
-            fontsize=7.5,
-        )
-        before = at
+        if room:
+            va = "bottom" if sign > 0 else "top"
+            axes.text(at, y + sign * 0.15, _short(text), ha="center", va=va, fontsize=7.5)
+            ends_at[sign] = at + half
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 14 else text[:13] + "…"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sage.core.log import logger
 from validation.controls.keys import Key
+from validation.hypothesis import Comparison
 from validation.results import Effect, Figure, p_is
 from validation.types import Number, sha256_file
 
@@ -216,26 +217,32 @@ def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path)
 
     contract = analysis.contract
     curves = curves_of(study, contract.test(outcome.id))
-    label = contract.endpoint(outcome.endpoint).label
+    risk_of = _risk_of(contract, outcome.endpoint)
     drawing = partial(
         decision_curve_figure,
         curves.thresholds,
         curves.benefit,
         title="Decision curve",
-        risk_of=label[:1].lower() + label[1:] if " " in label else label,
-        description=f"Net benefit of acting on the predicted risk of {label}",
+        risk_of=risk_of,
+        description=f"Net benefit of acting on the predicted risk of {risk_of}",
     )
     by = f" by {curves.horizon:.0f} months" if math.isfinite(curves.horizon) else ""
     return _figure(
         analysis,
         out / "decision_curve.svg",
         drawing,
-        f"Net benefit of acting on the predicted risk of {label}{by}",
+        f"Net benefit of acting on the predicted risk of {risk_of}{by}",
         "Net benefit per patient against the risk from which on one would act, for the model with "
         "and without the exposure, for acting on everybody and on nobody. Risks are "
         "cross-validated. Where the two models cannot be told apart, the exposure changes no "
         "decision.",
     )
+
+
+def _risk_of(contract: Contract, key: str) -> str:
+    """What a risk is a risk of: of an event, where the endpoint is named for its absence."""
+    endpoint = contract.endpoint(key)
+    return endpoint.label if endpoint.kind == "binary" else f"the event ({endpoint.label})"
 
 
 def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
@@ -248,6 +255,7 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
     if found is None:
         return None
     label = analysis.contract.endpoint(analysis.model.endpoint).label
+    risk_of = _risk_of(analysis.contract, analysis.model.endpoint)
     return _figure(
         analysis,
         out / "nomogram.svg",
@@ -255,9 +263,9 @@ def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
             nomogram_figure,
             found,
             title=wrapped(f"Nomogram: {label}", 70, 1),
-            description=f"Points of each term, and the risk of {label} for their sum",
+            description=f"Points of each term, and the risk of {risk_of} for their sum",
         ),
-        f"Nomogram of the adjusted model: risk of {label} by {found.horizon:.0f} months",
+        f"Nomogram of the adjusted model: risk of {risk_of} by {found.horizon:.0f} months",
         "Read the points of each line above it, add them, and read the risk below their sum. Drawn "
         "from the apparent coefficients of these patients: not for decisions about patients.",
     )
@@ -347,7 +355,12 @@ def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figu
         forest,
         rows,
         title="Exposed against reference",
-        measure=primary.effect.scale.capitalize(),
+        measure=(
+            "Ratio of HRs"
+            if contract.comparison is Comparison.INTERACTION
+            and primary.effect.scale == "hazard ratio"
+            else primary.effect.scale.capitalize()
+        ),
         description=title,
     )
     return _figure(
@@ -377,6 +390,7 @@ def _model_label(contract: Contract, one: TestOutcome) -> str:
     plan = contract.primary_test if control else contract.test(one.id)
     kinds = ["adjusted"] if one.role == "adjusted" else []
     kinds += ["stratified"] if plan.strata else []
+    kinds += ["within sites"] if plan.method == "site" else []
     label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
     if control:
         return f"{label} (negative control)"

@@ -32,6 +32,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 INK = "#222222"
 MUTED = "#767676"
 DPI = 200
+PLATE = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
+"""Under words that curves or bars may cross."""
 
 _RC: Any = {
     "svg.hashsalt": "sage",

@@ -269,8 +269,9 @@ def _source(cohort: Cohort, key: str) -> str:
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
+    data = table.to_parquet(None, engine="fastparquet", compression="zstd", index=True)
     with writing(path) as stream:
-        table.to_parquet(stream, engine="pyarrow", compression="zstd", index=True)
+        stream.write(data)
 
 
 def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:

@@ -343,7 +343,7 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
         codes, levels = pd.factorize(rows[key])
         if len(levels) == 0:
             raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
-        if len(levels) > MOST_LEVELS:
+        if len(levels) > MOST_LEVELS and key != contract.site:
             raise InputError(
                 f'stratum "{key}" has {len(levels)} levels among {len(rows)} patients; at most '
                 f"{MOST_LEVELS}. Group them in the cohort's `values`, or make it a covariate"

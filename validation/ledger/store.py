@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
+from sage.core.extras import need
 from sage.core.files import write_text
 from sage.core.models import Strict
 from validation.patients import Patients, Population, index_of
@@ -478,13 +479,9 @@ class PostgresStore(Store):
     LOCK = 0x5A6E1ED6
 
     def __init__(self, url: str) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise InputError(
-                "a ledger in PostgreSQL needs the postgres extra: "
-                "pip install 'sage-pathology[postgres]'"
-            ) from None
+        need("postgres", "a ledger in PostgreSQL")
+        import psycopg
+
         self._psycopg = psycopg
         self._url = url
         parts = urlsplit(url)

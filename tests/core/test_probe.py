@@ -1,0 +1,57 @@
+"""`sage doctor --probe` asks the model's server through the one HTTP client."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sage
+from tests.core.http_server import Answer, as_json, serving
+
+HOUSE = Path(sage.__file__).parents[1]
+
+
+def reasoner(url: str, folder: Path) -> dict[str, Any]:
+    environment = {
+        **os.environ, "PYTHONPATH": str(HOUSE), "SAGE_BASE_URL": url, "SAGE_API_KEY": "SECRET99",
+    }  # fmt: skip
+    told = subprocess.run(
+        [sys.executable, "-m", "sage", "doctor", "--probe", "--json"],
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "SECRET99" not in told.stdout + told.stderr
+    found = json.loads(told.stdout)
+    checks = found if isinstance(found, list) else found["checks"]
+    return next(check for check in checks if check["what"] == "reasoner")
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "says"),
+    [
+        (as_json({"data": []}), "ok", "answers"),
+        (Answer(b"no", 401), "broken", "HTTP 401 (needs a key)"),
+        (Answer(b"no", 503), "broken", "HTTP 503"),
+    ],
+    ids=["ok", "wrong key", "busy"],
+)
+def test_a_server_is_asked_once_with_the_key(
+    answer: Answer, state: str, says: str, tmp_path: Path
+) -> None:
+    with serving() as services:
+        services.routes["/v1/models"] = answer
+        found = reasoner(f"{services.url}/v1", tmp_path)
+        assert [seen.headers["authorization"] for seen in services.seen] == ["Bearer SECRET99"]
+    assert found["state"] == state and says in found["found"]
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    found = reasoner("http://127.0.0.1:9/v1", tmp_path)
+    assert found["state"] == "broken"
+    assert "127.0.0.1:9" in found["found"] and "connection failed" in found["found"]
+    assert "base_url" in found["remedy"]

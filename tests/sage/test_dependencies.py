@@ -1,0 +1,85 @@
+"""pyproject.toml against the code: each dependency is imported, each extra is told of."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from sage.core.extras import EXTRAS, explain_absence
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PRODUCT = ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
+
+LOADED = {
+    "openslide-bin": "openslide",  # the library that openslide-python loads
+    "langgraph-checkpoint-sqlite": "langgraph.checkpoint.sqlite",
+    "langgraph-checkpoint-postgres": "langgraph.checkpoint.postgres",
+}
+"""Packages whose modules are not found by their own top name."""
+
+
+def named_modules() -> set[str]:
+    """Every dotted module that product code imports or names as a string."""
+    found: set[str] = set()
+    for package in PRODUCT:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    found.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    found.add(node.module or "")
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value if path.name != "extras.py" else "")
+    return found
+
+
+def requirements(lines: list[str]) -> list[str]:
+    return [canonicalize_name(Requirement(line).name) for line in lines]
+
+
+def modules_of() -> dict[str, set[str]]:
+    """The top modules of each installed package."""
+    found: dict[str, set[str]] = {}
+    for module, packages in packages_distributions().items():
+        for package in packages:
+            found.setdefault(canonicalize_name(package), set()).add(module)
+    return found
+
+
+def test_every_runtime_dependency_is_imported() -> None:
+    named, owned = named_modules(), modules_of()
+    optional = PROJECT["optional-dependencies"]
+    parts = [PROJECT["dependencies"]]
+    parts += [lines for name, lines in optional.items() if name not in ("all", "dev")]
+    unused = []
+    for package in requirements([line for lines in parts for line in lines]):
+        modules = {LOADED[package]} if package in LOADED else owned.get(package, {package})
+        if not any(name == m or name.startswith(f"{m}.") for name in named for m in modules):
+            unused.append(package)
+    assert unused == []
+
+
+def test_every_extra_is_told_of_with_the_modules_of_its_packages() -> None:
+    optional = PROJECT["optional-dependencies"]
+    assert set(EXTRAS) == set(optional) - {"all", "dev"}
+    (together,) = optional["all"]
+    assert Requirement(together).extras == {"literature", "models", "slides"}
+    owned = modules_of()
+    for name, extra in EXTRAS.items():
+        packages = requirements(optional[name])
+        for module in extra.modules:
+            assert any(module in owned.get(p, {p}) for p in packages), (name, module)
+
+
+def test_a_module_that_no_extra_brings_is_not_explained() -> None:
+    assert explain_absence(ModuleNotFoundError("gone", name="no_such_module")) is None
+    found = explain_absence(ModuleNotFoundError("gone", name="torch.cuda"))
+    assert str(found).endswith(
+        'pip install "sage-pathology[literature]" or pip install "sage-pathology[models]"'
+    )

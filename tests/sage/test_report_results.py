@@ -1,0 +1,63 @@
+"""The report's tables of results: what a clinical reader looks for is there, and can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sage.report.facts import Facts
+from sage.report.results import ResultsPage, Table, read_results
+from tests.validation.core_help import claim, patients, run_once
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> ResultsPage:
+    place = tmp_path_factory.mktemp("page")
+    raw = patients(200, log_hr=0.7)
+    raw.loc[::9, "stage"] = None
+    results = run_once(place, raw, hypothesis=claim(covariates=["clinical:stage"]))
+    home = place / "home"
+    (home / "results").mkdir(parents=True)
+    bare = results.model_copy(update={"figures": {}})
+    (home / "results" / "results.json").write_text(bare.model_dump_json())
+    found = read_results(home, "h1", Facts())
+    assert found is not None
+    return found
+
+
+def table(page: ResultsPage, title: str) -> Table:
+    return next(one for one in page.tables if one.title == title)
+
+
+def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(page: ResultsPage) -> None:
+    flow = table(page, "Flow of patients")
+    assert [cell.text for cell in flow.rows[-1]] == ["OS known", "200", "200"]
+    single = {row[0].text: row[1].key for row in table(
+        page, "Cut-points, assumptions, unmeasured confounding").rows}  # fmt: skip
+    assert single["cut-point of the first exposure"] == "h1.cut.1.upper"
+    assert single["E-value of the adjusted effect"] == "h1.adjusted.e_value"
+    tests = {row[0].text: row for row in table(page, "All registered tests").rows}
+    assert tests["Adjusted model"][1].text == "177"
+    assert "23 patients left out for missing covariates" in tests["Adjusted model"][4].text
+
+
+def test_one_p_stands_beside_the_primary_comparison(page: ResultsPage) -> None:
+    row = table(page, "Primary comparison")
+    shown = row.rows[0][row.columns.index("p")].text
+    tests = table(page, "All registered tests")
+    assert tests.rows[0][3].key == "h1.primary.p"
+    answer = page.answers[0]["estimate"]
+    assert f"p = {shown}" in answer or f"p {shown[0]} {shown[1:]}" in answer
+
+
+def test_sentences_wrap_and_values_do_not(page: ResultsPage) -> None:
+    answers = table(page, "What the verdict rests on")
+    assert answers.classes == ["w", "n", "w"]
+    assert set(table(page, "Primary comparison").classes[1:]) == {"n"}
+
+
+def test_the_template_wraps_what_is_long() -> None:
+    style = Path("sage/report/templates/report.html.j2").read_text(encoding="utf-8")
+    assert "td.n { white-space: nowrap; }" in style
+    assert 'class="{{ t.classes[loop.index0] }}"' in style
