@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from kg.lexicon.ontology import Ontology
+from sage.core.llm.turns import DEFAULT_BOUNDS, Bounds, Moves, Spent, Tool
 from sage.core.models import Strict
 
 
@@ -85,6 +86,10 @@ class Agent(Generic[I, O]):
     citation that was not retrieved); a chat reasoner sends them back to the model. `images`, if
     given, returns PNGs as base64 text, which a reasoner adds where its model can see. `wording`
     holds what a model wrote against the facts; a rule's own sentences are not held against it.
+
+    An agent with `tools` works in turns within its `bounds`: whoever asks it binds the tools to
+    what they work on. Where a rule is to use them it is a `policy` instead, which drives the same
+    tools; `rule` then answers for an agent that was given none.
     """
 
     name: str
@@ -96,19 +101,9 @@ class Agent(Generic[I, O]):
     check: Callable[[I, O], list[str]] | None = None
     images: Callable[[I], tuple[str, ...]] | None = None
     wording: Wording[I, O] | None = None
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What one answer cost. Tokens and USD are zero for rules."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
-    calls: int = 0
-    cached: int = 0
-    repairs: int = 0
+    tools: tuple[Tool[Any], ...] = ()
+    bounds: Bounds = DEFAULT_BOUNDS
+    policy: Callable[[I, Resources], Moves[O]] | None = None
 
 
 @dataclass(frozen=True)

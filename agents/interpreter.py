@@ -11,7 +11,14 @@ from typing import Literal
 from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, Wording, prompt_file
-from agents.prose.check import Problem, check_result, replaced, replaced_text, words_of
+from agents.prose.check import (
+    Problem,
+    check_result,
+    replaced,
+    replaced_text,
+    without_reasons,
+    words_of,
+)
 from agents.prose.facts import ResultFacts
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
@@ -195,7 +202,7 @@ def _number_problems(given: InterpreterInput, text: str) -> list[Problem]:
     quoted = given.expanded.hypothesis.statement
     strange = [one for one in free_numbers(text) if one not in quoted]
     # Limits and reasons that the validation package wrote may quote its own figures.
-    if strange and text not in given.results.limits:
+    if strange and without_reasons(text) not in given.results.limits:
         problems.append(Problem(text, "it states a number without its key", strange[0]))
     return problems
 

@@ -139,6 +139,12 @@ FREE = word_set(
 )
 
 
+SUBGROUP = re.compile(
+    r"\b(?:among|whose|only|within|restricted|subgroups?|aged|over|under|without)\b(?: \S+){0,5}"
+)
+"""Words of a subgroup. A sentence changes none: its conditions have no single reading."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a statement says in fields, and the words that no field holds."""
@@ -161,7 +167,10 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     place = f"in {known.cohort.lower()}"
     claim = claim.removeprefix(place) if claim.startswith(place) else claim
     filters = _conditions(before.population.filters, known).lower()
-    claim = claim.replace(f"among patients whose {filters}", " ") if filters else claim
+    subgroup = f"among patients whose {filters}"
+    named = bool(filters) and subgroup in claim
+    claim = claim.replace(subgroup, " ") if named else claim
+    other = SUBGROUP.search(claim)
     found = _exposures(claim, known)
     endpoint, spoken = _endpoint(claim, known)
     outcome = " ".join(claim.replace(spoken, " outcome ").split())
@@ -169,6 +178,7 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     missing = [
         name
         for name, value in (
+            (f'subgroup as the fields name it ("{subgroup}")', named or not filters),
             ("an exposure with its level (high or low)", found),
             ("an endpoint of the cohort", endpoint),
             ("a direction (shorter, longer, more or less frequent)", direction),
@@ -208,7 +218,7 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
         held |= set(_words(" ".join(_names(one.variable, known))))
     held |= set(_words(WORSE.pattern + " " + BETTER.pattern))
     left = tuple(dict.fromkeys(word for word in _words(plain) if word not in held))
-    return Reading(changes, (), left)
+    return Reading(changes, (), (other[0], *left) if other else left)
 
 
 def _words(text: str) -> list[str]:

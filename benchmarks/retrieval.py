@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.kg.lit_server import Answer, FakeServices, Seen, serving
 
-from agents.base import Agent, I, O, Reply, Spent
+from agents.base import Agent, I, O, Reply
 from agents.novelty.debate import hold, retriever
 from agents.novelty.settings import DebateSettings
 from agents.novelty.types import JudgePosition, ProverPosition, VerifierPosition
@@ -33,6 +33,7 @@ from kg.literature.pubmed import PubMed
 from kg.literature.search import Literature
 from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.types import Query
+from sage.core.llm.turns import Spent
 from tests.agents.nov_helpers import expanded
 from tests.kg import lit_bodies
 

@@ -311,12 +311,15 @@ def worlds_part(args):
     """Hostile worlds: false claims by kind, power beside a plain adjusted test, cost of controls.
 
     Each world is a line of `validation_worlds.jsonl`, written as it ends: a run that was stopped
-    goes on where it stood, one world of every kind after the other.
+    goes on where it stood, one world of every kind after the other. Worlds judged under contracts
+    of another format stay in the file and count no more.
     """
+    from validation.contracts.contract import VERSION
     from validation.simulate.hostile import KINDS
 
     path = args.out / "validation_worlds.jsonl"
-    done = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = path.read_text().splitlines() if path.is_file() else []
+    done = [world for line in lines if (world := json.loads(line)).get("format") == VERSION]
     have = {(world["kind"], world["seed"]) for world in done}
     wanted = [kind for kind in KINDS if args.kind in (None, kind.name)]
     todo = [
@@ -342,10 +345,11 @@ def one_hostile(folder, what):
     from dataclasses import asdict
 
     from sage.bench.worlds import judge_hostile
+    from validation.contracts.contract import VERSION
     from validation.simulate.hostile import BY_NAME
 
     name, seed = what
-    return asdict(judge_hostile(folder, BY_NAME[name], seed))
+    return asdict(judge_hostile(folder, BY_NAME[name], seed)) | {"format": VERSION}
 
 
 def worlds_tables(done):

@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
+from kg.printable import one_line
 from sage import settings as settings_module
 from sage.core import clock
 from sage.core.data import data_root
@@ -117,6 +119,7 @@ def begin(
         as_of=request.as_of,
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
+        endpoint=_address(settings.base_url) if reasoner == "chat" else "",
     )
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
@@ -156,8 +159,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     Raises
     ------
     InputError
-        If another process holds the run, a file of it was changed, or its checkpoints stayed with
-        the run that it was copied from.
+        If another process holds the run, a file of it was changed, its checkpoints stayed with the
+        run that it was copied from, or its model endpoint is not set.
     """
     folder = open_run(name)
     folder.hold()
@@ -170,8 +173,21 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
             f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
             " are the original's; go on there"
         )
+    if manifest.endpoint and not settings.base_url:
+        folder.release()
+        raise InputError(
+            f"the run began with the model endpoint {one_line(manifest.endpoint)}, and none is set"
+            " now, so that its prompts would go to OpenAI; set SAGE_BASE_URL, or base_url in"
+            " sage.toml"
+        )
     kept = Settings.model_validate({**_plain(settings), **manifest.settings})
     return Services(folder, manifest, kept.model_copy(update={"literature": manifest.literature}))
+
+
+def _address(url: str | None) -> str:
+    """An endpoint without what a URL may hold of secrets."""
+    parts = urlsplit(url or "")
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _plain(settings: Settings) -> dict[str, object]:

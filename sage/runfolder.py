@@ -62,12 +62,13 @@ class Manifest(Strict):
     as_of: int | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
+    endpoint: str = ""
     finished: str | None = None
     problem: str | None = None
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        unset = set() if self.copied_thread else {"copied_thread"}
+        unset = {name for name in ("copied_thread", "endpoint") if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
@@ -101,6 +102,16 @@ class RunFolder:
     def events_path(self) -> Path:
         """The event log, one JSON object per line."""
         return self.root / "events.jsonl"
+
+    @property
+    def trace_path(self) -> Path:
+        """The trace of every agent's turns, one JSON object per line."""
+        return self.root / "trace.jsonl"
+
+    @property
+    def spending_path(self) -> Path:
+        """Every paid model call, one JSON object per line."""
+        return self.root / "spending.jsonl"
 
     def output(self, name: str) -> Path:
         """Where the agent output `name` is kept."""

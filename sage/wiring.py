@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sage.core.llm.budget import Meter
     from sage.core.llm.cache import ReplyCache
     from sage.core.llm.client import Client
+    from sage.core.llm.trace import Trace
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
     from validation.ledger.ledger import Ledger
@@ -36,6 +37,7 @@ def make_chat(
     *,
     budget_usd: float | None,
     withheld: Withheld = frozenset,
+    trace: Trace | None = None,
 ) -> ChatReasoner:
     """A reasoner on the settings' models that keeps replies and spending in `folder`."""
     from agents.reasoners.chat import ChatReasoner, ChatSettings
@@ -46,7 +48,7 @@ def make_chat(
     chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
     meter = Meter(folder / "spending.jsonl", budget_usd)
     client = make_client(settings, meter, ReplyCache(folder / "replies"))
-    return ChatReasoner(chat, client, withheld)
+    return ChatReasoner(chat, client, withheld, trace)
 
 
 def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:

@@ -346,4 +346,6 @@ def _text(value: float | int | None, unit: str) -> str:
         return f"{100 * value:.1f}%"
     if unit in ("months", "years"):
         return f"{value:.1f}"
+    if abs(value) >= 1e6:
+        return f"{value:.1e}"
     return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"

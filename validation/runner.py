@@ -221,7 +221,7 @@ def collect(
         if one is not None:
             record_tests(frozen, one, ledger)
     alpha = frozen.contract.rules.alpha
-    adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha))
+    adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha, of=frozen.sha256))
     reproductions = tuple(
         one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
     )
@@ -269,7 +269,11 @@ def _q_adjusted(frozen: FrozenContract, main: AnalysisResult, ledger: Ledger) ->
     if found is None or found.p is None:
         return None
     alpha = frozen.contract.rules.alpha
-    mine = _mine(frozen, main.part, ledger.adjust("primary", alpha, {frozen.sha256: found.p}))
+    mine = _mine(
+        frozen,
+        main.part,
+        ledger.adjust("primary", alpha, {frozen.sha256: found.p}, of=frozen.sha256),
+    )
     return mine.q if mine is not None else None
 
 

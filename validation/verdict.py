@@ -42,8 +42,9 @@ The rules, in their order:
    - inconclusive (registration): the contract was written after another one on the same exposures
      and endpoint gave results in these patients.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
-   claim nevertheless, and inconclusive (assumption) if hazards are not proportional and the
-   restricted mean survival difference agrees with the claim.
+   claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
+   mean survival difference agrees with the claim, and inconclusive (control) if the known positive
+   is not shown either.
 5. Association unclear. Inconclusive, because of the first that holds:
    - assumption: the test finds any association (spline, searched cut), the slope shows none;
    - relevance: the interval leaves out the smallest relevant effect;
@@ -74,6 +75,7 @@ from validation.controls.rules import (
     control_objections,
     control_reasons,
     timing_objections,
+    unshown_positive,
 )
 from validation.hypothesis import Direction
 from validation.methods.sites import site_limits
@@ -379,6 +381,9 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
         agrees = _prevents(hazard.rule, f"{hazard.text} with the claim")
         words = "hazards are not proportional"
         return _Found("inconclusive", "assumption", (agrees, against), words)
+    unshown = unshown_positive(contract, analysis.controls)
+    if unshown is not None:
+        return _Found("inconclusive", unshown.because, (unshown.reason, against), unshown.words)
     assert association.p is not None
     other = association.p < contract.rules.alpha
     words = "associated in the other direction" if other else "no relevant association"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Protocol
 
-from agents.base import Agent, Reasoner, Spent
+from agents.base import Agent, Reasoner
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.queries import counter_queries, opening_queries
@@ -36,6 +36,7 @@ from agents.types import ExpandedHypothesis
 from kg.literature.merge import SHORTEST_TITLE
 from kg.literature.search import Literature
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer, title_key
+from sage.core.llm.turns import Spent
 
 __all__ = ["Retriever", "hold", "retriever"]
 
@@ -218,7 +219,7 @@ class _Debate:
         )
         reply = self.reasoner.ask(agent, given)
         position, rejected = without_unretrieved(given, reply.output)
-        self.spent = _sum(self.spent, reply.spent)
+        self.spent += reply.spent
         self.transcript.append(
             Turn(round=number, critic=critic, position=position, rejected=rejected)
         )
@@ -309,16 +310,4 @@ def _contradictions(transcript: Sequence[Turn]) -> int:
             if answer.verdict in ("refutes", "weakens")
             for ref in answer.citations
         }
-    )
-
-
-def _sum(one: Spent, other: Spent) -> Spent:
-    return Spent(
-        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
-        completion_tokens=one.completion_tokens + other.completion_tokens,
-        usd=one.usd + other.usd,
-        seconds=one.seconds + other.seconds,
-        calls=one.calls + other.calls,
-        cached=one.cached + other.cached,
-        repairs=one.repairs + other.repairs,
     )

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agents.base import Spent, View
+from agents.base import View
 from agents.types import ExpandedHypothesis
 from kg.literature.types import MissingSource, Record
+from sage.core.llm.turns import Spent
 
 Score = Annotated[float, Field(ge=1.0, le=10.0)]
 Confidence = Annotated[float, Field(ge=0.0, le=1.0)]

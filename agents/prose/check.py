@@ -180,6 +180,11 @@ def own(sentence: str, problems: Sequence[Problem]) -> str:
     return f"{sentence} {OWN.format(reason=reasons)}"
 
 
+def without_reasons(text: str) -> str:
+    """SAGE's own sentence without the note why it stands there."""
+    return text.partition(f" {OWN.partition(':')[0]}:")[0]
+
+
 def replaced(texts: Sequence[str], generated: Sequence[str], judge: Judge) -> tuple[str, ...]:
     """The texts that pass, and one of SAGE's own for each that does not, while there are any.
 

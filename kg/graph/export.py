@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kg.graph import graphml
 from kg.graph.arrays import TYPES
@@ -12,6 +12,9 @@ from kg.graph.model import Graph
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class Exported(Strict):
@@ -62,6 +65,27 @@ def export(
             note = f"The page shows {nodes} of {graph.n_nodes} nodes."
         return _exported(nodes, edges, path, format, note)
     raise InputError(f'export format "{format}": choose graphml, json or html.')
+
+
+def to_networkx(graph: Graph) -> nx.MultiDiGraph:
+    """The graph in networkx: nodes by id, edges and attributes as `node_link` names them."""
+    import networkx as nx
+
+    return nx.node_link_graph(node_link(graph), edges="edges")
+
+
+def communities(graph: Graph, seed: int = 0) -> list[list[str]]:
+    """Names of the nodes of each community, largest first, most connected nodes first.
+
+    Louvain's method on the undirected graph (Blondel et al. 2008, J Stat Mech), by networkx.
+    """
+    import networkx as nx
+
+    parts = nx.community.louvain_communities(nx.Graph(to_networkx(graph)), weight=None, seed=seed)
+    found = [sorted((graph.position[i] for i in ids), key=lambda n: (-graph.degree[n], n))
+             for ids in parts]  # fmt: skip
+    found.sort(key=lambda nodes: (-len(nodes), nodes[0]))
+    return [[graph.names[node] for node in nodes] for nodes in found]
 
 
 def node_link(graph: Graph) -> dict[str, Any]:

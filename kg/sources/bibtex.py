@@ -13,8 +13,6 @@ from kg.sources.base import SourceError, decode, sha256_bytes
 from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_year
 from kg.types import Document, Section
 
-_ENTRY = re.compile(r"@(\w+)\s*[{(]\s*([^,\s]*)\s*,")
-_ASIDE = frozenset({"comment", "string", "preamble"})
 _MARKS = {
     "`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", '"': "\u0308", "=": "\u0304",
     ".": "\u0307", "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "r": "\u030a",
@@ -46,53 +44,23 @@ def plain(value: str) -> str:
     return " ".join(clean(value).split())
 
 
-def entries(text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Kind, key and raw fields of each entry; a damaged entry ends at the next `@`."""
-    for match in _ENTRY.finditer(text):
-        kind = match.group(1).lower()
-        if kind in _ASIDE:
-            continue
-        yield kind, match.group(2), dict(_fields(text, match.end()))
+def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Key and raw fields of each entry; a key may come twice, a damaged entry is left out."""
+    from bibtexparser.entrypoint import parse_string
+    from bibtexparser.model import DuplicateBlockKeyBlock, Entry
 
-
-def _fields(text: str, position: int) -> Iterator[tuple[str, str]]:
-    name_at = re.compile(r"[\s,]*([A-Za-z][\w-]*)\s*=\s*")
-    while True:
-        match = name_at.match(text, position)
-        if not match:
-            return
-        start = match.end()
-        if start >= len(text):
-            return
-        if text[start] == "{":
-            depth, at = 0, start
-            while at < len(text):
-                char = text[at]
-                if char == "{" and text[at - 1] != "\\":
-                    depth += 1
-                elif char == "}" and text[at - 1] != "\\":
-                    depth -= 1
-                    if depth == 0:
-                        break
-                at += 1
-            value, position = text[start + 1 : at], at + 1
-        elif text[start] == '"':
-            at, depth = start + 1, 0
-            while at < len(text) and not (text[at] == '"' and depth == 0):
-                depth += {"{": 1, "}": -1}.get(text[at], 0)
-                at += 1
-            value, position = text[start + 1 : at], at + 1
-        else:
-            end = re.compile(r"[,}\n]").search(text, start)
-            at = end.start() if end else len(text)
-            value, position = text[start:at], at
-        yield match.group(1).lower(), value
+    for block in parse_string(text).blocks:
+        again = isinstance(block, DuplicateBlockKeyBlock)  # which keeps the marks around a value
+        entry = block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock) else block
+        if isinstance(entry, Entry):
+            fields = {field.key.lower(): str(field.value) for field in entry.fields}
+            yield entry.key, {k: v.strip('"') for k, v in fields.items()} if again else fields
 
 
 def read_bibtex(path: Path, data: bytes) -> Iterator[Document]:
     """One document per entry with an abstract; an entry without one gives its title."""
     found = False
-    for _kind, key, raw in entries(decode(data, path)):
+    for key, raw in entries(decode(data, path)):
         title = plain(raw.get("title", ""))
         abstract = plain(raw.get("abstract", ""))
         text = abstract or title

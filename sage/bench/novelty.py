@@ -12,7 +12,7 @@ from datetime import date
 
 import numpy as np
 
-from agents.base import Spent, View
+from agents.base import View
 from agents.novelty.datasets import Tier
 from agents.novelty.debate import Retriever
 from agents.novelty.types import CRITICS, DebateOutcome
@@ -21,6 +21,7 @@ from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import Embed, rank
 from kg.literature.types import Query, Record, SearchAnswer, title_key
+from sage.core.llm.turns import Spent
 from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 RANGES: dict[Tier, tuple[float, float]] = {

@@ -22,6 +22,7 @@ GROUPS = {
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
+    "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
     "bench": ("sage.cli.bench:app", "Calibration benchmarks."),
 }
 

@@ -90,7 +90,7 @@ def evaluate_graph(
 
     Example: sage kg evaluate graph/
 
-    Example: sage kg evaluate graph/ --sheet review.csv
+    Example: sage kg evaluate graph/ --sheet graph/review/review.csv
     """
     from kg.corpus.build import STORE, graph_folder
     from kg.corpus.store import Store

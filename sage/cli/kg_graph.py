@@ -120,16 +120,26 @@ def paths(
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
 
 
-def stats(graph: GraphPath, as_json: AsJson = False) -> None:
+def stats(
+    graph: GraphPath,
+    communities: Annotated[
+        int, typer.Option(min=0, help="Also the largest communities (Louvain): how many.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
     """Counts of the graph: nodes and edges by type, components, hubs, years.
 
-    Example: sage kg stats --graph graph/
+    Example: sage kg stats --graph graph/ --communities 5
     """
+    from kg.graph.export import communities as communities_of
     from sage.console import out, print_json
 
-    found = load_graph(graph).stats()
+    loaded = load_graph(graph)
+    found = loaded.stats()
+    largest = communities_of(loaded)[:communities] if communities else []
     if as_json:
-        print_json(found)
+        more = {"communities": largest} if communities else {}
+        print_json({**found.model_dump(mode="json"), **more})
         return
     for name, value in found:
         if isinstance(value, dict):
@@ -139,6 +149,9 @@ def stats(graph: GraphPath, as_json: AsJson = False) -> None:
         elif isinstance(value, float):
             value = f"{value:.2f}"
         out.print(f"[bold]{name.replace('_', ' '):18}[/] {value}")
+    for names in largest:
+        shown = ", ".join(names[:8])
+        out.print(f"community of {len(names)}: {shown}", markup=False)
 
 
 def show(

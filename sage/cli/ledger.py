@@ -120,7 +120,7 @@ def verify(
 
     Exit code 1 where something was edited, removed or exchanged.
 
-    Example: sage ledger verify validation runs/20261121-223433-identify-a-novel-research-8955
+    Example: sage ledger verify sage-validation
     """
     from sage.console import out, print_json
     from validation.ledger.ledger import Ledger
@@ -194,7 +194,7 @@ def merge(
 
     A source whose chain is broken is refused whole. What is here already is kept once.
 
-    Example: sage ledger merge ledger-2026.jsonl
+    Example: sage ledger merge colleague.jsonl
     """
     from sage.console import out, print_json
     from validation.ledger.store import open_store

@@ -16,6 +16,7 @@ from sage.core.extras import need
 if TYPE_CHECKING:
     from sage.machine.drive import Pause
     from sage.machine.services import Services
+    from sage.settings import Settings
 
 RunName = typer.Argument(
     ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
@@ -55,6 +56,9 @@ def run(
         None, help="`auto`, `docker`, `bubblewrap` or `subprocess`."
     ),
     base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
+    estimate: bool = typer.Option(
+        False, "--estimate", help="Print calls, tokens and money per agent, and end there."
+    ),
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +72,9 @@ def run(
     from sage.settings import load
 
     settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    if estimate:
+        _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
+        return
     request = Request(
         prompt=prompt,
         kg=kg,
@@ -88,6 +95,72 @@ def run(
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
     _go(services, as_json=as_json)
+
+
+def _tell_estimate(
+    settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
+) -> None:
+    """Print what a run would ask of models; nothing is called and no folder is made."""
+    from sage.console import out, print_json
+
+    if settings.effective_reasoner == "rules":
+        if as_json:
+            print_json({"reasoner": "rules", "agents": [], "usd": 0.0, "usd_most": 0.0})
+            return
+        out.print("The rules reasoner calls no model: no tokens, no money.")
+        return
+    from sage.machine.estimate import estimate
+
+    rows = estimate(settings, hypotheses)
+    priced = all(row.usd is not None for row in rows)
+    usd = sum(row.usd or 0.0 for row in rows) if priced else None
+    usd_most = sum(row.usd_most or 0.0 for row in rows) if priced else None
+    if as_json:
+        print_json(
+            {
+                "reasoner": "chat",
+                "agents": [row.model_dump() for row in rows],
+                "usd": usd,
+                "usd_most": usd_most,
+            }
+        )
+        return
+    from rich.table import Table
+
+    def span(usual: float | None, most: float | None, form: str) -> str:
+        if usual is None or most is None:
+            return "no price set"
+        return format(usual, form) if usual == most else f"{usual:{form}} to {most:{form}}"
+
+    table = Table("agent", "model", "calls", "prompt tokens", "reply tokens", "USD")
+    for row in rows:
+        table.add_row(
+            row.agent,
+            row.model,
+            span(row.calls, row.calls_most, ","),
+            span(row.prompt_tokens, row.prompt_tokens_most, ","),
+            span(row.completion_tokens, row.completion_tokens_most, ","),
+            span(row.usd, row.usd_most, ".4f"),
+        )
+    table.add_section()
+    totals = {
+        name: (
+            sum(getattr(row, name) for row in rows),
+            sum(getattr(row, f"{name}_most") for row in rows),
+        )
+        for name in ("calls", "prompt_tokens", "completion_tokens")
+    }
+    table.add_row(
+        "all", "", *(span(*pair, ",") for pair in totals.values()), span(usd, usd_most, ".4f")
+    )
+    out.print(table)
+    out.print(
+        "From the recorded run that ships with SAGE, to every round and revision that settings"
+        f" allow; a refused reply may go back {settings.repairs} times more. Thoughts of reasoning"
+        " models come on top."
+    )
+    if budget_usd is not None and usd is not None and usd > budget_usd:
+        out.print(f"[yellow]A budget of {budget_usd:.2f} USD will probably not do.[/]")
 
 
 def resume(
@@ -203,23 +276,36 @@ def replay(
 ) -> None:
     """Rebuild a run's report from its folder: no model, no network, no cohort.
 
-    Example: sage replay last --out /tmp/report
+    The agents' recorded turns are taken again as well, and must lead to the recorded outputs.
+
+    Example: sage replay last --out again/
     """
     from sage.begin import open_run
     from sage.console import out as console
     from sage.console import print_json
+    from sage.machine.tracing import replay_trace
     from sage.report.build import write_report
 
     folder = open_run(name)
     target = out or folder.root / "replayed"
     written = write_report(folder, target)
     same = _same(folder.root / "report.html", written.html)
+    turns = replay_trace(folder)
     if as_json:
-        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same})
+        print_json({"html": str(written.html), "markdown": str(written.markdown), "same": same,
+                    "trace": turns and turns.model_dump()})  # fmt: skip
         return
     console.print(f"{written.html}\n{written.markdown}")
     if same is not None:
         console.print("identical to the run's report" if same else "differs from the run's report")
+    if turns is not None:
+        missing = ", ".join(turns.untraced)
+        left = f"; outputs without their turns: {missing}" if missing else ""
+        console.print(
+            f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
+            f" {turns.human} decisions at checkpoints{left}",
+            markup=False,
+        )
 
 
 def _same(first: Path, second: Path) -> bool | None:

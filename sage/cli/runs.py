@@ -40,17 +40,19 @@ def runs(
 def show(name: str = RunName, as_json: AsJson = False) -> None:
     """Show a run: status, time and cost per step, hypotheses, verdicts, files.
 
+    The cost is what was paid: failed steps and replies that never came count as well.
+
     Example: sage show last
     """
     from sage.begin import open_run
     from sage.console import out, print_json
     from sage.report.build import brief_result
-    from sage.report.spending import spending
+    from sage.report.spending import paid
 
     folder = open_run(name)
     manifest = folder.manifest()
     result = brief_result(folder)
-    rows = spending(folder)
+    rows = paid(folder)
     if as_json:
         print_json(
             {
@@ -70,7 +72,8 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     )
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
-    table = Table("step", "hypothesis", "times", "seconds", "prompt tokens", "reply tokens", "USD")
+    table = Table("step", "hypothesis", "times", "seconds", "prompt tokens", "reply tokens", "USD",
+                  "of these")  # fmt: skip
     for row in rows:
         table.add_row(
             row.step,
@@ -80,6 +83,26 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
             str(row.prompt_tokens),
             str(row.completion_tokens),
             f"{row.usd:.4f}",
+            ", ".join(
+                f"{count} {what}"
+                for count, what in (
+                    (row.failed, "failed"),
+                    (row.unanswered, "without a whole reply"),
+                    (row.estimated, "estimated"),
+                )
+                if count
+            ),
+        )
+    if len(rows) > 1:
+        table.add_section()
+        table.add_row(
+            "all",
+            "",
+            "",
+            f"{sum(row.seconds for row in rows):.2f}",
+            str(sum(row.prompt_tokens for row in rows)),
+            str(sum(row.completion_tokens for row in rows)),
+            f"{sum(row.usd for row in rows):.4f}",
         )
     out.print(table)
     for one in result["hypotheses"]:

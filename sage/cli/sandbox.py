@@ -116,7 +116,7 @@ def run(
 ) -> None:
     """Run a program as SAGE runs code that a model wrote; it writes to /output.
 
-    Example: sage sandbox run analysis.py --input cohort=data/cohort --out results
+    Example: sage sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """
     import sandbox
     from sage.console import err, out, print_json

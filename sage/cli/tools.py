@@ -177,18 +177,25 @@ def run(
 
 @app.command()
 def promote(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of an analysis")],
-    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="Function in its code")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help='A run\'s id, "last", or any folder with programs')
+    ],
+    function: Annotated[
+        str, typer.Argument(metavar="FUNCTION", help="A function that one of its programs defines")
+    ],
     into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
     as_json: AsJson = False,
 ) -> None:
     """Make a function of a reviewed analysis a tool of yours. Read it first: tools run as you.
 
-    Example: sage tools promote runs/last/hypotheses/h1 joint_groups --into my-tools
+    Example: sage tools promote last joint_risk --into my-tools
     """
     from agents.coding import promote as promote_function
+    from sage.runfolder import find_run
+    from sage.settings import load
 
-    written = promote_function(run_dir, function, into)
+    folder = Path(run) if Path(run).is_dir() else find_run(run, load().runs_dir).root
+    written = promote_function(folder, function, into)
     if as_json:
         print_json({"file": str(written)})
         return

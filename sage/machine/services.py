@@ -14,6 +14,8 @@ from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.files import write_json
+from sage.core.llm.budget import step
+from sage.core.llm.trace import Trace
 from sage.core.log import logger
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
@@ -55,7 +57,7 @@ class Services:
         if self.manifest.reasoner == "rules":
             from agents.reasoners.rules import RulesReasoner
 
-            return RulesReasoner(self.resources)
+            return RulesReasoner(self.resources, self.trace)
         from sage.wiring import make_chat
 
         return make_chat(
@@ -63,7 +65,13 @@ class Services:
             self.folder.root,
             budget_usd=self.manifest.budget_usd,
             withheld=lambda: self.patient_identifiers,
+            trace=self.trace,
         )
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The record of every agent's turns."""
+        return Trace(self.folder.trace_path)
 
     @cached_property
     def resources(self) -> Resources:
@@ -168,7 +176,8 @@ class Services:
         self.listener("start", name, fields)
         begun = time.perf_counter()
         try:
-            yield
+            with step(name, hypothesis):
+                yield
         except GraphInterrupt:
             raise
         except Exception as error:

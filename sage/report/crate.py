@@ -13,6 +13,7 @@ DESCRIBED = {
     "results.json": ("Every number of the report by key", "application/json"),
     "manifest.json": ("What was asked, and with what", "application/json"),
     "events.jsonl": ("Event log", "application/jsonl"),
+    "trace.jsonl": ("Every agent's turns", "application/jsonl"),
     "ledger.jsonl": ("Every attempted test", "application/jsonl"),
     "integrity.jsonl": ("Hashes of the files as the run left them", "application/jsonl"),
 }

@@ -66,6 +66,8 @@ def plain(value: float | int | None) -> str:
     """Integers whole with thousands separated, others to three significant digits."""
     if value is None:
         return "–"
+    if isinstance(value, float) and abs(value) >= 1e6:
+        return f"{value:.1e}"
     if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 10):
         return f"{int(value):,}"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -1,16 +1,21 @@
-"""Time, tokens and cost per step of a run, from its event log and outputs."""
+"""Time, tokens and cost per step of a run, from its event log, outputs and paid calls."""
 
 from __future__ import annotations
 
 import re
 
 from sage.core.files import read_json
+from sage.core.llm.budget import charges
 from sage.core.models import Strict
 from sage.runfolder import RunFolder
 
 
 class Spending(Strict):
-    """One step of a run: how often it ran to its end, how long, what its model calls cost."""
+    """One step of a run: how often it ran to its end, how long, what its model calls cost.
+
+    `unanswered` counts paid calls that gave no whole reply, `estimated` those whose tokens no
+    server told.
+    """
 
     step: str
     hypothesis: str
@@ -21,11 +26,17 @@ class Spending(Strict):
     prompt_tokens: int
     completion_tokens: int
     usd: float
+    failed: int = 0
+    unanswered: int = 0
+    estimated: int = 0
 
 
 def spending(folder: RunFolder) -> list[Spending]:
-    """One row per step and hypothesis, in the order in which they first ended."""
-    rows: dict[tuple[str, str], dict[str, float]] = {}
+    """One row per step and hypothesis that ended, in the order in which they first did.
+
+    It counts what the outputs tell, and so does the report: a replay shows the same.
+    """
+    rows: _Rows = {}
     for event in folder.events():
         if event.get("event") != "end":
             continue
@@ -42,28 +53,52 @@ def spending(folder: RunFolder) -> list[Spending]:
         row = _row(rows, step, hypothesis)
         for name in ("calls", "cached", "prompt_tokens", "completion_tokens", "usd"):
             row[name] += float(content["spent"][name])
+    return _typed(rows)
+
+
+def paid(folder: RunFolder) -> list[Spending]:
+    """The same with what was really paid: failed and unfinished steps as well, kept replies not."""
+    rows: _Rows = {
+        (row.step, row.hypothesis): {name: float(getattr(row, name)) for name in _FIELDS}
+        for row in spending(folder)
+    }
+    for event in folder.events():
+        if event.get("event") == "error":
+            _row(rows, str(event["node"]), str(event.get("hypothesis", "")))["failed"] += 1
+    lines = charges(folder.spending_path)
+    if lines:
+        for row in rows.values():
+            row |= dict.fromkeys(("calls", "prompt_tokens", "completion_tokens", "usd"), 0.0)
+    for line in lines:
+        row = _row(rows, line.get("node") or line["agent"], line.get("hypothesis", ""))
+        row["calls"] += 1
+        row["unanswered"] += line.get("outcome", "answered") != "answered"
+        row["estimated"] += bool(line.get("estimated"))
+        for name in ("prompt_tokens", "completion_tokens", "usd"):
+            row[name] += float(line[name])
+    return _typed(rows)
+
+
+_FIELDS = tuple(name for name in Spending.model_fields if name not in ("step", "hypothesis"))
+_Rows = dict[tuple[str, str], dict[str, float]]
+
+
+def _typed(rows: _Rows) -> list[Spending]:
+    def value(name: str, number: float) -> float:
+        if name == "seconds":
+            return round(number, 4)
+        return number if name == "usd" else int(number)
+
     return [
-        Spending(
-            step=step,
-            hypothesis=hypothesis,
-            times=int(row["times"]),
-            seconds=round(row["seconds"], 4),
-            calls=int(row["calls"]),
-            cached=int(row["cached"]),
-            prompt_tokens=int(row["prompt_tokens"]),
-            completion_tokens=int(row["completion_tokens"]),
-            usd=row["usd"],
+        Spending.model_validate(
+            {"step": step, "hypothesis": hypothesis}
+            | {name: value(name, number) for name, number in row.items()}
         )
         for (step, hypothesis), row in rows.items()
     ]
 
 
-_FIELDS = ("times", "seconds", "calls", "cached", "prompt_tokens", "completion_tokens", "usd")
-
-
-def _row(
-    rows: dict[tuple[str, str], dict[str, float]], step: str, hypothesis: str
-) -> dict[str, float]:
+def _row(rows: _Rows, step: str, hypothesis: str) -> dict[str, float]:
     """The row of a step; steps that run once for all hypotheses have no hypothesis."""
     for key in ((step, hypothesis), (step, "")):
         if key in rows:

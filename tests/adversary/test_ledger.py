@@ -245,6 +245,23 @@ def test_other_patients_and_other_questions_are_not_held_against_a_claim(tmp_pat
     assert two.adjust()[0].family == 1
 
 
+def test_claims_on_other_patients_in_one_folder_make_no_family(tmp_path: Path) -> None:
+    """Strong claims on strangers, run into the same --out, would make a weak claim's q small."""
+    mixed = book(tmp_path / "out")
+    for seed in (1, 2, 3):
+        strangers = load(tmp_path / f"s{seed}", patients(300, seed=20 + seed))
+        there = frozen_for(strangers, claim(id=f"strong-{seed}"))
+        mixed.register(there, strangers)
+        mixed.record(result(there))
+    mine = load(tmp_path / "mine", patients(300))
+    frozen = frozen_for(mine)
+    mixed.register(frozen, mine)
+    mixed.record(result(frozen))
+    own = [one for one in mixed.adjust(of=frozen.sha256) if one.contract == frozen.sha256]
+    assert [(one.family, one.q) for one in own] == [(1, pytest.approx(own[0].p))]
+    assert {one.family for one in mixed.adjust()} == {4}
+
+
 def test_a_name_used_in_another_folder_is_no_question_asked_before(tmp_path: Path) -> None:
     """Runs call their hypotheses h1 and h2; only what is asked counts across folders."""
     first = load(tmp_path / "first", patients(300))

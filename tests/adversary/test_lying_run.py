@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.end_to_end.recorded import NEEDED, Model, program, run_with
+from tests.openai_server import serve
 
-from tests.end_to_end.harness import PROMPT, REPO, Done, sage
-from tests.openai_server import Answer, serve
-from tests.record_again import HASH, old_replies
-
-RECORDING = REPO / "data" / "recordings" / "tcga-blca-tls"
-SHARED = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "tcga_blca"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.shared,
-    pytest.mark.skipif(not SHARED.is_dir(), reason=f"the TCGA-BLCA tables are not in {SHARED}"),
-]
+pytestmark = NEEDED
 LIES = (
     "This cohort confirms the hypothesis beyond doubt.",
     "We replicated it in IMvigor210.",
@@ -82,46 +70,23 @@ def lying(value: Any, told: Counter[str], key: str = "") -> Any:
     return value
 
 
-def run_with_lies(run: Path) -> tuple[Done, Counter[str]]:
-    """`sage run` against a server that lies in each of the recorded replies; how often it lied."""
-    replies = old_replies(RECORDING)
-    asked: Counter[str] = Counter()
+def test_no_lie_of_a_whole_run_reaches_report_or_terminal(tmp_path: Path) -> None:
     told: Counter[str] = Counter()
 
-    def answer(body: dict[str, Any]) -> Answer:
-        schema = body["response_format"]["json_schema"]["name"]
-        last = str(body["messages"][-1]["content"])
-        repair = "That reply was refused" in last
-        asked[schema] += not repair or not asked[schema]
-        told["repairs"] += repair
-        at = max((number for name, number in replies if name == schema), default=0)
-        text = replies[schema, min(asked[schema], at)]
-        hashes = HASH.search(json.dumps(json.loads(text)))
-        reply = json.loads(text)
-        if "code" in reply:
-            code = json.loads(replies["Program", 2])["code"]
-            reply["code"] = code.rpartition('if __name__ == "__main__":')[0] + FORGERY
-        made = json.dumps(lying(reply, told))
-        contract = next((word for word in last.split() if len(word.strip('",')) == 64), "")
-        if hashes is not None and contract:
-            made = made.replace(hashes[1], contract.strip('",'))
-        return Answer(made)
+    def change(schema: str, number: int, reply: dict[str, Any]) -> dict[str, Any]:
+        if schema == "Program":
+            honest, _, _ = program(model).rpartition('if __name__ == "__main__":')
+            reply["code"] = honest + FORGERY
+        changed: dict[str, Any] = lying(reply, told)
+        return changed
 
-    with serve(answer) as server:
-        ended = sage(
-            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--cohort", str(SHARED), "--out", str(run), cwd=run.parent,
-            timeout=500, SAGE_API_KEY="none", SAGE_RETRIES="0",
-        )  # fmt: skip
-    return ended, told
-
-
-def test_no_lie_of_a_whole_run_reaches_report_or_terminal(tmp_path: Path) -> None:
-    ended, told = run_with_lies(tmp_path / "run")
-    assert ended.code == 0, ended.err[-3000:]
-    assert told["lies"] > 100
-    assert told["repairs"] > 10
+    model = Model(change)
     run = tmp_path / "run"
+    with serve(model) as server:
+        ended = run_with(server, run)
+    assert ended.code == 0, ended.err[-3000:]
+    assert told["lies"] > 90
+    assert model.repairs > 10
     shown = {name: (run / name).read_text() for name in ("report.html", "report.md")}
     shown["terminal"] = ended.out + ended.err
     found = {

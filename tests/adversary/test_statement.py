@@ -235,6 +235,46 @@ def test_a_contradicting_pair_is_refused_with_both_sides_named(
         assert part in message
 
 
+GRADED = {
+    "description": "",
+    "filters": [{"variable": "clinical:grade", "op": "ge", "value": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # The 9 is a word of the cohort's name too.
+        ("at least 2", "at least 9"),
+        (", among patients whose grade is at least 2", ""),
+        ("grade is at least 2", "grade is at least 2 and age is at least 9"),
+        ("among patients whose grade is at least 2", "among patients with high FABP5 expression"),
+        ("whose grade", "without overall survival whose grade"),
+    ],
+)
+def test_a_statement_can_neither_drop_nor_change_the_subgroup_of_the_fields(
+    old: str, new: str
+) -> None:
+    before = claim(population=GRADED)
+    assert old in before.statement
+    with pytest.raises(InputError, match=r"subgroup|more than the fields"):
+        edit({"statement": before.statement.replace(old, new)}, before)
+    told = edit({"statement": before.statement.replace("COL1A1", "FABP5")}, before).hypothesis
+    assert told.population.filters == before.population.filters
+    assert told.exposures[0].variable == "expression:FABP5"
+
+
+@pytest.mark.parametrize(
+    "subgroup",
+    ["among patients whose age is at least 9", "among patients with low stroma fraction",
+     "within high grade", "restricted to bladder"],
+)  # fmt: skip
+def test_a_statement_that_names_a_subgroup_which_the_claim_lacks_is_refused(subgroup: str) -> None:
+    before = claim()
+    with pytest.raises(InputError, match="more than the fields can hold"):
+        edit({"statement": before.statement.replace("bladder-9,", f"bladder-9, {subgroup},")})
+
+
 def test_what_was_found_for_the_old_claim_does_not_go_with_the_new_one() -> None:
     old = Citation(title="COL1A1 in bladder cancer", quote="COL1A1 goes with invasion.")
     new = Citation(title="FABP5 in bladder cancer", quote="FABP5 goes with metastasis.")

@@ -15,13 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agents.base import Agent, I, O, Reply, Spent
+from agents.base import Agent, I, O, Reply
 from agents.coding.validation import VALIDATION_AGENT
 from agents.disclosure import require_disclosable
 from agents.interpreter import INTERPRETER, InterpreterInput
 from agents.reasoners.prompting import render
 from agents.reasoners.rules import RulesReasoner
 from agents.types import ExpandedHypothesis
+from sage.core.llm.turns import Spent
 from sage.machine import validating
 from sage.machine.services import Services
 from sage.report.build import brief_result, write_report

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.base import Agent, I, O, Reply, Resources, Spent
+from agents.base import Agent, I, O, Reply, Resources
 from agents.coding import carrying
 from agents.coding.loop import carry_out, resume
 from agents.coding.store import Store
@@ -18,6 +18,7 @@ from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.reasoners.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from sage.core.errors import InputError
+from sage.core.llm.turns import Spent
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Job, Reason, Sandbox, SandboxResult

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.base import Agent, I, O, Reply, Resources, Spent
+from agents.base import Agent, I, O, Reply, Resources
 from agents.novelty.checks import check_judge, check_prover, check_verifier
 from agents.novelty.debate import hold, retriever
 from agents.novelty.evidence import read
@@ -34,6 +34,7 @@ from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature
 from kg.literature.types import Query, Record, SearchAnswer
+from sage.core.llm.turns import Spent
 from tests.agents.nov_helpers import PARTS, expanded
 
 ROOT = Path(__file__).resolve().parents[2]

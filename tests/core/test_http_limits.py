@@ -133,6 +133,29 @@ def test_no_window_ever_holds_more_than_the_limit(
         assert later - first >= per - 1e-9
 
 
+@settings(deadline=None)
+@given(
+    requests=st.integers(1, 5),
+    per=st.floats(0.1, 5.0),
+    late=st.lists(st.floats(0.0, 2.0), min_size=1, max_size=40),
+)
+def test_requests_that_leave_late_keep_the_rate_as_well(
+    requests: int, per: float, late: list[float]
+) -> None:
+    told = SetClock(1000.0)
+    throttle = Throttle(Limit(requests, per))
+    left = []
+    with using(told):
+        for delay in late:
+            told.at += (throttle.book() or 0.0) + delay  # connecting takes a while
+            while (wait := throttle.still_to_wait()) > 0.0:
+                told.at += wait
+            throttle.sent()
+            left.append(told.at)
+    for first, later in zip(left, left[requests:], strict=False):
+        assert later - first >= per - 1e-9
+
+
 def test_a_request_that_left_late_pushes_the_next_one() -> None:
     told = SetClock()
     throttle = Throttle(Limit(1, 3.0))

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_every_text_is_shown_on_one_line_without_what_a_terminal_obeys(text: str
 SECRETS = [
     "sk-proj-abc123DEF456", "hf_abcdefghijkl", "Authorization: Bearer eyJhbGciOi.x-y",
     "https://api.x.org/s?api_key=SECRET99&term=FABP5", "postgresql://sage:SECRET99@db/ledger",
-    "token=SECRET99", "my-own-key-77",
+    "token=SECRET99", "my-own-key-77", '{"api_key": "SECRET99", "n": 1}', "x-api-key: SECRET99",
+    "Authorization: Basic SECRET99", "https://x.org/?term=a&access_token=SECRET99",
 ]  # fmt: skip
 
 
@@ -105,6 +107,15 @@ def test_secrets_are_struck_out_everywhere(
         assert log.STRUCK in text
 
 
+@pytest.mark.parametrize("name", ["api_key", "token", "S2_API_KEY", "password"])
+def test_a_value_that_is_named_a_secret_is_struck_out(name: str, tmp_path: Path) -> None:
+    log.configure("info", tmp_path / "log.jsonl")
+    say.info("asked", **{name: "plain words", "prompt_tokens": 17, "gene": "KEAP1"})
+    (record,) = lines(tmp_path / "log.jsonl")
+    assert record[name] == log.STRUCK
+    assert (record["prompt_tokens"], record["gene"]) == (17, "KEAP1")
+
+
 def test_the_settings_key_is_known_as_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +124,16 @@ def test_the_settings_key_is_known_as_a_secret(
     log.configure("info", tmp_path / "log.jsonl")
     say.info("asked", key="plainwordkey")
     assert "plainwordkey" not in (tmp_path / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize("part", ["a-", "token", "api_", "bearer ", "sk-", "://"])
+def test_a_long_hostile_value_is_cut_and_costs_no_time(part: str, tmp_path: Path) -> None:
+    log.configure("info", tmp_path / "log.jsonl")
+    begun = time.monotonic()
+    say.info("read", title=part * 200_000)
+    assert time.monotonic() - begun < 2.0
+    (record,) = lines(tmp_path / "log.jsonl")
+    assert len(record["title"]) < 1.1 * log.LONGEST and "characters)" in record["title"]
 
 
 def test_a_failure_says_where_it_came_up_but_not_what_the_data_were(tmp_path: Path) -> None:

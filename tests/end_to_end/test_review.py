@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, sage
+from tests.end_to_end.harness import PROMPT, environment, sage
 
 
 @pytest.fixture
@@ -49,6 +55,10 @@ def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:
     page = (waiting / "report.html").read_text()
     assert "known for years" in page
     assert "nothing was tested" in page
+    turns = [json.loads(line) for line in (waiting / "trace.jsonl").read_text().splitlines()]
+    (decided,) = [turn for turn in turns if turn["kind"] == "human"]
+    assert decided["text"] == "reject: known for years"
+    assert decided["decision"]["automatic"] is False
 
 
 def test_asking_for_another_brings_a_different_hypothesis(waiting: Path) -> None:
@@ -59,3 +69,80 @@ def test_asking_for_another_brings_a_different_hypothesis(waiting: Path) -> None
     second = ended.json["waiting"][0]
     assert second["hypothesis"]["id"] == "h2"
     assert second["hypothesis"]["statement"] != first["hypothesis"]["statement"]
+
+
+def on_a_terminal(
+    *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
+) -> tuple[int, str]:
+    """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sage", *args], cwd=cwd, env=environment(TERM="dumb", **env),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown, seen, until = "", 0, time.monotonic() + 240
+    left = list(answers)
+    while time.monotonic() < until:
+        ready, _, _ = select.select([ours], [], [], 0.2)
+        if ready:
+            try:
+                shown += os.read(ours, 65536).decode("utf-8", "replace")
+            except OSError:  # the other end is closed: the command ended
+                break
+        if left and left[0][0] in shown[seen:]:
+            seen = len(shown)
+            os.write(ours, f"{left.pop(0)[1]}\n".encode())
+    os.close(ours)
+    code = process.wait(timeout=10)
+    assert left == [], shown[-3000:]
+    return code, shown
+
+
+@pytest.mark.slow
+def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
+    waiting: Path, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import json, sys\n"
+        "path = sys.argv[1]\n"
+        "told = json.load(open(path))\n"
+        "told |= {'endpoint': 'PFI', 'secondary_endpoints': []}\n"
+        "open(path, 'w').write(json.dumps(told))\n"
+    )
+    ask, take = "approve, edit, reject or ask for another?", "Take the hypothesis so?"
+    before = (waiting / "events.jsonl").read_bytes()
+    code, shown = on_a_terminal(
+        "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
+        answers=[(ask, "edit"), (take, "n"), (ask, "nonsense"), (ask, "edit"), (take, "y")],
+    )  # fmt: skip
+    assert code == 0, shown[-3000:]
+    assert (waiting / "events.jsonl").read_bytes().startswith(before)
+    first = shown[: shown.index(take)]
+    assert "- OS" in first and "+ PFI" in first  # the difference stands before the question
+    assert "progression-free" in first.lower()  # and so does the statement, written anew
+    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
+    assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
+    assert "edited by a person" in (waiting / "report.html").read_text()
+
+
+def test_a_statement_edited_on_the_terminal_to_say_more_than_fields_can_is_not_taken(
+    waiting: Path, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import json, sys\n"
+        "path = sys.argv[1]\n"
+        "told = json.load(open(path))\n"
+        "told['statement'] = told['statement'].replace('identifies', 'in men over 70 identifies')\n"
+        "open(path, 'w').write(json.dumps(told))\n"
+    )
+    ask = "approve, edit, reject or ask for another?"
+    code, shown = on_a_terminal(
+        "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
+        answers=[(ask, "edit"), (ask, "reject"), ("Why?", "it says more than it can")],
+    )  # fmt: skip
+    assert code == 0, shown[-3000:]
+    assert "says more than the fields can hold" in " ".join(shown.split())
+    assert not (waiting / "hypotheses").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.harness import PROMPT, REPO, cache_dir, core_only, events, sage
+from tests.openai_server import Answer, serve
 
 
 def test_a_prompt_ends_in_a_report_with_a_verdict(finished: Path) -> None:
@@ -119,6 +120,21 @@ def test_no_patient_and_no_row_enters_an_agent_output(finished: Path) -> None:
     assert not [one for one in (*identifiers, *pseudonyms) if one in text]
 
 
+def test_every_turn_is_traced_replays_and_exports_as_spans(finished: Path, tmp_path: Path) -> None:
+    ended = sage(
+        "replay", str(finished), "--out", str(tmp_path / "again"), "--json", cwd=tmp_path
+    )  # fmt: skip
+    trace = ended.json["trace"]
+    assert trace["answered"] > 10 and trace["human"] >= 1
+    assert trace["unanswered"] == 0 and trace["untraced"] == []
+    out = tmp_path / "spans.json"
+    exported = sage("trace", "export", str(finished), "--out", str(out), cwd=tmp_path)
+    assert exported.code == 0, exported.err
+    spans = json.loads(out.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert len(spans) == trace["answered"] + trace["human"] + trace["turns"]
+    assert "invoke_agent scientist" in {one["name"] for one in spans}
+
+
 def test_show_and_runs_tell_what_came_of_it(finished: Path) -> None:
     shown = sage("show", str(finished), "--json", cwd=finished.parent).json
     assert shown["manifest"]["status"] == "finished"
@@ -162,3 +178,56 @@ def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: 
     assert "subdistribution hazard ratio" in page
     claimed = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]
     assert [one["method"] for one in claimed if one["claim"]] == ["cause_specific"]
+
+
+def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    prices = 'name = "m"\nprice_in = 10.0\nprice_out = 10.0\nmax_tokens = 500\n'
+    (tmp_path / "sage.toml").write_text(
+        "".join(f"[models.{role}]\n{prices}" for role in ("nano", "mini", "high"))
+    )
+    slow = Answer("x" * 400, pieces=40, pause=0.5)
+    with serve(lambda body: slow) as server:
+        ended = sage(
+            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
+            "--out", str(run), cwd=tmp_path, SAGE_TIMEOUT_S="2",
+        )  # fmt: skip
+        assert len(server.requests) == 1, "what ran out of time is not asked for again"
+    assert ended.code == 1
+    assert "did not finish its reply to agent path_generation within 2 s" in ended.err
+    assert "Traceback" not in ended.err
+    (row,) = sage("show", str(run), "--json", cwd=tmp_path).json["spending"]
+    assert (row["step"], row["times"], row["failed"]) == ("path_generation", 0, 1)
+    assert (row["calls"], row["unanswered"], row["completion_tokens"]) == (1, 1, 500)
+    assert row["usd"] > 500 * 10 / 1e6
+    assert "1 without" in " ".join(sage("show", str(run), cwd=tmp_path).out.split())
+
+
+def test_an_estimate_tells_calls_tokens_and_money_and_calls_nothing(tmp_path: Path) -> None:
+    prices = "price_in = 1.0\nprice_out = 10.0\n"
+    (tmp_path / "sage.toml").write_text(
+        "".join(
+            f'[models.{role}]\nname = "m-{role}"\n{prices}' for role in ("nano", "mini", "high")
+        )
+    )
+    with serve(lambda body: Answer("{}")) as server:
+        args = ("run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--estimate")
+        one = sage(*args, "--json", cwd=tmp_path).json
+        two = sage(*args, "--hypotheses", "2", "--json", cwd=tmp_path).json
+        shown = sage(*args, "--budget-usd", "0.01", cwd=tmp_path)
+        assert not server.requests
+    assert not (tmp_path / "runs").exists()
+    agents = {row["agent"]: row for row in one["agents"]}
+    assert {"path_generation", "prover", "validation_agent", "summary"} <= set(agents)
+    for row in one["agents"]:
+        assert 1 <= row["calls"] <= row["calls_most"]
+        assert 0 < row["prompt_tokens"] <= row["prompt_tokens_most"]
+        assert row["usd"] == pytest.approx(
+            (row["prompt_tokens"] + 10 * row["completion_tokens"]) / 1e6
+        )
+    assert one["usd"] == pytest.approx(sum(row["usd"] for row in one["agents"]))
+    assert one["usd"] < two["usd"] < 2 * one["usd"] and one["usd"] < one["usd_most"]
+    assert agents["prover"]["calls_most"] == 3 * 4
+    assert "will probably not do" in " ".join(shown.out.split())
+    free = sage("run", PROMPT, "--reasoner", "rules", "--estimate", cwd=tmp_path)
+    assert "calls no model" in free.out

@@ -137,8 +137,9 @@ def test_a_backtest_prints_areas_and_weights(tmp_path: Path) -> None:
 def test_a_graphml_file_serves_as_graph(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.graphml"
     RUN.invoke(app, ["export", "-g", str(folder), "--out", str(out)])
-    got = answer("stats", "-g", str(out))
+    got = answer("stats", "-g", str(out), "--communities", "2")
     assert got["nodes"] == 9
+    assert len(got["communities"]) == 2 and sum(map(len, got["communities"])) <= 9
     assert got["types"] == {
         "Gene": 4,
         "Pathway": 1,

@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kg.graph.export import export
+from kg.graph.export import communities, export, to_networkx
 from kg.graph.export_page import layout
 from kg.graph.model import Graph
 from sage.core.errors import InputError
@@ -34,6 +34,26 @@ def test_json_is_read_by_networkx(tmp_path: Path) -> None:
     other = nx.node_link_graph(json.loads((tmp_path / "g.json").read_text()), edges="edges")
     assert (other.number_of_nodes(), other.number_of_edges()) == (9, 12)
     assert other.nodes["Gene:FABP5"]["name"] == "FABP5"
+
+
+def test_in_networkx_it_has_the_degrees_and_components_of_the_arrays() -> None:
+    ours = graph(bladder())
+    theirs = to_networkx(ours)
+    simple = nx.Graph((a, b) for a, b, negated in theirs.edges(data="negated") if not negated)
+    assert [simple.degree(i) if i in simple else 0 for i in ours.ids] == ours.degree.tolist()
+    assert nx.number_weakly_connected_components(theirs) == ours.stats().components
+
+
+def test_communities_are_the_two_halves_of_a_barbell() -> None:
+    halves = [
+        ["FABP5", "COL1A1", "ERBB2", "FGFR3", "TP53"],
+        ["CXCL13", "CD19", "MS4A1", "BANK1", "GATA3"],
+    ]
+    pairs = [(a, b) for half in halves for n, a in enumerate(half) for b in half[:n]]
+    pairs.append(("FABP5", "CXCL13"))
+    found = communities(graph([triple(a, b, types=(G, G)) for a, b in pairs]))
+    assert {frozenset(names) for names in found} == {frozenset(half) for half in halves}
+    assert {names[0] for names in found} == {"FABP5", "CXCL13"}  # the bridge has most neighbors
 
 
 def test_the_page_carries_nodes_colors_and_evidence(tmp_path: Path) -> None:

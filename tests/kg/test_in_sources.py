@@ -93,6 +93,15 @@ def test_bibtex_is_freed_of_markup_and_survives_a_broken_entry(tmp_path: Path) -
     assert documents[0].title == "FABP5 in Blädder & more"
     assert documents[0].text == "It rose by 5% (p < 0.05) & fell."
     assert (documents[0].doi, documents[0].pmid) == ("10.1000/B", "99")
+    assert [document.path.rpartition("#")[2] for document in documents] == ["muller2020"]
+
+
+def test_bibtex_keeps_entries_of_one_key_and_resolves_its_strings(tmp_path: Path) -> None:
+    first = "@article{a, title = {T}, journal = j, YEAR = {2020}}"
+    second = '@article{a, title = {U}, journal = "Cell", YEAR = 2020}'
+    documents = _one(tmp_path, "a.bib", f'@string{{j = "Cell"}}\n{first}\n{second}\n').documents
+    assert [document.title for document in documents] == ["T", "U"]
+    assert {(document.venue, document.year) for document in documents} == {("Cell", 2020)}
 
 
 def test_front_matter_of_a_note_becomes_fields(tmp_path: Path) -> None:

@@ -103,14 +103,14 @@ def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
     [
         ({}, ["adjusted.effect", "adjusted.lower", "adjusted.upper", "adjusted.p"]),
         ({"exposures": [PAIR[0] | {"cut": "spline"}]}, ["primary.effect", "adjusted.p"]),
-        ({"endpoint": "node"}, ["adjusted.effect", "adjusted.lower", "adjusted.p"]),
+        ({"endpoint": "node", "patients_in": 70}, ["adjusted.effect", "adjusted.p"]),
         ({"endpoint": "cause"}, ["adjusted.effect"]),
         ({"strata": ["clinical:sex"], "covariates": ["clinical:stage"]}, ["adjusted.upper"]),
         ({"exposures": [GIVEN], "time_dependent": True}, ["adjusted.lower"]),
     ],
 )
 def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
-    printed = repeated(tmp_path, patients_in=34, **({"covariates": COVARIATES} | changes))
+    printed = repeated(tmp_path, **({"covariates": COVARIATES, "patients_in": 34} | changes))
     for key in needs:
         assert f" {key} " in printed, printed
     assert "FALSE" not in printed

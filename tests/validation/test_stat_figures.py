@@ -241,3 +241,24 @@ def test_the_words_of_a_nomogram_never_meet(marks, tmp_path, monkeypatch):
     for at, (first, one) in enumerate(boxes):
         for second, other in boxes[at + 1 :]:
             assert not one.overlaps(other), (first, second)
+
+
+def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
+    from validation.figures import volcano_plot
+
+    outside = []
+
+    def keep(figure, path, **_):
+        drawer = figure.canvas.get_renderer()
+        for text in (text for axes in figure.axes for text in axes.texts):
+            box = text.get_window_extent(drawer)
+            if box.x0 < 0 or box.x1 > figure.bbox.width:
+                outside.append(text.get_text())
+        return path
+
+    monkeypatch.setattr(volcano_plot, "save", keep)
+    sample = survival_sample(300, [1.2, -1.1, 0.0], seed=4)
+    names = ["clinical:a long name of a feature", "imaging:stromal share of tissue", "expression:X"]
+    found = screen(sample.time, sample.event, sample.X, names=names)
+    volcano_plot.volcano(found, tmp_path / "v.png", title="t")
+    assert outside == []

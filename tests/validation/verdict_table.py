@@ -584,10 +584,10 @@ def _controls() -> Iterator[Row]:
             plan=protective,
         )
     for hr, plan, limits, says in (
-        (1.2, {}, {"lower": 0.9, "upper": 1.5}, SUPPORTED),
-        (1.2, {}, {"lower": 0.9, "upper": 1.499}, control),
-        (0.83, protective, {"lower": 1 / 1.5, "upper": 1.1}, SUPPORTED),
-        (0.83, protective, {"lower": 0.667, "upper": 1.6}, control),
+        (1.1, {}, {"lower": 0.9, "upper": 1.5 ** (1 / 1.6)}, SUPPORTED),
+        (1.1, {}, {"lower": 0.9, "upper": 1.2884}, control),
+        (0.83, protective, {"lower": 1 / 1.5 ** (1 / 1.6), "upper": 1.1}, SUPPORTED),
+        (0.83, protective, {"lower": 0.7762, "upper": 1.6}, control),
     ):
         yield given(
             f"known positive neither shown nor left out {limits}",
@@ -597,6 +597,29 @@ def _controls() -> Iterator[Row]:
             plan=plan,
             limits=("known positive is not significant (p = 0.05",),
         )
+    for name, changes, says in (
+        ("is not shown", {"p": 0.05}, control),
+        ("is shown", {"p": 0.0499}, NOT),
+        ("has few events", {"p": 0.05, "events": 49}, NOT),
+        ("has events enough", {"p": 0.05, "events": 50}, control),
+    ):
+        yield row(
+            f"nothing there, and the known positive {name}",
+            says,
+            "nnn",
+            "the known positive is not shown either" if says == control else "",
+            primary=NOTHING,
+            ran=controls(known_positive=known_positive(hr=1.2, upper=1.6, **changes)),
+            reasons=("primary [against]",),
+        )
+    yield row(
+        "nothing there, and no known positive",
+        NOT,
+        "nnn",
+        primary=NOTHING,
+        plan={"controls": {"known_positive": None}},
+        ran=controls(known_positive=known_positive(p=0.5, upper=1.6)),
+    )
     yield given(
         "a significant known positive is no limit",
         SUPPORTED,

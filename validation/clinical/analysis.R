@@ -166,7 +166,7 @@ put_counts <- function(id, f) {
 }
 # Firth's penalty (Firth 1993; Heinze and Schemper 2001): half the logarithm of the information's
 # determinant is added to the log likelihood. `loglik` gives both at coefficients b.
-firth <- function(id, k, loglik, p = TRUE) {
+firth <- function(id, k, loglik, p = TRUE, profile = TRUE) {
   penalized <- function(b) sum(loglik(b)[1] + loglik(b)[2] / 2)
   best <- function(fixed = NULL) {
     free <- if (is.null(fixed)) k else k - 1
@@ -182,6 +182,7 @@ firth <- function(id, k, loglik, p = TRUE) {
   }
   top <- NULL
   top <- best()
+  if (!profile) return(top$par)
   fall <- function(b) 2 * (top$value - best(b)$value) - qchisq(0.95, 1)
   limit <- function(side) {
     far <- 0.5
@@ -337,11 +338,17 @@ methods <- list(
     f <- frame_of(test)
     if (test$penalty) {
       M <- cbind(f$X, 1)
-      return(firth(test$id, ncol(M), function(b) {
+      information <- function(b) {
         p <- plogis(drop(M %*% b))
-        c(sum(dbinom(f$outcome$value, 1, p, log = TRUE)),
-          as.numeric(determinant(crossprod(M, M * (p * (1 - p))))$modulus))
-      }))
+        crossprod(M, M * (p * (1 - p)))
+      }
+      b <- firth(test$id, ncol(M), profile = FALSE, loglik = function(b) {
+        c(sum(dbinom(f$outcome$value, 1, plogis(drop(M %*% b)), log = TRUE)),
+          as.numeric(determinant(information(b))$modulus))
+      })
+      se <- sqrt(solve(information(b))[1, 1])
+      put_effect(test$id, b[1], se)
+      return(put(paste0(test$id, ".p"), 2 * pnorm(-abs(b[1] / se))))
     }
     fit <- glm(f$outcome$value ~ f$X, family = binomial, epsilon = 1e-12)
     found <- summary(fit)$coefficients[2, ]

@@ -3,8 +3,10 @@
 1. A registered control that did not run is against any reading of the data: nobody knows what it
    would have said. An analysis that leaves a control out has not run it.
 2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events,
-   and the data leave out that it is as large as the smallest relevant effect: the outcome data are
-   in doubt. What is neither shown nor left out says nothing of them; the limits tell it.
+   and the data leave out that it is as large as the smallest relevant effect (of groups, turned
+   into one per standard deviation): the outcome data are in doubt. Where it is neither shown nor
+   left out, only "not supported" is forbidden (`unshown_positive`): outcomes that are mixed up hide
+   associations and make none.
 3. Negative control. The exposure moves an endpoint that it should not touch.
 4. Timing. An exposure tells who has the event, or grew with follow-up, as no baseline variable can
    (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
@@ -43,6 +45,8 @@ from validation.hypothesis import Direction
 from validation.results import Because, Reason, p_is
 
 KNOWN_EVENTS = 50
+HALVES_APART = 1.6
+"""Standard deviations between the means of a normal variable's upper and lower half."""
 MISSING_ALPHA = 0.01
 """Lower than the usual level: values are often missing for reasons that matter little."""
 
@@ -187,9 +191,22 @@ def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
     """True where the known positive's interval reaches the smallest relevant effect."""
     plan, ratio = contract.controls.known_positive, contract.rules.relevant_ratio
     assert plan is not None
+    per_sd = ratio ** (1 / HALVES_APART)
     if plan.direction is Direction.HIGHER_RISK:
-        return found.upper is not None and found.upper >= ratio
-    return found.lower is not None and found.lower <= 1 / ratio
+        return found.upper is not None and found.upper >= per_sd
+    return found.lower is not None and found.lower <= 1 / per_sd
+
+
+def unshown_positive(contract: Contract, controls: Controls | None) -> Objection | None:
+    """What keeps a claim from being refuted where the known positive is not shown either."""
+    found = controls.known_positive if controls is not None else None
+    if contract.controls.known_positive is None or found is None or found.p is None:
+        return None
+    assert found.events is not None
+    if found.events < KNOWN_EVENTS or found.p < contract.rules.alpha:
+        return None
+    text = f"the known positive is not shown in these data either ({p_is(found.p)})"
+    return Objection("control", "known positive", "the known positive is not shown either", text)
 
 
 def _negative_control(contract: Contract, controls: Controls) -> Iterator[Objection]:

@@ -11,6 +11,9 @@ from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, rat
 from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
+LETTER = 0.0107
+"""Share of the axis' width that a letter of a name takes."""
+
 
 def volcano(
     result: ScreenResult,
@@ -46,7 +49,13 @@ def volcano(
         axes.plot(hr[up], y[up], "^", color=OKABE_ITO[1], markersize=3.6, markeredgewidth=0)
         axes.plot(hr[down], y[down], "v", color=OKABE_ITO[0], markersize=3.6, markeredgewidth=0)
         reach = float(np.exp(np.quantile(np.abs(np.log(hr)), 0.9995))) * 1.12
-        reach = max(reach, float(np.exp(np.abs(np.log(hr[np.argsort(p)[:labels]])).max())) * 1.12)
+        wanted = [int(i) for i in np.argsort(p, kind="stable")[:labels]]
+        wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
+        shown = [_label(name) for name in names]
+        # Room for the names beside the outermost points that carry one.
+        longest = max((len(shown[i]) for i in wanted), default=0)
+        outermost = float(np.abs(np.log(hr[wanted])).max()) if wanted else 0.0
+        reach = max(reach, float(np.exp(outermost / (0.9 - 2 * LETTER * longest))))
         ratio_ticks(axes, 1 / max(reach, 1.3), max(reach, 1.3))
         axes.set_ylim(0, float(y.max()) * 1.1 + 0.3)
         axes.axvline(1.0, color=INK, linewidth=0.6, zorder=0)
@@ -55,7 +64,7 @@ def volcano(
             limit = float(y[hits].min())
             axes.axhline(limit, color=MUTED, linewidth=0.6, linestyle="--", zorder=0)
             axes.text(
-                1.0, limit, f"FDR {alpha:.0%}", fontsize=7, color=MUTED, ha="right", va="bottom",
+                0.505, limit, f"FDR {alpha:.0%}", fontsize=7, color=MUTED, ha="left", va="bottom",
                 transform=axes.get_yaxis_transform(),
             )  # fmt: skip
         per = "per SD" if result.per_sd else "per unit"
@@ -66,10 +75,14 @@ def volcano(
             f" of {len(result.names):,}; n = {result.n}, {result.events} events"
         )
         axes.text(0.0, 1.015, note, transform=axes.transAxes, fontsize=7.5, va="bottom")
-        wanted = list(np.argsort(p, kind="stable")[:labels])
-        wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
-        _name(axes, hr, y, [int(i) for i in wanted], names, set(highlight))
+        _name(axes, hr, y, wanted, shown, {_label(name) for name in highlight})
         return save(figure, path, title=title, description=description or note)
+
+
+def _label(name: str) -> str:
+    """A feature's name without its table, as long as there is room."""
+    plain = name.rpartition(":")[2]
+    return plain if len(plain) <= 24 else plain[:23] + "…"
 
 
 def _name(  # type: ignore[no-untyped-def]

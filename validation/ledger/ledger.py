@@ -75,6 +75,7 @@ class Ledger:
         self.store = store
         self._journal = Journal(path)
         self._second: dict[str, str] = {}
+        self._kin: dict[str, frozenset[str]] = {}
         self._patients: dict[int, tuple[Cohort, Patients]] = {}
         self._emptied = self._lacks_results()
 
@@ -294,7 +295,9 @@ class Ledger:
         mine = patients.population
         row = Row("population", "", mine.digest, canonical_json(mine.digest), mine.packed)
         self.store.append([row])
-        return patients, self.store.same_patients(patients)
+        related = self.store.same_patients(patients)
+        self._kin[mine.digest] = frozenset({mine.digest, *related})
+        return patients, related
 
     # -- attempts -----
 
@@ -454,13 +457,23 @@ class Ledger:
         return list(found.values())
 
     def adjust(
-        self, role: str = "primary", alpha: float = 0.05, instead: Mapping[str, float] | None = None
+        self,
+        role: str = "primary",
+        alpha: float = 0.05,
+        instead: Mapping[str, float] | None = None,
+        *,
+        of: str | None = None,
     ) -> list[Adjusted]:
-        """All claims of a role after error control (`validation.ledger.error_control`).
+        """The claims of a role after error control (`validation.ledger.error_control`).
 
-        `instead` gives contracts another p than that of their primary test.
+        Parameters
+        ----------
+        instead : gives contracts another p than that of their primary test
+        of : a contract; claims of this folder on other patients than its own are no part of its
+            family, as far as the store was asked whose patients they are
         """
         disjoint = self._disjoint()
+        kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [
             Claim(
                 entry=entry,
@@ -469,8 +482,13 @@ class Ledger:
                 elsewhere=disjoint.get(entry.key[:2], 1.0),
             )
             for entry in self.claims(role)
+            if kin is None or self._population_of(entry.contract) in ("", *kin)
         ]
         return adjusted_claims(claims, alpha, instead)
+
+    def _population_of(self, contract: str) -> str:
+        found = self.registration(contract)
+        return "" if found is None else found.population
 
     def _disjoint(self) -> dict[tuple[str, str], float]:
         """Product of the e-values of a claim's test on other patients than the claim's own."""
@@ -517,5 +535,4 @@ class Ledger:
             return one.population
         if isinstance(one, Entry) and one.part == "replication":
             return self._second.get(one.contract, "")
-        found = self.registration(one.contract)
-        return found.population if found is not None else ""
+        return self._population_of(one.contract)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from sage.core.errors import FaultError
+from sage.core.files import append_line
 
 Outcome = Literal["answered", "timed out", "broke off", "interrupted"]
 _step: ContextVar[tuple[str, str]] = ContextVar("step", default=("", ""))
@@ -107,10 +108,8 @@ class Meter:
             self.calls += 1
             if self.path is None:
                 return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             line = {"node": node, "hypothesis": hypothesis, **charge.__dict__}
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append_line(self.path, json.dumps(line))
 
 
 class Reservation:

@@ -1,0 +1,170 @@
+"""The record of what agents asked, decided, called and answered: one JSON object per line.
+
+An *episode* is one question to one agent, from its `ask` line to its `end` line; between them stand
+its turns. A line tells only what its kind has to tell. docs/traces.md documents the fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from sage.core.errors import InputError
+from sage.core.files import append_line
+from sage.core.llm.budget import current_step
+from sage.core.llm.messages import Message, ToolCall
+from sage.core.models import Strict
+
+FORMAT = 1
+Kind = Literal["ask", "model", "rule", "tool", "refusal", "human", "end"]
+
+
+class TraceLine(Strict):
+    """One line of a trace."""
+
+    format: int = Field(default=FORMAT, description="version of this schema")
+    time: str = Field(description="when the line was written, UTC, ISO 8601")
+    kind: Kind = Field(description="what happened")
+    episode: str = Field(description="names one question to one agent")
+    turn: int = Field(default=0, description="place in the episode; the `ask` line is 0")
+    agent: str = Field(description="who was asked; `review` or `escalation` for a person")
+    node: str = Field(default="", description="the run's step, if any")
+    hypothesis: str = Field(default="", description="the run's hypothesis, if any")
+    seconds: float | None = Field(default=None, description="how long the turn or episode took")
+    reasoner: str | None = Field(default=None, description="`ask`: chat, rules or replay")
+    input_sha256: str | None = Field(default=None, description="`ask`: hash of the agent's input")
+    returns: str | None = Field(default=None, description="`ask`: name of the output schema")
+    tools: tuple[str, ...] | None = Field(default=None, description="`ask`: tools at hand")
+    bounds: dict[str, float] | None = Field(
+        default=None, description="`ask`: most turns, tokens, USD and seconds"
+    )
+    messages: tuple[dict[str, Any], ...] | None = Field(
+        default=None,
+        description="`model`: messages sent since the last turn; pictures as their SHA-256",
+    )
+    key: str | None = Field(default=None, description="`model`: name of the kept reply")
+    model: str | None = Field(default=None, description="`model`: the model that answered")
+    content: str | None = Field(default=None, description="`model`, `rule`: the reply's text")
+    reasoning: str | None = Field(default=None, description="`model`: thoughts before the reply")
+    finish: str | None = Field(default=None, description="`model`: why the reply ended")
+    calls: tuple[ToolCall, ...] | None = Field(
+        default=None, description="`model`, `rule`: tools called for"
+    )
+    prompt_tokens: int | None = Field(default=None, description="tokens read, of turn or episode")
+    completion_tokens: int | None = Field(default=None, description="tokens written, likewise")
+    usd: float | None = Field(default=None, description="cost in USD, likewise")
+    estimated: bool | None = Field(default=None, description="the server told no tokens")
+    cached: bool | None = Field(default=None, description="the reply was kept; nothing was paid")
+    tool: str | None = Field(default=None, description="`tool`: its name")
+    call_id: str | None = Field(default=None, description="`tool`: the call that it answers")
+    arguments: Any = Field(default=None, description="`tool`: what it was given")
+    result: Any = Field(default=None, description="`tool`: what it returned")
+    text: str | None = Field(
+        default=None, description="`refusal`: the reason; `human`: what was decided"
+    )
+    decision: dict[str, Any] | None = Field(
+        default=None, description="`human`: the decision as data; `automatic` if nobody was asked"
+    )
+    output: Any = Field(default=None, description="`end`: the agent's output")
+    outcome: Literal["answered", "reworded", "failed"] | None = Field(
+        default=None, description="`end`: `reworded` has SAGE's sentences for refused ones"
+    )
+    error: str | None = Field(default=None, description="`tool`, `end`: what went wrong")
+
+
+class Trace:
+    """Appends lines to a file; without a path it keeps nothing."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+
+    def episode(self, agent: str) -> Episode:
+        """Begin to trace one question to `agent`."""
+        return Episode(self, agent)
+
+    def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
+        """A person's decision, as an episode of one turn."""
+        self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
+
+    def write(self, line: TraceLine) -> None:
+        """Append one line with a single call, so that lines stay whole."""
+        if self.path is None:
+            return
+        plain = line.model_dump(mode="json", exclude_none=True)
+        append_line(self.path, json.dumps(plain, ensure_ascii=False))
+
+
+class Episode:
+    """One question to one agent; numbers its turns."""
+
+    def __init__(self, trace: Trace, agent: str) -> None:
+        self.trace = trace
+        self.id = secrets.token_hex(8)
+        self.agent = agent
+        self.begun = time.perf_counter()
+        self._turns = 0
+
+    def add(self, kind: Kind, **fields: Any) -> None:
+        """Write one line."""
+        node, hypothesis = current_step()
+        line = {"node": node, "hypothesis": hypothesis, **fields}
+        self.trace.write(
+            TraceLine(
+                time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                kind=kind,
+                episode=self.id,
+                turn=self._turns,
+                agent=self.agent,
+                **line,
+            )
+        )
+        self._turns += 1
+
+
+def traced_message(message: Message) -> dict[str, Any]:
+    """A message as the trace keeps it: pictures by their hash."""
+    wired = message.model_copy(update={"images": ()}).wire()
+    if message.images:
+        wired["images"] = [hashlib.sha256(one.data.encode()).hexdigest() for one in message.images]
+    return wired
+
+
+def read_trace(path: Path) -> list[TraceLine]:
+    """The lines of a trace; a last one cut short by a kill is left out.
+
+    Raises
+    ------
+    InputError
+        If there is no trace, or a line is none of a trace.
+    """
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: the run was made by an older SAGE") from None
+    found = []
+    for number, text in enumerate(texts, 1):
+        try:
+            found.append(TraceLine.model_validate(json.loads(text)))
+        except (ValueError, ValidationError) as error:
+            if number == len(texts) and not isinstance(error, ValidationError):
+                break
+            raise InputError(
+                f"{path}, line {number} is damaged; restore it from a backup"
+            ) from None
+    return found
+
+
+def episodes(lines: Iterable[TraceLine]) -> list[list[TraceLine]]:
+    """The lines of each episode, in the order in which the episodes began."""
+    found: dict[str, list[TraceLine]] = {}
+    for line in lines:
+        found.setdefault(line.episode, []).append(line)
+    return list(found.values())

@@ -1,0 +1,628 @@
+"""The one loop in which an agent works: decide, call a tool or answer, be told, decide again.
+
+A *policy* decides: a model, a deterministic rule, or a recorded trace. The loop runs the tools,
+holds the bounds, has the answer checked, and writes every turn to the trace. A question without
+tools is the same loop with none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from sage.core.errors import FaultError, InputError
+from sage.core.llm.budget import Charge, Meter
+from sage.core.llm.client import Model
+from sage.core.llm.messages import Message, Reply, Request, ToolCall
+from sage.core.llm.structured import extract_json
+from sage.core.llm.trace import Episode, Trace, TraceLine, traced_message
+from sage.core.models import Strict
+
+O = TypeVar("O", bound=BaseModel)  # noqa: E741
+A = TypeVar("A", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Tool(Generic[A]):
+    """A function that an agent may call: typed input, a result that JSON can hold, a price.
+
+    Parameters
+    ----------
+    name : as the model calls it; letters, digits and underscores
+    description : what it does and returns, in a sentence or two
+    takes : its input schema
+    call : the function; an `InputError` it raises is told to the agent, others end the run
+    usd : what one call costs
+    """
+
+    name: str
+    description: str
+    takes: type[A]
+    call: Callable[[A], object]
+    usd: float = 0.0
+
+    def wire(self) -> dict[str, Any]:
+        """The tool as chat completions describe one."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.takes.model_json_schema(),
+        }
+        return {"type": "function", "function": function}
+
+
+class Bounds(Strict):
+    """What an agent may use for one answer at most; None is no bound.
+
+    Tokens, USD and seconds are looked at before every turn: the turn under way is finished.
+    """
+
+    turns: int = Field(default=20, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    usd: float | None = Field(default=None, ge=0)
+    seconds: float | None = Field(default=None, gt=0)
+
+
+DEFAULT_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one answer cost. Tokens and USD are zero for rules."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+    cached: int = 0
+    repairs: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a policy decided: tools to call, or a final value, or neither for the reason `refused`.
+
+    `traced` are the fields of its line in the trace.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    final: object = None
+    refused: str = ""
+    spent: Spent = field(default_factory=Spent)
+    model: str | None = None
+    traced: dict[str, Any] = field(default_factory=dict)
+
+
+class Policy(Protocol):
+    """What decides each turn."""
+
+    kind: Literal["model", "rule"]
+
+    def decide(self) -> Step:
+        """The next step."""
+        ...
+
+    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+        """A tool's result, or why it gave none."""
+        ...
+
+    def refused(self, reason: str) -> None:
+        """The final value is not acceptable."""
+        ...
+
+    def finish(self) -> None:
+        """The next turn is the last: no tool can be called any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Task(Generic[O]):
+    """One question to one agent.
+
+    Parameters
+    ----------
+    agent : who is asked
+    given : its input
+    returns : its output schema
+    check : reasons why an output of the right schema is not acceptable
+    salvage : the output to take instead when the repairs are used up, or None
+    tools : what the agent may call
+    bounds : what it may use
+    repairs : how often a refused answer goes back
+    meter : counts what tools cost, and holds the budget
+    """
+
+    agent: str
+    given: BaseModel
+    returns: type[O]
+    check: Callable[[O], list[str]]
+    salvage: Callable[[O], O | None] | None = None
+    tools: tuple[Tool[Any], ...] = ()
+    bounds: Bounds = DEFAULT_BOUNDS
+    repairs: int = 0
+    meter: Meter | None = None
+
+    def read(self, value: object) -> tuple[O | None, str]:
+        """The value by the output schema, or None and what is wrong with it."""
+        if isinstance(value, self.returns):
+            return value, ""
+        try:
+            return self.returns.model_validate(value), ""
+        except ValidationError as error:
+            return None, problems_of(error)
+
+
+@dataclass(frozen=True)
+class Result(Generic[O]):
+    """An agent's output, which model gave it, and what it cost."""
+
+    output: O
+    model: str | None
+    spent: Spent
+
+
+class RefusedError(FaultError):
+    """Every answer was refused; `reason` says why the last one was."""
+
+    def __init__(self, agent: str, attempts: int, reason: str) -> None:
+        super().__init__(
+            f"{agent}: no usable reply in {attempts} attempts; the last was refused because"
+            f" {reason}"
+        )
+        self.attempts = attempts
+        self.reason = reason
+
+
+class BoundError(FaultError):
+    """An agent used up what it may use without an answer."""
+
+
+def problems_of(error: ValidationError) -> str:
+    """The first three problems of a value that does not fit its schema."""
+    first = error.errors(include_url=False, include_input=False)[:3]
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
+        for problem in first
+    )
+
+
+def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Result[O]:
+    """Let `policy` work on `task` until it answers.
+
+    Parameters
+    ----------
+    task : the question, its tools and its bounds
+    policy : decides each turn
+    trace : gets every turn
+    reasoner : the policy's name in the trace
+
+    Raises
+    ------
+    RefusedError
+        If every answer was refused and nothing can be salvaged.
+    BoundError
+        If a bound is reached before an answer.
+    """
+    episode = trace.episode(task.agent)
+    given = _dumped(task.given)
+    episode.add(
+        "ask",
+        reasoner=reasoner,
+        input_sha256=hashlib.sha256(given.encode()).hexdigest(),
+        returns=task.returns.__name__,
+        tools=tuple(tool.name for tool in task.tools) or None,
+        bounds=task.bounds.model_dump(exclude_none=True) if task.tools else None,
+    )
+    run = _Run(task, policy, episode)
+    try:
+        output, model, outcome = run.to_the_answer()
+    except Exception as error:
+        episode.add("end", outcome="failed", error=str(error)[:1000], **run.totals())
+        raise
+    episode.add("end", outcome=outcome, output=output.model_dump(mode="json"), **run.totals())
+    seconds = time.perf_counter() - episode.begun
+    return Result(output, model, replace(run.spent, seconds=seconds))
+
+
+def _dumped(value: BaseModel) -> str:
+    """A value as JSON; names from outside may hold what UTF-8 cannot, which stays escaped."""
+    plain = value.model_dump(mode="json", fallback=str, warnings=False)
+    text = json.dumps(plain, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class _Run(Generic[O]):
+    """One pass of the loop."""
+
+    def __init__(self, task: Task[O], policy: Policy, episode: Episode) -> None:
+        self.task = task
+        self.policy = policy
+        self.episode = episode
+        self.spent = Spent()
+
+    def totals(self) -> dict[str, Any]:
+        return {
+            "seconds": round(time.perf_counter() - self.episode.begun, 4),
+            "prompt_tokens": self.spent.prompt_tokens,
+            "completion_tokens": self.spent.completion_tokens,
+            "usd": self.spent.usd,
+        }
+
+    def to_the_answer(self) -> tuple[O, str | None, str]:
+        turns = refusals = 0
+        while True:
+            self._hold_bounds(turns)
+            begun = time.perf_counter()
+            step = self.policy.decide()
+            turns += 1
+            self.spent += step.spent
+            seconds = round(time.perf_counter() - begun, 4)
+            self.episode.add(
+                self.policy.kind, calls=step.calls or None, seconds=seconds, **step.traced
+            )
+            if step.calls:
+                for call in step.calls:
+                    self._call(call)
+                continue
+            output, reason = (None, step.refused) if step.refused else self.task.read(step.final)
+            problems = self.task.check(output) if output is not None else [reason]
+            if output is not None and not problems:
+                return output, step.model, "answered"
+            reason = "; ".join(problems[:5])
+            self.episode.add("refusal", text=reason)
+            refusals += 1
+            if refusals > self.task.repairs:
+                salvage = self.task.salvage
+                salvaged = salvage(output) if salvage and output is not None else None
+                if salvaged is None:
+                    raise RefusedError(self.task.agent, refusals, reason)
+                return salvaged, step.model, "reworded"
+            self.spent += Spent(repairs=1)
+            self.policy.refused(reason)
+
+    def _hold_bounds(self, turns: int) -> None:
+        bounds, spent = self.task.bounds, self.spent
+        tokens = spent.prompt_tokens + spent.completion_tokens
+        seconds = time.perf_counter() - self.episode.begun
+        for used, most, unit in (
+            (turns, bounds.turns if self.task.tools else None, "turns"),
+            (tokens, bounds.tokens, "tokens"),
+            (spent.usd, bounds.usd, "USD"),
+            (seconds, bounds.seconds, "seconds"),
+        ):
+            if most is not None and used >= most:
+                raise BoundError(
+                    f"{self.task.agent} reached its bound of {most:g} {unit} without an answer;"
+                    " raise the bound, or ask for less"
+                )
+        if self.task.tools and 0 < turns == bounds.turns - 1:
+            self.policy.finish()
+
+    def _call(self, call: ToolCall) -> None:
+        begun = time.perf_counter()
+        result: object = None
+        error: str | None = None
+        arguments: object = call.arguments
+        tool = next((tool for tool in self.task.tools if tool.name == call.name), None)
+        if tool is None:
+            known = ", ".join(tool.name for tool in self.task.tools) or "none"
+            error = f"there is no tool {call.name!r}; tools: {known}"
+        else:
+            try:
+                arguments = json.loads(call.arguments or "{}")
+                typed = tool.takes.model_validate(arguments)
+            except ValidationError as invalid:
+                error = problems_of(invalid)
+            except ValueError as invalid:
+                error = f"the arguments are no JSON: {invalid}"
+            else:
+                result, error = self._run_tool(tool, typed)
+        self.episode.add(
+            "tool",
+            tool=call.name,
+            call_id=call.id,
+            arguments=arguments,
+            result=result,
+            error=error,
+            usd=tool.usd if tool and tool.usd else None,
+            seconds=round(time.perf_counter() - begun, 4),
+        )
+        self.policy.told(call, result, error)
+
+    def _run_tool(self, tool: Tool[Any], typed: BaseModel) -> tuple[object, str | None]:
+        reserved = self.task.meter.reserve(tool.usd) if tool.usd and self.task.meter else None
+        try:
+            result = tool.call(typed)
+        except InputError as error:
+            return None, str(error)
+        finally:
+            self.spent += Spent(usd=tool.usd)
+            if reserved is not None:
+                reserved.settle(Charge(self.task.agent, f"tool {tool.name}", 0, 0, tool.usd))
+        return _plain(result), None
+
+
+def _plain(result: object) -> object:
+    """A tool's result as JSON holds it."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    if isinstance(result, list | tuple):
+        return [_plain(item) for item in result]
+    if isinstance(result, dict):
+        return {str(name): _plain(value) for name, value in result.items()}
+    return result
+
+
+class ModelPolicy:
+    """A language model decides; tools and refusals go to it as messages.
+
+    Parameters
+    ----------
+    client : asks the model
+    request : the first question
+    show : makes text from outside fit to stand on one line of a prompt
+    admit : raises if a tool's result must not reach a model
+    """
+
+    kind: Literal["model", "rule"] = "model"
+
+    def __init__(
+        self,
+        client: Model,
+        request: Request,
+        *,
+        show: Callable[[str], str],
+        admit: Callable[[str], None] | None = None,
+    ) -> None:
+        self.client = client
+        self.request = request
+        self.show = show
+        self.admit = admit
+        self.keys: list[str] = []
+        self._sent = 0
+        self._reply: Reply | None = None
+        self._as_text = False
+
+    def decide(self) -> Step:
+        """Ask the model."""
+        answer = self.client.ask(self.request)
+        reply = self._reply = answer.reply
+        self.keys.append(answer.key)
+        traced = {
+            "messages": tuple(traced_message(one) for one in self.request.messages[self._sent :]),
+            "key": answer.key,
+            "model": reply.model,
+            "content": reply.content,
+            "reasoning": reply.reasoning or None,
+            "finish": reply.finish,
+            "prompt_tokens": reply.prompt_tokens,
+            "completion_tokens": reply.completion_tokens,
+            "usd": answer.usd,
+            "estimated": reply.estimated or None,
+            "cached": answer.cached or None,
+        }
+        self._sent = len(self.request.messages)
+        spent = Spent(
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            usd=answer.usd,
+            calls=1,
+            cached=int(answer.cached),
+        )
+        return replace(self._read(reply), spent=spent, model=reply.model, traced=traced)
+
+    def _read(self, reply: Reply) -> Step:
+        self._as_text = False
+        if reply.finish == "length":
+            return Step(refused="it was cut off at the length limit; write less")
+        if reply.calls and self.request.tools:
+            return Step(calls=reply.calls)
+        try:
+            value = extract_json(reply.content)
+        except ValueError as error:
+            return Step(refused=str(error))
+        if self.request.tools and isinstance(value, dict) and set(value) == {"tool", "arguments"}:
+            self._as_text = True
+            arguments = json.dumps(value["arguments"], ensure_ascii=False)
+            call = ToolCall(id="text", name=str(value["tool"]), arguments=arguments)
+            return Step(calls=(call,))
+        return Step(final=value)
+
+    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+        """Hand the model a tool's result."""
+        text = self.show(json.dumps({"error": error} if error else result, ensure_ascii=False))
+        if self.admit is not None:
+            self.admit(text)
+        if self._as_text:
+            self._say(Message(role="user", text=f"Result of {call.name}: {text}"))
+        else:
+            self._say(Message(role="tool", text=text, call_id=call.id))
+
+    def refused(self, reason: str) -> None:
+        """Hand the model the reason, on one line."""
+        self._say(
+            Message(
+                role="user",
+                text=f"That reply was refused: {self.show(reason)}\n"
+                "Reply again with the whole corrected JSON object and nothing else.",
+            )
+        )
+
+    def finish(self) -> None:
+        """Ask for the answer with what is known."""
+        self._say(
+            Message(
+                role="user",
+                text="No more tools can be called. Reply now with the final JSON object alone.",
+            )
+        )
+        self.request = replace(self.request, tools=())
+
+    def _say(self, message: Message) -> None:
+        """Add a message, after the reply that it follows."""
+        said: tuple[Message, ...] = ()
+        if self._reply is not None:
+            calls = self._reply.calls if self.request.tools and not self._as_text else ()
+            said = (Message(role="assistant", text=self._reply.content, calls=calls),)
+            self._reply = None
+        self.request = replace(self.request, messages=(*self.request.messages, *said, message))
+
+
+@dataclass(frozen=True)
+class Use:
+    """A rule calls a tool."""
+
+    tool: str
+    arguments: BaseModel
+
+
+Moves = Generator[Use, Any, O]
+"""A rule that uses tools: yields a `Use`, is sent its result, and returns the output."""
+
+
+class RulePolicy:
+    """A deterministic rule decides. It drives the same tools as a model would.
+
+    A tool that gives an error ends the rule: it knows no way around.
+    """
+
+    kind: Literal["model", "rule"] = "rule"
+
+    def __init__(self, agent: str, moves: Generator[Use, Any, BaseModel]) -> None:
+        self.agent = agent
+        self._moves = moves
+        self._results: list[object] = []
+        self._begun = False
+        self._turn = 0
+
+    def decide(self) -> Step:
+        """Let the rule make its next move."""
+        try:
+            if self._begun:
+                use = self._moves.send(self._results.pop())
+            else:
+                self._begun = True
+                use = next(self._moves)
+        except StopIteration as ended:
+            output: BaseModel = ended.value
+            traced = {"content": _dumped(output)}
+            return Step(final=output, spent=Spent(calls=1), traced=traced)
+        self._turn += 1
+        call = ToolCall(
+            id=f"call_{self._turn}", name=use.tool, arguments=use.arguments.model_dump_json()
+        )
+        return Step(calls=(call,))
+
+    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+        """Keep the result for the rule's next move."""
+        if error is not None:
+            raise FaultError(f"rule of {self.agent}: tool {call.name}: {error}")
+        self._results.append(result)
+
+    def refused(self, reason: str) -> None:
+        """A rule cannot mend its answer."""
+
+    def finish(self) -> None:
+        """A rule knows how many moves it makes."""
+
+
+class ReplayPolicy:
+    """A recorded episode decides again, as it did.
+
+    What was refused is refused for the recorded reason. An answer in which SAGE's own sentences
+    took the place of refused ones is taken as it was recorded.
+    """
+
+    def __init__(self, lines: Sequence[TraceLine]) -> None:
+        self._lines = [line for line in lines if line.kind not in ("ask", "tool")]
+        self.kind: Literal["model", "rule"] = "model"
+
+    def decide(self) -> Step:
+        """The next recorded step."""
+        line = self._take("model", "rule")
+        if line is None:
+            raise InputError("the trace ends before the answer: it lost lines")
+        if line.calls:
+            return Step(calls=line.calls, model=line.model)
+        refusal = self._take("refusal")
+        if refusal is not None:
+            end = self._take("end")
+            if end is not None and end.outcome == "reworded":
+                return Step(final=end.output, model=line.model)
+            return Step(refused=refusal.text or "refused")
+        try:
+            return Step(final=extract_json(line.content or ""), model=line.model)
+        except ValueError as error:
+            return Step(refused=str(error))
+
+    def _take(self, *kinds: str) -> TraceLine | None:
+        """The next line, if it is of these kinds."""
+        if self._lines and self._lines[0].kind in kinds:
+            return self._lines.pop(0)
+        return None
+
+    def told(self, call: ToolCall, result: object, error: str | None) -> None:
+        """What it was told is recorded."""
+
+    def refused(self, reason: str) -> None:
+        """What it made of it is recorded."""
+
+    def finish(self) -> None:
+        """Whether it could finish is recorded."""
+
+
+class _Recorded(BaseModel, extra="allow"):
+    """Arguments of a tool as they were recorded."""
+
+
+def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
+    """Run a recorded episode through the loop again: no model, no tool, no network.
+
+    Tools give their recorded results. Returns the output, or None for an episode that did not end
+    in an answer.
+
+    Raises
+    ------
+    InputError
+        If the turns do not lead to the recorded output.
+    """
+    end = next((line for line in lines if line.kind == "end"), None)
+    if end is None or end.outcome == "failed":
+        return None
+    results = [line for line in lines if line.kind == "tool"]
+
+    def recorded(_: BaseModel) -> object:
+        line = results.pop(0)
+        if line.error is not None:
+            raise InputError(line.error)
+        return line.result
+
+    names = dict.fromkeys(line.tool for line in results if line.tool)
+    task = Task(
+        agent=end.agent,
+        given=_Recorded(),
+        returns=returns,
+        check=lambda _: [],
+        tools=tuple(Tool(name, "recorded", _Recorded, recorded) for name in names),
+        bounds=Bounds(turns=len(lines) + 1),
+        repairs=len(lines),
+    )
+    try:
+        output = take_turns(task, ReplayPolicy(lines), Trace(), "replay").output
+    except InputError as error:
+        raise InputError(f"episode {end.episode} of {end.agent}: {error}") from None
+    if output.model_dump(mode="json") != end.output:
+        raise InputError(
+            f"episode {end.episode} of {end.agent}: its turns do not lead to its recorded output"
+        )
+    return output

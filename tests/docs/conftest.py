@@ -1,0 +1,165 @@
+"""A folder that holds what the examples name: papers, graph, cohorts, slides, all made here."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.examples import PAGES, ROOT, blocks
+from tests.docs.shell import run
+from tests.end_to_end.harness import PROMPT, cache_dir
+
+PUBTATOR = """\
+1|t|A.
+1|a|FABP5 promotes bladder cancer.
+1\t3\t8\tFABP5\tGeneOrGeneProduct\t2171
+1\t18\t32\tbladder cancer\tDiseaseOrPhenotypicFeature\tD001749
+1\tPositive_Correlation\t2171\tD001749\tNovel
+
+"""
+OBO = "format-version: 1.2\n\n[Term]\nid: DOID:1\nname: zebra pox\n"
+GENES = "#tax_id\tGeneID\tSymbol\tSynonyms\tdescription\n9606\t2171\tFABP5\tE-FABP\tfatty acid\n"
+BIB = (
+    "@article{one, title={Tertiary lymphoid structures and survival of bladder cancer}, year=2017,"
+    " journal={Cancer Research}, abstract={High CXCL13 expression is associated with longer"
+    " survival in bladder cancer histology.}}\n"
+)
+TEXT = "FABP5 promotes bladder cancer. CXCL13 promotes tertiary lymphoid structures.\n"
+MORE_OF_TCGA = """
+[endpoints.pN_positive]
+kind = "binary"
+table = "clinical"
+column = "nodes"
+positive_values = ["N+"]
+negative_values = ["N0"]
+missing_values = ["NX"]
+
+[variables.leukocyte_fraction]
+table = "imaging"
+column = "stroma_fraction"
+kind = "continuous"
+modality = "immune"
+
+[variables.tls_density_all_slides]
+table = "imaging"
+column = "tls_density"
+kind = "continuous"
+modality = "imaging"
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_settings() -> Iterator[None]:
+    """No configuration of the user's, one cache for all examples, a model without weights."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [key for key in os.environ if key.startswith(("SAGE_", "OPENAI_"))]:
+            if name not in ("SAGE_SHARED", "SAGE_LEDGER"):
+                patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(cache_dir() / "config"))
+        patch.setenv("SAGE_CACHE_DIR", str(cache_dir()))
+        patch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
+        patch.setenv("COLUMNS", "200")
+        yield
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which every example could have been typed; examples get a copy of it."""
+    place = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(ROOT / "docs" / "hypotheses", place / "docs" / "hypotheses")
+    literature(place)
+    cohorts(place)
+    slides(place)
+    (place / "diagram.txt").write_text("stage -> CXCL13\nstage -> OS\nCXCL13 -> OS\n")
+    (place / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
+    shutil.copytree(ROOT / "data" / "novelty", place / "data" / "novelty")
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            if named := re.match(r"# ([\w/-]+\.py)\n", block):
+                (place / named[1]).parent.mkdir(parents=True, exist_ok=True)
+                (place / named[1]).write_text(block)
+    return place
+
+
+@pytest.fixture(scope="session")
+def runs(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runs folder with one finished run."""
+    place = tmp_path_factory.mktemp("runs")
+    cohort = workplace / "cohorts" / "tcga-blca"
+    run(f'sage run "{PROMPT}" --cohort {cohort} --auto-approve', place)
+    return place / "runs"
+
+
+@pytest.fixture
+def here(workplace: Path, tmp_path: Path) -> Path:
+    """A copy of it for one example."""
+    return Path(shutil.copytree(workplace, tmp_path / "here"))
+
+
+def literature(place: Path) -> None:
+    """Papers, a graph of them, vocabularies, a corpus with answers."""
+    shutil.copytree(ROOT / "data" / "corpus", place / "papers")
+    (place / "articles").mkdir()
+    (place / "articles" / "one.txt").write_text(TEXT)
+    (place / "refs.bib").write_text(BIB)
+    (place / "doid.obo").write_text(OBO)
+    with gzip.open(place / "Homo_sapiens.gene_info.gz", "wt") as file:
+        file.write(GENES)
+    (place / "BioRED").mkdir()
+    (place / "BioRED" / "Dev.PubTator").write_text(PUBTATOR)
+    pairs = [f"{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4}" for n in range(60)]
+    (place / "mesh_to_other.tsv").write_text(
+        "".join(f"MESH\tM{n}\t{x} growth\tDOID\tD{n}\tGrowth of {x}\n" for n, x in enumerate(pairs))
+    )
+    run("sage kg build papers/ --out graph/", place)
+    run("sage kg evaluate graph/", place)
+    run("sage kg lexicon import doid.obo --out big.lex", place)
+    sheet = place / "graph" / "review" / "review.csv"
+    with sheet.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row |= {"grounded": "yes", "relation_ok": "yes", "head_type_ok": "yes",
+                "tail_type_ok": "yes", "hallucinated": "no"}  # fmt: skip
+    shutil.rmtree(sheet.parent)
+    with (place / "filled.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def cohorts(place: Path) -> None:
+    """Simulated cohorts under the names of real ones, a frozen contract, results, an old ledger."""
+    from validation.simulate import write_world
+
+    for seed, name in enumerate(("tcga-blca", "gse13507"), 1):
+        write_world(place / "cohorts" / name, seed=seed, patients=160)
+        with (place / "cohorts" / name / "cohort.toml").open("a") as file:
+            file.write(MORE_OF_TCGA)
+    for line in (
+        "sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca"
+        " --out e5.json",
+        "sage ledger export colleague.jsonl",
+    ):
+        run(line, place)
+    (place / "sage-validation").mkdir()
+
+
+def slides(place: Path) -> None:
+    """Two painted slides of two patients, one of them alone as well, and a picture."""
+    from PIL import Image
+
+    from validation.simulate import render_slide
+
+    (place / "slides").mkdir()
+    for number in (1, 2):
+        render_slide(place / "slides" / f"P{number}.s1.tif", seed=number, size_px=1024)
+    shutil.copy(place / "slides" / "P1.s1.tif", place / "slide.svs")
+    (place / "pictures").mkdir()
+    Image.new("RGB", (32, 32), (200, 10, 10)).save(place / "picture.png")

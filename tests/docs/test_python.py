@@ -1,0 +1,32 @@
+"""Every block of Python in the pages runs as it stands, in a folder that holds what it names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.examples import PAGES, ROOT, blocks
+
+BLOCKS = [
+    (page.relative_to(ROOT).as_posix(), number, block)
+    for page in PAGES
+    for number, block in enumerate(blocks(page, "python"))
+]
+
+
+@pytest.mark.parametrize("where, number, block", BLOCKS, ids=[f"{w}-{n}" for w, n, _ in BLOCKS])
+def test_a_block_of_python_runs(where: str, number: int, block: str, here: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=here, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT),
+             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_blocks() -> None:
+    assert len(BLOCKS) >= 4
