@@ -29,16 +29,10 @@ def bh(p: npt.ArrayLike) -> FloatArray:
 
     Controls the false discovery rate under independence or positive dependence.
     """
+    from scipy.stats import false_discovery_control
+
     values = _p_values(p)
-    m = len(values)
-    if m == 0:
-        return values
-    order = np.argsort(values, kind="stable")
-    adjusted = values[order] * m / np.arange(1, m + 1)
-    adjusted = np.minimum.accumulate(adjusted[::-1])[::-1]
-    result = np.empty(m)
-    result[order] = np.minimum(adjusted, 1.0)
-    return result
+    return as_float(false_discovery_control(values), "q") if len(values) else values
 
 
 def p_to_e(
