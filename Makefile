@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 PROMPT ?= Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in bladder cancer
 WORKERS ?= 2
 
-.PHONY: setup hashes demo test test-fast check format clean
+.PHONY: setup hashes demo test test-fast check docs format clean
 
 setup: $(VENV)/.ready
 
@@ -50,6 +50,12 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/supply_chain.py
+
+# The references anew from the code, then the site: plain files in site/, nothing loaded from elsewhere.
+docs: setup
+	$(PIP) -c constraints.txt mkdocs mkdocs-material
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -13,6 +13,7 @@ from agents.prose.facts import ResultFacts
 from agents.prose.reading import sentences
 from agents.types import ExpandedHypothesis
 from agents.wording import KEYED, free_numbers
+from validation.hypothesis import Hypothesis
 
 
 class NoveltyView(View):
@@ -73,14 +74,22 @@ def summarize(given: SummaryInput, resources: Resources) -> Summary:
     return generated(given)
 
 
+def title_of(hypothesis: Hypothesis) -> str:
+    """What a report is headed with: the parts of the claim, and nothing said of them.
+
+    A title of a model's own could tell a result in two nouns ("Death by collagen").
+    """
+    parts = " and ".join(one.label for one in hypothesis.exposures)
+    return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"
+
+
 def generated(given: SummaryInput) -> Summary:
     """SAGE's own summary."""
     hypothesis = given.expanded.hypothesis
-    parts = " and ".join(one.label for one in hypothesis.exposures)
     next_steps = ["Repeat the registered analysis in an independent cohort (`--replicate`)."]
     next_steps += [f"Design a test of {one}." for one in hypothesis.untested[:3]]
     return Summary(
-        title=f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}",
+        title=title_of(hypothesis),
         paragraphs=(
             hypothesis.statement,
             f"{given.interpretation.headline} {given.novelty.summary} {given.feasibility.summary}",

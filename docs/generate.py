@@ -206,22 +206,40 @@ def picture() -> str:
 
     services: Any = None
     drawn = build(services).compile().get_graph(xray=True)
-    names = {key: key.rpartition(":")[2].strip("_").replace("_", " ") for key in drawn.nodes}
-    order = list(drawn.nodes)
-    place: dict[str, int] = {}
-    waiting = [key for key in order if names[key] == "start"]
-    while waiting:
-        key = waiting.pop(0)
-        if key in place:
-            continue
-        place[key] = len(place)
-        waiting += sorted(e.target for e in drawn.edges if e.source == key)
+    onward: dict[str, list[str]] = {key: [] for key in drawn.nodes}
+    for edge in drawn.edges:
+        onward[edge.source].append(edge.target)
+
+    def real(key: str) -> str:
+        """A step; the start of a part stands for its first step."""
+        return real(onward[key][0]) if key.endswith("__start__") else key
+
+    edges = sorted(
+        {
+            (edge.source, real(edge.target), bool(edge.conditional))
+            for edge in drawn.edges
+            if not edge.source.endswith("__start__") and not edge.target.endswith("__end__")
+        }
+    )
+    done: list[str] = []
+
+    def visit(key: str, seen: set[str]) -> None:
+        """Depth first; what comes after a step is done before it."""
+        if key not in seen:
+            seen.add(key)
+            for _, target, _ in (edge for edge in edges if edge[0] == key):
+                visit(target, seen)
+            done.append(key)
+
+    visit(real("__start__"), set())
+    place = {key: row for row, key in enumerate(reversed(done))}
+    names = {key: key.rpartition(":")[2].replace("_", " ") for key in place}
     height = len(place) * ROW + 20
     shapes = []
-    for edge in sorted(drawn.edges, key=lambda edge: (edge.source, edge.target)):
-        a, b = place[edge.source], place[edge.target]
+    for source, target, conditional in edges:
+        a, b = place[source], place[target]
         x, y1, y2 = 20 + BOX / 2, 20 + a * ROW + 36, 20 + b * ROW
-        dash = ' stroke-dasharray="4 3"' if edge.conditional else ""
+        dash = ' stroke-dasharray="4 3"' if conditional else ""
         if b == a + 1:
             path = f"M{x:g} {y1} L{x:g} {y2 - 3}"
         else:

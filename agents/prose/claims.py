@@ -349,6 +349,13 @@ TABLE = (
           r"practice|benefit\w*|cure[sd]?|prescri\w*|clinicians? (?:should|can|may)|"
           r"ready|approved|choose|decisions?|be used",
           _never, _always, future=True),
+    Claim("adoption",
+          r"(?:report|measure|include|add|record|state|use)\w* (?:\w+ ){0,4}?(?:on|in|for|to|of) "
+          r"(?:each|every|all|routine|our) (?:\w+ )?(?:patients?|slides?|reports?|stage|"
+          r"hospital|clinic|surgery)|(?:select|choose|plan|manage|guide)\w* (?:\w+ )?(?:patients|"
+          r"surgery|care|therapy)|before surgery|next (?:drug|trial of)|the claim as|"
+          r"routine reports?",
+          _never, _always),
     Claim("the absence of limits",
           r"limits? (?:\w+ )?(?:none|negligible|minor|small|few|little)|none|"
           r"(?:no|not|never|nothing|neither|nor|hardly|little|few|small|minor)(?: \w+){0,4}? "

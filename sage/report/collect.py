@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from agents.demands import Demands
 from agents.interpreter import Interpretation
-from agents.summary import Summary
+from agents.summary import Summary, title_of
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
 from kg.types import ScoredPath
@@ -260,7 +260,7 @@ def _hypothesis(
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
-        title=summary.title if summary else draft.hypothesis.endpoint,
+        title=title_of(expanded.hypothesis) if summary else draft.hypothesis.endpoint,
         verdict=verdict,
         verdict_words=results.badge if results and ended == "tested" else VERDICT_WORDS[verdict],
         answers=results.answers if results else (),

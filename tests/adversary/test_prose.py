@@ -238,7 +238,7 @@ EARLY_LIES += (
     "In this cohort we found survival of 12 months.",
 )
 EARLY_HONEST = (
-    "R3 reports that it was replicated in two hospitals.",
+    "R1 reports that it was replicated in two hospitals.",
     "The marker must be validated in an independent cohort.",
     "One study of bladder cancer reports better prognosis where B cells abound.",
     "Plausibly, activated fibroblasts lay down a matrix that hinders lymphocytes.",
