@@ -15,15 +15,14 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
+from validation import protocol
 from validation.contracts.contract import FrozenContract
 from validation.contracts.timing import timing_limits
-from validation.inputs.compile import Part, confirmation_key, prepare, require_variables
+from validation.inputs.compile import Part, prepare
 from validation.ledger.error_control import Adjusted
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry, entry_of
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
-from validation.overlap import require_other_patients
-from validation.relevance import expected_direction
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
 from validation.results import AnalysisResult, Book, Results, Verdict
 from validation.types import Number
@@ -72,15 +71,7 @@ def run(
     from validation.analysis import execute
 
     say = progress or _silent
-    known = ledger.registration(frozen.sha256)
-    ledger.register(frozen, cohort, fresh=known is None or known.frozen)
-    split = frozen.contract.split.policy != "none"
-    if split:
-        ledger.require_unopened(confirmation_key(frozen), frozen)
-    if replicate is not None:
-        require_other_patients(frozen, replicate, cohort)
-        require_variables(frozen, replicate)
-        ledger.register_replication(frozen, replicate)
+    protocol.register(frozen, cohort, ledger, replicate)
     set_aside(out, frozen)
     clear(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -88,10 +79,10 @@ def run(
     trace = out / "attempts.jsonl"
     trace.unlink(missing_ok=True)
 
-    def analyze(who: Cohort, part: str, **more: object) -> AnalysisResult:
+    def compute(part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
         say(f"prepare {part}")
         inputs = out / "inputs" / part
-        prepare(frozen, who, inputs, part=part, ledger=ledger, **more)  # type: ignore[arg-type]
+        prepare(frozen, cohort, inputs, part=part, ledger=ledger, **handed)
         folder = out / "analysis" / part
         found = execute(inputs, folder, trace=trace, progress=say, figures=figures)
         record_tests(frozen, found, ledger)
@@ -100,30 +91,16 @@ def run(
             reproduce_here(inputs, found, out)
         return found
 
-    discovery: AnalysisResult | None = None
-    locked = False
-    if not split:
-        main = analyze(cohort, "all")
-    else:
-        discovery = analyze(cohort, "discovery")
-        if unlocks(frozen, discovery):
-            ledger.unlock(confirmation_key(frozen), frozen)
-            handed = {"cuts": discovery.cuts, "model": discovery.model}
-            main = analyze(cohort, "confirmation", **handed)
-        else:
-            main, locked = discovery, True
-    second = None
-    if replicate is not None:
-        second = analyze(replicate, "replication", model=(discovery or main).model)
+    parts = protocol.carry_out(frozen, cohort, compute, ledger, replicate)
     say("judge")
     return collect(
         frozen,
-        main,
+        parts.main,
         out,
         ledger=ledger,
-        replicate=second,
-        discovery=discovery if not locked else None,
-        locked=locked,
+        replicate=parts.replication,
+        discovery=parts.discovery,
+        locked=parts.locked,
         reproduce=reproduce,
     )
 
@@ -158,15 +135,6 @@ def clear(out: Path) -> None:
     for suffix in ("svg", "png"):
         for figure in (out / "figures").glob(f"*.{suffix}"):
             figure.unlink()
-
-
-def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
-    """Whether a discovery result earns a look at the confirmation patients."""
-    found = discovery.test(frozen.contract.primary)
-    if found is None or found.p is None or found.effect is None:
-        return False
-    expected = expected_direction(frozen.contract, found.effect)
-    return expected and found.p < frozen.contract.split.unlock_alpha
 
 
 def read_analysis(folder: Path) -> AnalysisResult:

@@ -31,6 +31,7 @@ from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
+from validation import protocol
 from validation.reproduction.compare import (
     NUMBERS,
     TABLE,
@@ -51,6 +52,14 @@ if TYPE_CHECKING:
 Event = Callable[[str, dict[str, Any]], None]
 COMMAND = ("python", "-P", "-s", PROGRAM, "/inputs/analysis", "/output")
 LIMITS = Limits(seconds=900, memory_mb=4096, cpus=2, pids=128, output_mb=128, log_kb=256)
+
+
+class NothingReadableError(Exception):
+    """No round of the second implementation left numbers that could be read."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(part)
+        self.part = part
 
 
 @dataclass
@@ -74,7 +83,7 @@ class Carrying:
     attempts: list[Attempt] = field(default_factory=list)
     provenance: list[DataProvenance] = field(default_factory=list)
 
-    def to_the_end(self) -> CodingOutcome:
+    def finish(self) -> CodingOutcome:
         """Plan, compute and reproduce every part, judge; or escalate."""
         done = self.store.outcome()
         if done is not None:
@@ -85,13 +94,30 @@ class Carrying:
         self.plan = self._plan()
         self._resolve_data()
         self.attempts = self.store.attempts()
-        self._register()
-        first: Part = "all" if self.frozen.contract.split.policy == "none" else "discovery"
-        inputs, found = self._compute(first, self.cohort)
-        code = self._reproduce(first, inputs, found)
-        if code is None:
-            return self._escalate(first)
-        return self._later_parts(found, first, code)
+        protocol.register(self.frozen, self.cohort, self.ledger, self.replicate)
+        self._code = ""
+        try:
+            parts = protocol.carry_out(
+                self.frozen, self.cohort, self._part, self.ledger, self.replicate
+            )
+        except NothingReadableError as unread:
+            return self._escalate(unread.part)
+        return self._judged(parts)
+
+    def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
+        """One part: SAGE's own computation, then the second implementation beside it.
+
+        The program that counted in the first part is run unchanged on the later ones.
+        """
+        inputs, found = self._compute(part, cohort, handed)
+        if part in ("all", "discovery"):
+            code = self._reproduce(part, inputs, found)
+            if code is None:
+                raise NothingReadableError(part)
+            self._code = code
+        else:
+            self._again(part, inputs, found, self._code)
+        return found
 
     def require_same(self, contract: str) -> None:
         """The folder must belong to this contract."""
@@ -129,20 +155,8 @@ class Carrying:
                 "first, then freeze a new contract"
             )
 
-    def _register(self) -> None:
-        """Note the contract, and refuse a second cohort that could not replicate it."""
-        from validation.inputs.compile import require_variables
-        from validation.overlap import require_other_patients
-
-        known = self.ledger.registration(self.frozen.sha256)
-        self.ledger.register(self.frozen, self.cohort, fresh=known is None or known.frozen)
-        if self.replicate is not None:
-            require_other_patients(self.frozen, self.replicate, self.cohort)
-            require_variables(self.frozen, self.replicate)
-            self.ledger.register_replication(self.frozen, self.replicate)
-
     def _compute(
-        self, part: Part, cohort: Cohort, handed: dict[str, Any] | None = None
+        self, part: Part, cohort: Cohort, handed: protocol.Handed
     ) -> tuple[Path, AnalysisResult]:
         """SAGE's own computation of a part: its inputs and its results, in the ledger.
 
@@ -221,33 +235,19 @@ class Carrying:
         )
         return self.reasoner.ask(VALIDATION_AGENT, given).output.code
 
-    def _later_parts(self, first_found: AnalysisResult, first: Part, code: str) -> CodingOutcome:
-        """The same programs, unchanged, on patients that they have not seen."""
-        from validation.runner import collect, unlocks
+    def _judged(self, parts: protocol.Parts) -> CodingOutcome:
+        """The verdict over all parts, and how the coding ended."""
+        from validation.runner import collect
 
-        main, discovery, locked = first, None, False
-        if first == "discovery":
-            if unlocks(self.frozen, first_found):
-                from validation.inputs.compile import confirmation_key
-
-                self.ledger.unlock(confirmation_key(self.frozen), self.frozen)
-                handed = {"cuts": first_found.cuts, "model": first_found.model}
-                inputs, found = self._compute("confirmation", self.cohort, handed)
-                self._again("confirmation", inputs, found, code)
-                main, discovery = "confirmation", first_found
-            else:
-                locked = True
-        second = None
-        if self.replicate is not None:
-            inputs, found = self._compute(
-                "replication", self.replicate, {"model": first_found.model}
-            )
-            self._again("replication", inputs, found, code)
-            second = self.store.analysis("replication")
         results = collect(
-            self.frozen, self.store.analysis(main), self.store.folder,
-            ledger=self.ledger, replicate=second, discovery=discovery, locked=locked,
-        )  # fmt: skip
+            self.frozen,
+            self.store.analysis(parts.main.part),
+            self.store.folder,
+            ledger=self.ledger,
+            replicate=None if parts.replication is None else self.store.analysis("replication"),
+            discovery=parts.discovery,
+            locked=parts.locked,
+        )
         outcome = self._outcome(
             "done",
             results="results.json",
@@ -269,7 +269,7 @@ class Carrying:
         found = mine.reproduction or compare(task, reference, None, _author(mine), mine.code_sha256)
         write_reproduction(found, self.store.folder)
 
-    def _prepare(self, part: Part, cohort: Cohort, handed: dict[str, Any] | None = None) -> Path:
+    def _prepare(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> Path:
         """Analysis-ready tables of a part; only their description is kept here.
 
         `handed` are the cut-points and the model found in earlier patients.
@@ -277,7 +277,7 @@ class Carrying:
         from validation.inputs.compile import prepare
 
         folder = self.store.folder / "inputs" / part
-        said = prepare(self.frozen, cohort, folder, part=part, ledger=self.ledger, **(handed or {}))
+        said = prepare(self.frozen, cohort, folder, part=part, ledger=self.ledger, **handed)
         losses = tuple(
             f"{one['step']}: {one['before']} to {one['after']} ({one['reason']})"
             for one in said["joins"]

@@ -66,7 +66,7 @@ def carry_out(
         frozen, cohort, reasoner, sandbox, Store(workdir), ledger,
         tuple(tasks), dict(tools or {}), replicate, rounds, limits, on_event or _silent, min_count,
     )  # fmt: skip
-    return run.to_the_end()
+    return run.finish()
 
 
 def resume(
@@ -107,7 +107,7 @@ def resume(
         store.begin(len(store.attempts()) + 1, code)
         store.reopen()
     run.mended = code
-    return run.to_the_end()
+    return run.finish()
 
 
 def _silent(_: str, __: dict[str, Any]) -> None:

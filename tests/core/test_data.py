@@ -32,8 +32,9 @@ def house(folder: Path, *roots: str) -> Path:
 def found(folder: Path, call: str = "data_root()") -> str:
     code = f"from sage.core.data import *; print({call})"
     told = subprocess.run(
-        [sys.executable, "-S", "-c", code], cwd=folder, capture_output=True, text=True
-    )
+        [sys.executable, "-S", "-c", code],
+        cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True,
+    )  # fmt: skip
     return told.stdout.strip() or told.stderr
 
 

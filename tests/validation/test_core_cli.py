@@ -134,7 +134,7 @@ def test_cohort_list_show_and_check(tmp_path: Path) -> None:
     assert "ID00" not in shown.stdout
     checked = runner.invoke(cohort_app, ["check", str(folder)])
     assert checked.exit_code == 0
-    assert "0 errors" in checked.stdout
+    assert "errors: 0" in checked.stdout
 
 
 def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ def test_a_model_that_does_not_fit_leaves_the_counts() -> None:
         {"x": [0.0] * 30 + [1.0] * 20, "t": range(1, 51), "e": [1] * 30 + [0] * 20}
     )
     test = {"id": "primary", "method": "logrank", "terms": ["x"], "covariates": [], "strata": [],
-            "time": "t", "event": "e", "value": "", "binary": False, "subset": "",
+            "time": "t", "event": "e", "value": "", "binary": False, "subset": "", "person": "",
+            "entry": "",
             "report": ["n", "events", "effect", "lower", "upper", "p"]}  # fmt: skip
     found = program.compute(table, test)
     assert (found["n"], found["events"]) == (50, 30)

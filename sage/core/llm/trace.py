@@ -11,12 +11,12 @@ import json
 import secrets
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import append_line
 from sage.core.llm.budget import current_step
@@ -118,7 +118,7 @@ class Episode:
         line = {"node": node, "hypothesis": hypothesis, **fields}
         self.trace.write(
             TraceLine(
-                time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                time=clock.stamp(),
                 kind=kind,
                 episode=self.id,
                 turn=self._turns,

@@ -1,0 +1,103 @@
+"""Discover, unlock, confirm, replicate: in which order a contract's parts may be computed.
+
+The one protocol of the package, whoever computes a part: here, in a sandbox, or beside a second
+implementation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+from validation.inputs.compile import confirmation_key, require_variables
+from validation.overlap import require_other_patients
+from validation.relevance import expected_direction
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.contracts.contract import FrozenContract
+    from validation.inputs.population import Cut
+    from validation.ledger.ledger import Ledger
+    from validation.prediction import PredictionModel
+    from validation.results import AnalysisResult, Part
+
+
+class Handed(TypedDict, total=False):
+    """What earlier patients hand to later ones: cut-points and the prediction model."""
+
+    cuts: tuple[Cut, ...]
+    model: PredictionModel | None
+
+
+class Compute(Protocol):
+    """Prepares and analyzes one part, and takes its tests into the ledger."""
+
+    def __call__(self, part: Part, cohort: Cohort, handed: Handed) -> AnalysisResult: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts that were computed; `main` carries the verdict.
+
+    `discovery` is there when it unlocked the confirmation; `locked` says that it did not.
+    """
+
+    main: AnalysisResult
+    discovery: AnalysisResult | None = None
+    locked: bool = False
+    replication: AnalysisResult | None = None
+
+
+def register(
+    frozen: FrozenContract, cohort: Cohort, ledger: Ledger, replicate: Cohort | None = None
+) -> None:
+    """Write the contract into the ledger before its first result.
+
+    Raises
+    ------
+    InputError
+        If the confirmation patients were opened for another contract of the same hypothesis, or
+        the second cohort lacks a variable or holds the same patients.
+    """
+    known = ledger.registration(frozen.sha256)
+    ledger.register(frozen, cohort, fresh=known is None or known.frozen)
+    if frozen.contract.split.policy != "none":
+        ledger.require_unopened(confirmation_key(frozen), frozen)
+    if replicate is not None:
+        require_other_patients(frozen, replicate, cohort)
+        require_variables(frozen, replicate)
+        ledger.register_replication(frozen, replicate)
+
+
+def carry_out(
+    frozen: FrozenContract,
+    cohort: Cohort,
+    compute: Compute,
+    ledger: Ledger,
+    replicate: Cohort | None = None,
+) -> Parts:
+    """Compute the parts of a registered contract; each is in the ledger before the next is read."""
+    if frozen.contract.split.policy == "none":
+        parts = Parts(compute("all", cohort, {}))
+    else:
+        discovery = compute("discovery", cohort, {})
+        if unlocks(frozen, discovery):
+            ledger.unlock(confirmation_key(frozen), frozen)
+            handed: Handed = {"cuts": discovery.cuts, "model": discovery.model}
+            parts = Parts(compute("confirmation", cohort, handed), discovery)
+        else:
+            parts = Parts(discovery, locked=True)
+    if replicate is None:
+        return parts
+    model = (parts.discovery or parts.main).model
+    again = compute("replication", replicate, {"model": model})
+    return Parts(parts.main, parts.discovery, parts.locked, again)
+
+
+def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
+    """Whether a discovery result earns a look at the confirmation patients."""
+    found = discovery.test(frozen.contract.primary)
+    if found is None or found.p is None or found.effect is None:
+        return False
+    expected = expected_direction(frozen.contract, found.effect)
+    return expected and found.p < frozen.contract.split.unlock_alpha
