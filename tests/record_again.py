@@ -62,6 +62,8 @@ def main() -> int:
             seen[schema] += 1
             text = replies.get((schema, seen[schema]))
             if text is None:
+                sys.stderr.write(f"no reply {schema} {seen[schema]} to:\n")
+                sys.stderr.write(f"{body['messages'][-1]['content'][-6000:]}\n")
                 return Answer(content=f"no {schema} reply number {seen[schema]}", status=404)
             asked = re.search(r"\b[0-9a-f]{64}\b", body["messages"][-1]["content"])
             if asked is not None:
