@@ -223,12 +223,14 @@ def test_an_older_folder_that_is_damaged_is_one_line_too(damage: str, run: Path)
 
 
 def test_an_evaluation_begun_by_an_earlier_sage_is_not_continued(run: Path) -> None:
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 2, "status": "failed"}))
+    folder = RunFolder(run)
+    earlier = folder.manifest().model_copy(update={"format": 2})
+    folder.save(earlier.model_copy(update={"status": "failed"}))
+    folder.record.seal_manifest()
     with pytest.raises(InputError, match="Start the question again"):
-        RunFolder(run).adopt()
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
-    assert RunFolder(run).adopt().format == 3
+        folder.adopt()
+    folder.save(earlier)
+    assert folder.adopt().format == 3
 
 
 def test_a_folder_of_a_newer_format_is_not_guessed_at(run: Path) -> None:
