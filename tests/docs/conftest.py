@@ -145,6 +145,8 @@ def cohorts(place: Path) -> None:
     for line in (
         "sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca"
         " --out e5.json",
+        "sage validate contract docs/hypotheses/cxcl13_os_replicated.json"
+        " --cohort cohorts/tcga-blca --out os.json",
         "sage ledger export colleague.jsonl",
     ):
         run(line, place)
