@@ -292,7 +292,8 @@ TABLE = (
           _is("known_positive", True), _is("known_positive", False)),
     Claim("error control",
           r"(?:survives?|survived|after|under|passes|passed) (?:\w+ ){0,3}?"
-          r"(?:ledger|multiplicity|multiple|corrections?(?! for optimism))|multiple testing|error control",
+          r"(?:ledger|multiplicity|multiple|corrections?(?! for optimism))|multiple testing|"
+          r"error control",
           _is("controlled", True), _is("controlled", False)),
     Claim("power",
           r"(?:well |sufficiently |adequately )powered|(?:sufficient|enough|adequate|ample|plenty) "
