@@ -62,6 +62,7 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
             }
         )
         return
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     out.print(f"[bold]{folder.id}[/]  {manifest.status}")
@@ -72,39 +73,38 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
     )
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
-    table = Table("step", "hypothesis", "times", "seconds", "prompt tokens", "reply tokens", "USD",
-                  "of these")  # fmt: skip
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("step", no_wrap=True)
+    for heading in ("times", "seconds", "prompt", "reply", "USD"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
     for row in rows:
+        remarks = (
+            (row.failed, "failed"),
+            (row.unanswered, "without a whole reply"),
+            (row.estimated, "estimated"),
+        )
         table.add_row(
-            row.step,
-            row.hypothesis,
+            f"{row.hypothesis} {row.step.replace('_', ' ')}".strip(),
             str(row.times),
             f"{row.seconds:.2f}",
-            str(row.prompt_tokens),
-            str(row.completion_tokens),
+            f"{row.prompt_tokens:,}",
+            f"{row.completion_tokens:,}",
             f"{row.usd:.4f}",
-            ", ".join(
-                f"{count} {what}"
-                for count, what in (
-                    (row.failed, "failed"),
-                    (row.unanswered, "without a whole reply"),
-                    (row.estimated, "estimated"),
-                )
-                if count
-            ),
+            ", ".join(f"{count} {what}" for count, what in remarks if count),
         )
     if len(rows) > 1:
         table.add_section()
         table.add_row(
             "all",
             "",
-            "",
             f"{sum(row.seconds for row in rows):.2f}",
-            str(sum(row.prompt_tokens for row in rows)),
-            str(sum(row.completion_tokens for row in rows)),
+            f"{sum(row.prompt_tokens for row in rows):,}",
+            f"{sum(row.completion_tokens for row in rows):,}",
             f"{sum(row.usd for row in rows):.4f}",
         )
     out.print(table)
+    out.print("prompt and reply: tokens", style="dim")
     for one in result["hypotheses"]:
         out.print(f"[bold]{one['id']}[/] {one['statement']}")
         tell_verdict(one)

@@ -76,7 +76,7 @@ def paid(folder: RunFolder) -> list[Spending]:
         row["estimated"] += bool(line.get("estimated"))
         for name in ("prompt_tokens", "completion_tokens", "usd"):
             row[name] += float(line[name])
-    return _typed(rows)
+    return _typed({key: row for key, row in rows.items() if any(row.values())})
 
 
 _FIELDS = tuple(name for name in Spending.model_fields if name not in ("step", "hypothesis"))
