@@ -20,11 +20,18 @@ app = typer.Typer(
 )
 
 
-def _store() -> Store:
+def _store(*, new: bool = False) -> Store:
+    """The store in force; unless it may be `new`, a path at which there is none is told."""
     from sage.settings import load
     from validation.ledger.store import open_store
 
-    return open_store(load().ledger.place)
+    place = load().ledger.place
+    if not new and "://" not in place and not Path(place).expanduser().exists():
+        raise InputError(
+            f"no ledger at {place}: no contract was registered yet, or SAGE_LEDGER or [ledger] in "
+            "sage.toml names another place"
+        )
+    return open_store(place)
 
 
 @app.command()
@@ -199,7 +206,7 @@ def merge(
     from sage.console import out, print_json
     from validation.ledger.store import open_store
 
-    store = _store()
+    store = _store(new=True)
     taken: dict[str, int] = {}
     for source in sources:
         path = Path(source)

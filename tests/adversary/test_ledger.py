@@ -672,6 +672,18 @@ def test_show_names_claims_on_a_copy_of_the_patients(tmp_path: Path) -> None:
     assert "marker-os" in runner.invoke(app, ["ledger", "show"]).stdout
 
 
+@pytest.mark.parametrize("command", ["show", "verify", "export out.jsonl"])
+def test_a_mistyped_ledger_is_told_and_not_made(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAGE_LEDGER", str(tmp_path / "legder.sqlite"))
+    done = runner.invoke(app, ["ledger", *command.split()])
+    assert done.exit_code != 0
+    assert "no ledger at" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_config_names_the_store_and_hides_a_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -334,3 +334,11 @@ def test_log2_cpm_agrees_with_the_published_table_of_key_genes() -> None:
     ours = cohort.column("expression:FABP5").dropna()
     assert len(ours) == len(theirs) == 408
     assert float((ours - theirs[ours.index]).abs().max()) < 1e-3
+
+
+def test_a_broken_description_hides_no_other_cohort(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "cohort.toml").write_text("id = [")
+    found = {summary.id: summary.title for summary in cohorts.available([tmp_path])}
+    assert found["broken"].startswith("cannot be read: ")
+    assert "gbsg2" in found

@@ -101,7 +101,13 @@ def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
             if not path.is_dir():
                 continue
             if (path / "cohort.toml").is_file():
-                spec = read_spec(path / "cohort.toml")
+                try:
+                    spec = read_spec(path / "cohort.toml")
+                except InputError as error:
+                    unread = f"cannot be read: {error}"
+                    found.append(CohortSummary(id=path.name, title=unread, kind="folder",
+                                               simulated=False, path=str(path)))  # fmt: skip
+                    continue
                 found.append(
                     CohortSummary(
                         id=spec.id,
