@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agents.prose.check import check_before, check_result, early_judge, words_of
 from agents.prose.facts import ResultFacts, TestFact
 from agents.prose.identifiers import unknown_identifiers
+from agents.summary import FeasibilityView, NoveltyView
 from agents.types import ExpandedHypothesis
 from sage.begin import reopen
 from sage.core.files import read_json
@@ -328,8 +329,16 @@ def retell(run: Path, place: Path) -> list[dict[str, Any]]:
             read_json(run / "outputs" / f"expanded-{tail}.json")
         )
         sha256 = read_json(run / "hypotheses/h1/contract.json")["sha256"]
-        nodes.interpreter(services, InterpreterIn(expanded=expanded, contract_hash=sha256))
-        nodes.summary(services, SummaryIn(expanded=expanded, round=number))
+        told = nodes.interpreter(services, InterpreterIn(expanded=expanded, contract_hash=sha256))
+        judged = read_json(run / "outputs/feasibility-h1.json")["output"]
+        feasibility = FeasibilityView(
+            **{name: judged[name] for name in FeasibilityView.model_fields}
+        )
+        novelty = NoveltyView(score=5.0, threshold=6.0, specious=False, summary="Not judged.")
+        nodes.summary(
+            services,
+            SummaryIn(expanded=expanded, novelty=novelty, feasibility=feasibility, **told),
+        )
         write_report(services.folder, place / "again")
         return server.requests
 

@@ -55,7 +55,7 @@ modality = "imaging"
 """
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def own_settings() -> Iterator[None]:
     """No configuration of the user's, one cache for all examples, a model without weights."""
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +69,7 @@ def own_settings() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which every example could have been typed; examples get a copy of it."""
     place = tmp_path_factory.mktemp("workplace")
@@ -88,7 +88,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def runs(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A runs folder with one finished run."""
     place = tmp_path_factory.mktemp("runs")

@@ -22,6 +22,8 @@ LOADED = {
     "langgraph-checkpoint-postgres": "langgraph.checkpoint.postgres",
 }
 """Packages whose modules are not found by their own top name."""
+TOOLS = {"all", "dev", "docs"}
+"""Extras of programs, or of other extras, that no product file imports."""
 
 
 def named_modules() -> set[str]:
@@ -56,7 +58,7 @@ def test_every_runtime_dependency_is_imported() -> None:
     named, owned = named_modules(), modules_of()
     optional = PROJECT["optional-dependencies"]
     parts = [PROJECT["dependencies"]]
-    parts += [lines for name, lines in optional.items() if name not in ("all", "dev")]
+    parts += [lines for name, lines in optional.items() if name not in TOOLS]
     unused = []
     for package in requirements([line for lines in parts for line in lines]):
         modules = {LOADED[package]} if package in LOADED else owned.get(package, {package})
@@ -67,7 +69,7 @@ def test_every_runtime_dependency_is_imported() -> None:
 
 def test_every_extra_is_told_of_with_the_modules_of_its_packages() -> None:
     optional = PROJECT["optional-dependencies"]
-    assert set(EXTRAS) == set(optional) - {"all", "dev"}
+    assert set(EXTRAS) == set(optional) - TOOLS
     (together,) = optional["all"]
     assert Requirement(together).extras == {"literature", "models", "slides"}
     owned = modules_of()
