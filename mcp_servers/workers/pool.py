@@ -131,12 +131,12 @@ class LocalPool(Workers):
         alive = worker.process.is_alive()
         with suppress(EOFError, OSError):
             while worker.connection.poll():
-                self._heard(worker, json.loads(worker.connection.recv_bytes()))
+                self._handle_message(worker, json.loads(worker.connection.recv_bytes()))
         if worker not in self._workers:
             return  # retired after its last message
         job = worker.job
         if not alive:
-            self._bury(worker)
+            self._handle_exit(worker)
             return
         if job is None:
             return
@@ -151,7 +151,7 @@ class LocalPool(Workers):
             worker.over_memory = used
             worker.process.kill()
 
-    def _heard(self, worker: Worker, message: dict[str, Any]) -> None:
+    def _handle_message(self, worker: Worker, message: dict[str, Any]) -> None:
         if message["op"] == "ready":
             worker.ready, self._start_failures = True, 0
             return
@@ -169,7 +169,7 @@ class LocalPool(Workers):
         if machine.resident_mb(worker.process.pid or 0) > 0.75 * self._limit(job):
             self._retire(worker)  # gives back what the job's libraries still hold
 
-    def _bury(self, worker: Worker) -> None:
+    def _handle_exit(self, worker: Worker) -> None:
         """A worker ended: its job goes to another, or ends with the reason."""
         self._workers.remove(worker)
         worker.process.join()
