@@ -12,7 +12,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from sage.core.errors import InputError
 from sage.core.files import naming
 
 NAME = "integrity.jsonl"
-EVENTS = "events.jsonl"
+JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl")
+"""Files that only grow: recorded up to their length at the end of each step."""
 MANIFEST = "manifest.json"
 RECORDED = ("outputs", "hypotheses")
-"""Folders whose files are recorded, beside `results.json`, the manifest and the event log."""
+"""Folders whose files are recorded, beside `results.json`, the manifest and the journals."""
 
 Snapshot = dict[str, tuple[int, int, int]]
 
@@ -88,10 +89,11 @@ class Record:
             chain = self._read()
             self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
 
-    def accept(self, ending: str) -> None:
-        """Record files with this ending as they are: a person was asked to mend them."""
+    def accept_mended(self) -> None:
+        """Record the last attempts' programs as they are: a person was asked to mend them."""
         now = self.snapshot()
-        self.seal({name: state for name, state in now.items() if not name.endswith(ending)})
+        programs = _last_programs(now)
+        self.seal({name: state for name, state in now.items() if name not in programs})
 
     def seal_manifest(self) -> None:
         """Record the manifest's unchanging part."""
@@ -102,7 +104,7 @@ class Record:
         """The chain's last hash, which stands for all before it."""
         return self._read().heads[-1]
 
-    def verify(self, sealed: str, *, under_way: bool = False, mended: str = "") -> None:
+    def verify(self, sealed: str, *, under_way: bool = False, mended: bool = False) -> None:
         """Refuse a folder that is not as the run left it.
 
         Parameters
@@ -110,7 +112,7 @@ class Record:
         sealed : a head that the chain once had
         under_way : the run is about to go on, so an interrupted step may have begun to write its
             own files again
-        mended : ending of files that a person was asked to change; "" for none
+        mended : a person was asked to change the program of a hypothesis' last attempt
 
         Raises
         ------
@@ -131,11 +133,12 @@ class Record:
         remedy = "Restore it from a backup"
         if chain.open:
             remedy += ", or `sage resume` the step that was interrupted"
+        programs = _last_programs(chain.files) if mended else ()
         for name, entry in chain.files.items():
             path = self.root / name
             if under_way and any(_writes(node, name) for node in chain.open):
                 continue
-            if mended and name.endswith(mended):
+            if name in programs:
                 continue
             if not path.is_file():
                 raise InputError(f"{path} is missing; the run wrote it. {remedy}")
@@ -172,10 +175,11 @@ class Record:
             digest = _hash(self.root / name)
             if chain.files.get(name, {}).get("sha256") != digest:
                 lines.append({"path": name, "sha256": digest})
-        log = self.root / EVENTS
-        if log.is_file():
-            size = log.stat().st_size
-            lines.append({"path": EVENTS, "sha256": _hash(log, size), "bytes": size})
+        for name in JOURNALS:
+            if (self.root / name).is_file():
+                size = (self.root / name).stat().st_size
+                digest = _hash(self.root / name, size)
+                lines.append({"path": name, "sha256": digest, "bytes": size})
         return lines
 
     def _append(self, chain: _Chain, lines: list[dict[str, Any]]) -> None:
@@ -224,6 +228,15 @@ def _writes(node: str, name: str) -> bool:
     if step in ("judge", "report"):
         return name == "results.json" or name.startswith("hypotheses/")
     return name.startswith("outputs/")
+
+
+def _last_programs(names: Iterable[str]) -> set[str]:
+    """Of the programs among the files, that of each hypothesis' last attempt."""
+    last: dict[str, int] = {}
+    for name in names:
+        if found := re.fullmatch(r"(hypotheses/[^/]+/results/attempt-)(\d+)/analysis\.py", name):
+            last[found[1]] = max(last.get(found[1], 0), int(found[2]))
+    return {f"{attempts}{number}/analysis.py" for attempts, number in last.items()}
 
 
 def _link(head: str, line: dict[str, Any]) -> str:

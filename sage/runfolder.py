@@ -164,7 +164,7 @@ class RunFolder:
         """
         manifest = self.manifest()
         if manifest.format > 1 or self.record.exists():
-            mended = ".py" if under_way and manifest.status == "escalated" else ""
+            mended = under_way and manifest.status == "escalated"
             self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:

@@ -194,7 +194,7 @@ def resume(
                 f"an analysis was escalated to you. {detail}"
                 f" Then `sage resume --retry {services.folder.id}`; or give it up with --abandon"
             )
-        services.folder.record.accept(".py")
+        services.folder.record.accept_mended()
         answer = escalation_answer(pause, "retry" if retry else "abandon")
         _go(services, as_json=as_json, answer=answer)
         return

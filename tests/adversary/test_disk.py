@@ -156,14 +156,33 @@ def test_what_changed_before_a_node_is_not_taken_for_its_work(run: Path) -> None
 
 
 def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) -> None:
-    record, program = RunFolder(run).record, run / "hypotheses/h1/results/attempt-1/analysis.py"
+    folder = RunFolder(run)
+    results = run / "hypotheses/h1/results"
+    last = max(results.glob("attempt-*"), key=lambda path: int(path.name.partition("-")[2]))
+    program = last / "analysis.py"
     program.write_text(f"{program.read_text()}# mended\n")
-    record.accept(".py")
-    assert collect(RunFolder(run)).hypotheses
+    folder.record.accept_mended()
+    assert collect(folder).hypotheses
     _digit(run / "outputs/brief.json")
-    record.accept(".py")
+    folder.record.accept_mended()
     with pytest.raises(InputError, match=r"brief\.json was changed"):
-        collect(RunFolder(run))
+        collect(folder)
+
+
+def test_an_escalation_opens_the_last_attempts_program_alone(run: Path) -> None:
+    folder = RunFolder(run)
+    results = run / "hypotheses/h1/results"
+    first = results / "attempt-1/analysis.py"
+    shutil.copytree(first.parent, results / "attempt-10")
+    folder.record.seal()
+    folder.update(status="escalated")
+    (results / "attempt-10/analysis.py").write_text("# mended\n")
+    folder.verify(under_way=True)
+    with pytest.raises(InputError, match="attempt-10"):
+        folder.verify()
+    first.write_text("# an earlier attempt, told otherwise\n")
+    with pytest.raises(InputError, match="attempt-1/analysis"):
+        folder.verify(under_way=True)
 
 
 def test_a_node_that_was_killed_takes_up_what_it_left(run: Path) -> None:

@@ -153,6 +153,9 @@ def test_a_disk_that_takes_no_log_does_not_end_the_work(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").unlink()
     (tmp_path / "log.jsonl").mkdir()
     say.info("two")
+    (tmp_path / "log.jsonl").rmdir()
+    say.info("three")
+    assert [record["event"] for record in lines(tmp_path / "log.jsonl")] == ["three"]
 
 
 def test_a_run_that_is_held_keeps_its_own_log(tmp_path: Path) -> None:
