@@ -53,14 +53,15 @@ Method = Literal[
     "missing_data",
     "decision_curve",
 ]
+Rescale = Literal["log2", "log2_plus_1", "rank"]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 
 
 class VariableUse(Strict):
     """A variable as the contract uses it: where from, on what scale, cut by which rule.
 
-    Cut-points are computed in the analyzed population from this variable alone. `known_at` and
-    `before` are the data dictionary's.
+    Cut-points are computed in the analyzed population from this variable alone, after `rescale`.
+    `known_at` and `before` are the data dictionary's.
     """
 
     key: str
@@ -72,6 +73,7 @@ class VariableUse(Strict):
     transform: Literal["as_is", "z_score", "indicator"] = "as_is"
     cut: CutRule | None = None
     threshold: float | None = None
+    rescale: Rescale | None = Field(default=None, exclude_if=lambda given: given is None)
     level: Literal["high", "low"] | None = None
     known_at: KnownAt = "unknown"
     before: str | float | None = None
@@ -87,6 +89,16 @@ class EndpointUse(Strict):
     unit: str | None = None
 
 
+class Within(Strict):
+    """The effect of one of two exposures (1 or 2) where the other is at one of its sides.
+
+    A continuous other one is held a standard deviation to that side of its mean.
+    """
+
+    exposure: Literal[1, 2]
+    other: Literal["exposed", "reference"]
+
+
 class TestPlan(Strict):
     """One registered test. `claim` is True where its p-value could support a claim."""
 
@@ -99,6 +111,7 @@ class TestPlan(Strict):
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
     subgroup: Filter | None = None
+    within: Within | None = Field(default=None, exclude_if=lambda given: given is None)
     claim: bool = False
     note: str = ""
 

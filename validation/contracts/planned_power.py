@@ -41,8 +41,11 @@ def planned_power(
     events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * analyzed
     fraction = exposed / (exposed + reference) if grouped else None
     spread = None
-    if hypothesis.comparison is Comparison.INTERACTION:
+    if hypothesis.comparison.is_product:
         spread = _product_spread(hypothesis)
+    elif hypothesis.comparison is Comparison.TREND:
+        groups = 4 if hypothesis.exposures[0].cut is CutRule.QUARTILE else 3
+        spread = math.sqrt((groups**2 - 1) / 12)
     elif not grouped:
         spread = 1.0
     return power_of(analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread)

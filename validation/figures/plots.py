@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sage.core.log import logger
 from validation.controls.keys import Key
-from validation.hypothesis import Comparison
 from validation.results import Effect, Figure, p_is
 from validation.types import Number, sha256_file
 
@@ -357,8 +356,7 @@ def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figu
         title="Exposed against reference",
         measure=(
             "Ratio of HRs"
-            if contract.comparison is Comparison.INTERACTION
-            and primary.effect.scale == "hazard ratio"
+            if contract.comparison.is_product and primary.effect.scale == "hazard ratio"
             else primary.effect.scale.capitalize()
         ),
         description=title,
@@ -394,6 +392,8 @@ def _model_label(contract: Contract, one: TestOutcome) -> str:
     label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
     if control:
         return f"{label} (negative control)"
+    if plan.within is not None:
+        return f"{contract.endpoint(one.endpoint).label}: {plan.note}"
     if plan.subgroup is None:
         return label
     part = plan.subgroup
