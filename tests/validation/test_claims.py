@@ -80,12 +80,14 @@ def world(
     return folder
 
 
-def result(folder: Path, hypothesis: Hypothesis) -> Results:
+def result(folder: Path, hypothesis: Hypothesis, *, reproduce: bool = True) -> Results:
     cohort = cohorts.load(folder)
     out = folder.parent / f"{folder.name}-out"
     shutil.rmtree(out, ignore_errors=True)
     frozen = frozen_for(cohort, hypothesis)
-    return run(frozen, cohort, out, ledger=Ledger(out / "l"), figures=False)
+    return run(
+        frozen, cohort, out, ledger=Ledger(out / "l"), figures=False, reproduce=reproduce
+    )
 
 
 AMOUNT = {"variable": "clinical:amount", "label": "amount"}
@@ -130,8 +132,10 @@ def test_a_planted_truth_of_each_kind_is_found(tmp_path: Path, kind: str) -> Non
 def test_null_worlds_support_almost_nothing(tmp_path: Path, kind: str) -> None:
     changes, _ = KINDS[kind]
     supported = sum(
-        result(world(tmp_path / f"w{seed}", 160, seed=seed), claim(**changes)).verdict.verdict
+        result(
+            world(tmp_path / f"w{seed}", 160, seed=seed), claim(**changes), reproduce=False
+        ).verdict.verdict
         == "supported"
-        for seed in range(4)
+        for seed in range(6)
     )
     assert supported <= 1
