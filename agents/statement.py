@@ -74,6 +74,13 @@ def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     return settled.model_copy(update={"statement": state(settled, known)})
 
 
+def stated(hypothesis: Hypothesis, known: Known) -> Hypothesis:
+    """The hypothesis as it is, with its sentence written from the fields where it has none."""
+    if hypothesis.statement:
+        return hypothesis
+    return hypothesis.model_copy(update={"statement": state(hypothesis, known)})
+
+
 def state(hypothesis: Hypothesis, known: Known) -> str:
     """The claim as a sentence: who, compared with whom, with which outcome."""
     place = f"In {known.cohort}"
@@ -97,7 +104,8 @@ def state(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, each step from the {ends} {groups} of {names[0]} goes with {outcome}."
         case Comparison.PER_DOUBLING:
             amount = "doubling" if more == "higher" else "halving"
-            return f"{place}, each {amount} of {names[0]} goes with {outcome}."
+            name = names[0] + (" plus one" if first.transform == "log2_plus_1" else "")
+            return f"{place}, each {amount} of {name} goes with {outcome}."
     if not uses_groups(hypothesis):
         scale = {"rank": "the percentile of ", "log2": "the logarithm of ", "none": ""}
         scale["log2_plus_1"] = scale["log2"]
@@ -107,8 +115,12 @@ def state(hypothesis: Hypothesis, known: Known) -> str:
             name = name if more == "higher" else name.replace("increase", "decrease", 1)
             return f"{place}, each standard deviation of {name} goes with {outcome}."
         return f"{place}, each standard deviation of {name} goes with {outcome}."
+    short = [
+        name if exposure.signature is None else within_sentence(exposure.label)
+        for name, exposure in zip(names, hypothesis.exposures, strict=True)
+    ]
     other = " and ".join(
-        f"{OPPOSITE[level]} {name}" for level, name in zip(levels, names, strict=True)
+        f"{OPPOSITE[level]} {name}" for level, name in zip(levels, short, strict=True)
     )
     one_cut = len(names) == 1 and first.cut is not CutRule.TERTILE
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:

@@ -166,6 +166,7 @@ class Direction(StrEnum):
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
+    Where `statement` is left out SAGE writes it from the fields.
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
     ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
@@ -182,7 +183,7 @@ class Hypothesis(Strict):
     """
 
     id: str
-    statement: str
+    statement: str = ""
     population: Population
     exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=3)
     comparison: Comparison

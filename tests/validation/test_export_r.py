@@ -110,7 +110,7 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
         ),
         (
             {"exposures": [PAIR[0] | {"cut": "quartile", "level": "low"}], "comparison": "trend"},
-            ["primary.effect", "adjusted.p"],
+            ["primary.effect", "adjusted.p", "ordered_groups.p"],
         ),
         (
             {"exposures": [PAIR[1] | {"cut": "levels"}], "comparison": "trend",

@@ -342,6 +342,16 @@ methods <- list(
     found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
     put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
   },
+  ordered_groups = function(test) {
+    f <- frame_of(test)
+    event <- as.numeric(f$outcome$event == 1)
+    found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
+    off <- rowSums(cbind(found$obs - found$exp))
+    score <- seq_along(off) - 1
+    chisq <- sum(score * off)^2 / drop(score %*% found$var %*% score)
+    put(paste0(test$id, ".p"), pchisq(chisq, 1, lower.tail = FALSE))
+    put_counts(test$id, f)
+  },
   fine_gray = function(test) {
     f <- frame_of(test)
     if (!requireNamespace("cmprsk", quietly = TRUE)) stop("needs the package cmprsk")

@@ -47,6 +47,7 @@ IN_R = (
     "linear",
     "concordance",
     "joint_groups",
+    "ordered_groups",
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")

@@ -46,6 +46,7 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "ordered_groups",
     "site",
     "time_dependent",
     "table_one",
@@ -120,7 +121,8 @@ class Power(Strict):
     """What the primary test can see, from event counts and group sizes alone.
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
-    standard deviations for continuous outcomes.
+    standard deviations for continuous outcomes. `unit_sd` is the exposure's standard deviation in
+    the unit of its effect (doublings, steps), where that is not the standard deviation itself.
     """
 
     n: int
@@ -131,6 +133,7 @@ class Power(Strict):
     required_events: int | None
     basis: Literal["dictionary", "cohort"]
     note: str = ""
+    unit_sd: float | None = Field(default=None, exclude_if=lambda given: given is None)
 
 
 class MissingRule(Strict):
@@ -279,6 +282,18 @@ class Contract(Strict):
     def primary_test(self) -> TestPlan:
         """The test that the verdict rests on."""
         return self.test(self.primary)
+
+    @property
+    def relevant_ratio(self) -> float:
+        """The smallest relevant ratio in the unit of the effect: per doubling or step what the
+        rules ask for per standard deviation.
+        """
+        return float(self.rules.relevant_ratio ** (1 / (self.power.unit_sd or 1.0)))
+
+    @property
+    def relevant_difference(self) -> float:
+        """The smallest relevant difference in the unit of the effect."""
+        return self.rules.relevant_difference / (self.power.unit_sd or 1.0)
 
     @property
     def exposures(self) -> tuple[VariableUse, ...]:

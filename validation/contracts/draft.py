@@ -162,7 +162,7 @@ def draft(
         seed=seed,
         untested=hypothesis.untested,
         notes=(
-            *_notes(dictionary, exposures, endpoint),
+            *_notes(hypothesis, dictionary, exposures, endpoint),
             *(reasoned.lines() if reasoned is not None else ()),
             *lost,
         ),
@@ -380,7 +380,9 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         if modifier.cut is CutRule.CONTINUOUS:
             more = f"per standard deviation of {modifier.level}er {modifier.label}"
             return f"effect of {of}, {more}", f"effect of {of} at the mean"
-        sides = (f"effect of {of} with {modifier.label} {side}" for side in (modifier.level, opposite))
+        sides = (
+            f"effect of {of} with {modifier.label} {side}" for side in (modifier.level, opposite)
+        )
         return next(sides), next(sides)
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
@@ -405,15 +407,21 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
 
 
 def _notes(
-    dictionary: DataDictionary, exposures: list[VariableUse], endpoint: Endpoint
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    exposures: list[VariableUse],
+    endpoint: Endpoint,
 ) -> tuple[str, ...]:
     notes = []
+    doubled = hypothesis.comparison is Comparison.PER_DOUBLING
     if dictionary.simulated:
         notes.append("SIMULATED cohort: no statement about patients follows from it")
     for one in exposures:
         found = find_variable(dictionary, one.key)
         if found.note:
             notes.append(f"{found.label}: {found.note}")
+        if one.rescale is None and doubled:
+            notes.append(f"{one.label}: a doubling is one unit of {found.unit}")
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
     return tuple(notes)

@@ -63,6 +63,17 @@ def tests_of(
         tests += of_endpoint(
             f"{other.key}.", other, grouped, rule, covariates, strata, primary=False
         )
+    if endpoint.kind == "survival" and hypothesis.comparison is Comparison.TREND:
+        tests.append(
+            TestPlan(
+                id="ordered_groups",
+                role="secondary",
+                method="ordered_groups",
+                endpoint=endpoint.key,
+                strata=strata,
+                note="log-rank test for trend; carries no claim",
+            )
+        )
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         tests += _each_within_the_other(hypothesis, endpoint, covariates, strata)
     for number, one in enumerate(hypothesis.subgroups, start=1):
@@ -92,7 +103,11 @@ def _each_within_the_other(
     for exposure, other in ((2, 1), (1, 2)):
         effect, held = hypothesis.exposures[exposure - 1], hypothesis.exposures[other - 1]
         sides = {"exposed": held.level, "reference": "low" if held.level == "high" else "high"}
-        for side, level in sides.items():
+        where = {side: f"where {held.label} is {level}" for side, level in sides.items()}
+        if hypothesis.comparison is Comparison.PREDICTIVE and other == 2:
+            words = {"high": "with", "low": "without"}
+            where = {side: f"{words[level]} {held.label}" for side, level in sides.items()}
+        for side, text in where.items():
             found.append(
                 TestPlan(
                     id=f"within.{exposure}.{side}",
@@ -102,7 +117,7 @@ def _each_within_the_other(
                     covariates=covariates,
                     strata=strata,
                     within=Within.model_validate({"exposure": exposure, "other": side}),
-                    note=f"{effect.label} where {held.label} is {level}",
+                    note=f"{effect.label} {text}",
                 )
             )
     return found

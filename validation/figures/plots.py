@@ -48,6 +48,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
     by_method = {
         "kaplan_meier": _kaplan_meier,
         "joint_groups": _joint_groups,
+        "ordered_groups": _joint_groups,
         "calibration": _calibration,
         "cumulative_incidence": _incidence,
         "decision_curve": _decision,
@@ -124,12 +125,12 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures import kaplan_meier_figure
-    from validation.methods.groups import joint_groups_of
+    from validation.methods.groups import groups_of
     from validation.statistics.survival import kaplan_meier
 
     contract = analysis.contract
     label = contract.endpoint(outcome.endpoint).label
-    names, codes = joint_groups_of(study)
+    names, codes = groups_of(study)
     time, event = study.outcome(outcome.endpoint)
     assert event is not None
     keep = (codes >= 0) & (time == time) & (event == event)
@@ -141,6 +142,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value)
     within = "stratified " if contract.test(outcome.id).strata else ""
+    asked = "trend over" if outcome.method == "ordered_groups" else "over"
     path = out / f"{outcome.id}.svg"
     drawing = partial(
         kaplan_meier_figure,
@@ -148,7 +150,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         time_unit="months",
         title=f"{label}, all groups",
         endpoint=label,
-        annotation=[f"{within}log-rank over {len(names)} groups {p}"],
+        annotation=[f"{within}log-rank {asked} {len(names)} groups {p}"],
         description=f"{label} in all groups of {contract.hypothesis.id}",
     )
     return _figure(

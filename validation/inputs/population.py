@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
+"""Comparisons whose effect is per unit and not per standard deviation."""
 POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
 
 
@@ -400,7 +402,11 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         )
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
-    return power_of(n, expected, share, kind, contract.rules, "cohort", spread=spread)
+    unit_sd = None
+    if contract.comparison in UNSCALED:
+        unit_sd = float(np.nanstd(exposed.x, ddof=1))
+    rules = contract.rules
+    return power_of(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
@@ -439,7 +445,7 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
 
     from validation.inputs.variables import MOST_LEVELS
 
-    unscaled = contract.comparison in (Comparison.PER_DOUBLING, Comparison.TREND)
+    unscaled = contract.comparison in UNSCALED
     if not exposed.product and not contract.strata and not unscaled:
         return None if exposed.grouped else 1.0
     keep = ~np.isnan(exposed.x)

@@ -112,6 +112,7 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     Z, names = study.design(plan.covariates, keep)
     if plan.within is not None:
         inner = within_columns(study, plan.within)
+        notes.append(plan.note)
         X = np.column_stack([*(column[keep] for _, column in inner), *([Z] if names else [])])
         return keep, X, [*(name for name, _ in inner), *names], notes
     main = [(name, part[keep]) for name, part in study.adjusters()]

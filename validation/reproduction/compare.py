@@ -71,6 +71,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
     "time_dependent": (*COUNTS, *ESTIMATE, "p"),
+    "ordered_groups": COUNTS,
     "kaplan_meier": COUNTS,
     "cumulative_incidence": COUNTS,
     "schoenfeld": COUNTS,
