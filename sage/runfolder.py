@@ -70,7 +70,8 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        unset = {name for name in ("copied_thread", "endpoint", "history") if not getattr(self, name)}
+        optional = ("copied_thread", "endpoint", "history")
+        unset = {name for name in optional if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
