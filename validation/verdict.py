@@ -66,8 +66,8 @@ computed after the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from validation.contracts.contract import Contract, TestPlan
 from validation.controls.rules import (
@@ -78,6 +78,7 @@ from validation.controls.rules import (
     unshown_positive,
 )
 from validation.hypothesis import Comparison, Direction
+from validation.methods.shared import slug
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -104,6 +105,8 @@ ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
+UNDIRECTED = (*SEARCHED, "nested")
+"""Methods whose p tests an association of any direction; the effect is one slope."""
 TOO_SMALL = "associated, but too small to matter"
 
 
@@ -113,6 +116,7 @@ class Evidence:
 
     `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
     `q_adjusted` the adjusted model's p in its place (None: it gave none);
+    `q_of` those of later endpoints of a hierarchy, each in the place of the primary one;
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
     badge carries in any case.
@@ -128,6 +132,7 @@ class Evidence:
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
     q_adjusted: float | None = None
+    q_of: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,10 +173,11 @@ def judge(evidence: Evidence) -> Verdict:
         if unsafe:
             reasons = (*(objection.reason for objection in unsafe), *found.reasons)
             found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
+    ordered = tuple(_in_their_order(evidence, found.verdict))
     return Verdict(
         verdict=found.verdict,
         because=found.because,
-        reasons=found.reasons,
+        reasons=(*found.reasons, *ordered),
         limits=tuple(limits),
         answers=answers,
         qualifiers=(found.words, *evidence.qualifiers),
@@ -231,7 +237,9 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
-    if significant:
+    if significant and found.method == "nested" and _undirected(found):
+        answer = "unclear"
+    elif significant:
         answer = "yes" if expected else "no"
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
@@ -270,6 +278,46 @@ def independent_of(contract: Contract) -> str:
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def _in_their_order(evidence: Evidence, verdict: Word) -> Iterator[Reason]:
+    """The later endpoints of a hierarchy, by a fixed sequence.
+
+    Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
+    Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over
+    the ledger, and beside the covariates, both in the expected direction.
+    """
+    contract = evidence.contract
+    if not contract.hypothesis.hierarchy:
+        return
+    before, open_still = contract.primary_test.endpoint, verdict == "supported"
+    for number, key in enumerate(contract.hypothesis.secondary_endpoints, start=2):
+        rule = f"endpoint {number} of the hierarchy"
+        if not open_still:
+            text = f"{key} is not tested: the claim on {before} is not shown"
+            yield Reason(rule=rule, outcome="limits", text=text)
+            continue
+        registered = {plan.id for plan in contract.tests}
+        asked = [f"{key}.secondary", *({f"{key}.adjusted"} & registered)]
+        texts: list[str] = []
+        shown: list[bool] = []
+        for name in asked:
+            test = evidence.analysis.test(name)
+            if test is None or not _measured(test):
+                why = "it did not run" if test is None else test.reason
+                texts, shown = [*texts, f"no result ({why})"], [*shown, False]
+                continue
+            effect, p = _estimate(test)
+            level = evidence.q_of.get(key, 1.0) if name == asked[0] else p
+            right = expected_direction(contract, effect) and not _undirected(test)
+            shown.append(right and level < contract.rules.alpha)
+            beside = "" if name == asked[0] else f"beside {independent_of(contract)} "
+            q = f", {p_is(level, 'q')}" if name == asked[0] else ""
+            texts.append(f"{beside}{effect_text(effect)}, {p_is(p)}{q}")
+        open_still, before = all(shown), key
+        words = "is shown" if open_still else "is not shown"
+        text = f"{key} {words}: {'; '.join(texts)}"
+        yield Reason(rule=rule, outcome="for" if open_still else "limits", text=text)
 
 
 # -- from answers to a verdict -------------------------------------------------------------------
@@ -522,6 +570,7 @@ def _limits(evidence: Evidence) -> list[str]:
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
     limits += _of_a_product(contract)
+    limits += _against_the_others(evidence)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
@@ -547,6 +596,23 @@ def _limits(evidence: Evidence) -> list[str]:
         if draws == 0:
             limits.append(f"control {name} is switched off in the contract")
     return limits
+
+
+def _against_the_others(evidence: Evidence) -> list[str]:
+    """Terms of a combined claim whose own estimate points the other way."""
+    contract, numbers = evidence.contract, evidence.analysis.numbers
+    if contract.primary_test.method != "nested":
+        return []
+    primary = evidence.analysis.test(contract.primary)
+    found = []
+    for use in contract.exposures:
+        number = numbers.get(f"{contract.primary}.terms.{slug(use.label)}.effect")
+        if number is None or number.value is None or primary is None or primary.effect is None:
+            continue
+        term = primary.effect.model_copy(update={"value": float(number.value)})
+        if not expected_direction(contract, term):
+            found.append(f"{use.label} alone points the other way beside the other exposures")
+    return found
 
 
 def _of_a_product(contract: Contract) -> list[str]:
@@ -589,9 +655,11 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 
 def _undirected(primary: TestOutcome) -> bool:
-    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
-    effect, searched = _effect(primary), primary.method in SEARCHED
-    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    """True where p tests any association (spline, best cut, several terms) and the slope's interval
+    spans none.
+    """
+    effect, any_direction = _effect(primary), primary.method in UNDIRECTED
+    return any_direction and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
 
 
 def _relevant(evidence: Evidence) -> str:

@@ -201,13 +201,17 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         )
     continuous = one.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    if continuous and several and not hypothesis.comparison.is_product:
+    apart = hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED
+    if continuous and several and not apart:
         raise InputError(
             f'exposure "{one.label}": cut "{one.cut}" cannot form joint groups; use median, '
             "tertile or fixed, or compare by interaction"
         )
-    if one.cut in SEARCHING and hypothesis.comparison.is_product:
-        raise InputError(f'exposure "{one.label}": an interaction takes "continuous" or a cut')
+    if one.cut in SEARCHING and apart:
+        raise InputError(
+            f'exposure "{one.label}": comparison `{hypothesis.comparison}` takes "continuous" or '
+            "a cut"
+        )
     treatment = hypothesis.comparison is Comparison.PREDICTIVE and one is hypothesis.exposures[1]
     if treatment and found.kind != "binary":
         raise InputError(
@@ -387,6 +391,8 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison is Comparison.COMBINED:
+        return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
         low = hypothesis.exposures[0].level == "low"
         if hypothesis.comparison is Comparison.PER_DOUBLING:
