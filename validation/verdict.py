@@ -77,8 +77,8 @@ from validation.controls.rules import (
     timing_objections,
     unshown_positive,
 )
-from validation.hypothesis import Comparison, Direction
-from validation.methods.shared import slug
+from validation.hypothesis import Direction
+from validation.kinds import kind_limits, later_endpoints
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -173,11 +173,13 @@ def judge(evidence: Evidence) -> Verdict:
         if unsafe:
             reasons = (*(objection.reason for objection in unsafe), *found.reasons)
             found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
-    ordered = tuple(_in_their_order(evidence, found.verdict))
+    later = later_endpoints(
+        contract, analysis, evidence.q_of, found.verdict, measured=_measured, undirected=_undirected
+    )
     return Verdict(
         verdict=found.verdict,
         because=found.because,
-        reasons=(*found.reasons, *ordered),
+        reasons=(*found.reasons, *later),
         limits=tuple(limits),
         answers=answers,
         qualifiers=(found.words, *evidence.qualifiers),
@@ -237,7 +239,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
-    if significant and found.method == "nested" and _undirected(found):
+    if significant and _undirected(found):
         answer = "unclear"
     elif significant:
         answer = "yes" if expected else "no"
@@ -278,46 +280,6 @@ def independent_of(contract: Contract) -> str:
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-
-
-def _in_their_order(evidence: Evidence, verdict: Word) -> Iterator[Reason]:
-    """The later endpoints of a hierarchy, by a fixed sequence.
-
-    Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
-    Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over
-    the ledger, and beside the covariates, both in the expected direction.
-    """
-    contract = evidence.contract
-    if not contract.hypothesis.hierarchy:
-        return
-    before, open_still = contract.primary_test.endpoint, verdict == "supported"
-    for number, key in enumerate(contract.hypothesis.secondary_endpoints, start=2):
-        rule = f"endpoint {number} of the hierarchy"
-        if not open_still:
-            text = f"{key} is not tested: the claim on {before} is not shown"
-            yield Reason(rule=rule, outcome="limits", text=text)
-            continue
-        registered = {plan.id for plan in contract.tests}
-        asked = [f"{key}.secondary", *({f"{key}.adjusted"} & registered)]
-        texts: list[str] = []
-        shown: list[bool] = []
-        for name in asked:
-            test = evidence.analysis.test(name)
-            if test is None or not _measured(test):
-                why = "it did not run" if test is None else test.reason
-                texts, shown = [*texts, f"no result ({why})"], [*shown, False]
-                continue
-            effect, p = _estimate(test)
-            level = evidence.q_of.get(key, 1.0) if name == asked[0] else p
-            right = expected_direction(contract, effect) and not _undirected(test)
-            shown.append(right and level < contract.rules.alpha)
-            beside = "" if name == asked[0] else f"beside {independent_of(contract)} "
-            q = f", {p_is(level, 'q')}" if name == asked[0] else ""
-            texts.append(f"{beside}{effect_text(effect)}, {p_is(p)}{q}")
-        open_still, before = all(shown), key
-        words = "is shown" if open_still else "is not shown"
-        text = f"{key} {words}: {'; '.join(texts)}"
-        yield Reason(rule=rule, outcome="for" if open_still else "limits", text=text)
 
 
 # -- from answers to a verdict -------------------------------------------------------------------
@@ -569,8 +531,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
-    limits += _of_a_product(contract)
-    limits += _against_the_others(evidence)
+    limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
@@ -595,39 +556,6 @@ def _limits(evidence: Evidence) -> list[str]:
     ):
         if draws == 0:
             limits.append(f"control {name} is switched off in the contract")
-    return limits
-
-
-def _against_the_others(evidence: Evidence) -> list[str]:
-    """Terms of a combined claim whose own estimate points the other way."""
-    contract, numbers = evidence.contract, evidence.analysis.numbers
-    if contract.primary_test.method != "nested":
-        return []
-    primary = evidence.analysis.test(contract.primary)
-    found = []
-    for use in contract.exposures:
-        number = numbers.get(f"{contract.primary}.terms.{slug(use.label)}.effect")
-        if number is None or number.value is None or primary is None or primary.effect is None:
-            continue
-        term = primary.effect.model_copy(update={"value": float(number.value)})
-        if not expected_direction(contract, term):
-            found.append(f"{use.label} alone points the other way beside the other exposures")
-    return found
-
-
-def _of_a_product(contract: Contract) -> list[str]:
-    """What an interaction leaves open: its scale, and who decided on the treatment."""
-    if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
-        return []
-    limits = []
-    if contract.scale != "difference (SD)":
-        limits.append(f"interaction of {contract.scale}s: says nothing of differences in risk")
-    treatment = contract.hypothesis.exposures[1]
-    if contract.comparison is Comparison.PREDICTIVE and not treatment.randomized:
-        limits.append(
-            f"{treatment.label} was not randomized: who was given it may differ in what decides "
-            "the outcome"
-        )
     return limits
 
 
