@@ -184,7 +184,8 @@ def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
                                               "weights": [-1, 0.5]}},
     ]  # fmt: skip
     said = [
-        ledger.register(frozen_for(cohort, claim(exposures=[one], id=one["label"]))) for one in same
+        ledger.register(frozen_for(cohort, claim(exposures=[item], id=item["label"])))
+        for item in same
     ]
     assert said[0].claim == said[1].claim
     assert said[0].exposures == said[1].exposures
@@ -320,7 +321,7 @@ def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later
     raw["fell"] = rng.integers(0, 2, 300)
     folder = write(tmp_path / "w", raw, more=SECOND)
     found = result(folder, claim(endpoint=first, secondary_endpoints=later, hierarchy=True))
-    texts = [one.text for one in found.verdict.reasons if "hierarchy" in one.rule]
+    texts = [reason.text for reason in found.verdict.reasons if "hierarchy" in reason.rule]
     assert [text[: len(start)] for text, start in zip(texts, said, strict=True)] == said
 
 
