@@ -219,14 +219,12 @@ def _register(
     picked: NDArray[np.bool_],
 ) -> None:
     """Note a screen with the ranks of its features among the patients that the ledger keeps."""
-    import numpy as np
-
     from validation.patients import profiles
 
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
-    ledger.screen(cohort, endpoint, names, profiles(features[np.ix_(rows, picked)].T))
+    ledger.screen(cohort, endpoint, names, profiles(features[rows][:, picked].T))
 
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
