@@ -38,7 +38,9 @@ def exposed_fraction(hypothesis: Hypothesis) -> float:
 
     For `extremes` it is the exposed share of those compared.
     """
-    shares = [1 / 3 if one.cut is CutRule.TERTILE else 0.5 for one in hypothesis.exposures]
+    shares = [
+        1 / 3 if exposure.cut is CutRule.TERTILE else 0.5 for exposure in hypothesis.exposures
+    ]
     exposed, rest = 1.0, 1.0
     for share in shares:
         exposed *= share
@@ -53,8 +55,8 @@ def compared_share(hypothesis: Hypothesis) -> float:
     if hypothesis.comparison is not Comparison.EXTREMES or len(hypothesis.exposures) == 1:
         return 1.0
     exposed, rest = 1.0, 1.0
-    for one in hypothesis.exposures:
-        share = 1 / 3 if one.cut is CutRule.TERTILE else 0.5
+    for exposure in hypothesis.exposures:
+        share = 1 / 3 if exposure.cut is CutRule.TERTILE else 0.5
         exposed *= share
         rest *= 1.0 - share
     return exposed + rest
@@ -68,11 +70,14 @@ def data_facts(
 ) -> None:
     """Facts of step one."""
     source = f"data dictionary of {dictionary.cohort}"
-    found = [_exposure(facts, one, dictionary, settings, source) for one in hypothesis.exposures]
+    found = [
+        _exposure(facts, exposure, dictionary, settings, source)
+        for exposure in hypothesis.exposures
+    ]
     for name, keys in (
         ("covariates", hypothesis.covariates),
         ("strata", hypothesis.strata),
-        ("population", [one.variable for one in hypothesis.population.filters]),
+        ("population", [condition.variable for condition in hypothesis.population.filters]),
     ):
         for key in keys:
             have = held(dictionary, key)
@@ -92,7 +97,7 @@ def data_facts(
             )
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is None:
-        have_keys = ", ".join(one.key for one in dictionary.endpoints) or "none"
+        have_keys = ", ".join(endpoint.key for endpoint in dictionary.endpoints) or "none"
         facts.add(
             "data",
             "endpoint",
@@ -105,8 +110,10 @@ def data_facts(
         )
         return
     _endpoint(facts, endpoint, settings, source)
-    smallest = min((one.n for one in found if one is not None), default=dictionary.n_patients)
-    if all(one is not None for one in found):
+    smallest = min(
+        (holder.n for holder in found if holder is not None), default=dictionary.n_patients
+    )
+    if all(holder is not None for holder in found):
         _power(facts, hypothesis, endpoint, dictionary, smallest, settings)
 
 
@@ -250,6 +257,8 @@ def _remedy(dictionary: DataDictionary, key: str) -> str:
         if not dictionary.expression:
             return f"Use a cohort with gene expression; {dictionary.cohort} has none."
     else:
-        near = get_close_matches(key, [one.key for one in dictionary.variables], n=3, cutoff=0.6)
+        near = get_close_matches(
+            key, [variable.key for variable in dictionary.variables], n=3, cutoff=0.6
+        )
     hint = f" Near matches: {', '.join(near)}." if near else ""
     return f"Add {key} to {dictionary.cohort}, or use a cohort that measures it.{hint}"

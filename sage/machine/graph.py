@@ -36,15 +36,15 @@ def after_review(state: RunState) -> Any:
     """To the scientist while another hypothesis is asked for; else fan out over the approved."""
     from langgraph.types import Send
 
-    settled = {one.hypothesis_id for one in state.get("decided", [])}
+    settled = {decision.hypothesis_id for decision in state.get("decided", [])}
     if state.get("wishes"):
         return "scientist"
-    if any(one.hypothesis.id not in settled for one in state["drafts"]):
+    if any(draft.hypothesis.id not in settled for draft in state["drafts"]):
         return "review"
     reviewed = state.get("reviewed", [])
     if not reviewed:
         return "report"
-    return [Send("evaluate", {"reviewed_one": one, "round": 0}) for one in reviewed]
+    return [Send("evaluate", {"reviewed_one": hypothesis, "round": 0}) for hypothesis in reviewed]
 
 
 def build_evaluation(services: Services) -> Any:
@@ -101,13 +101,13 @@ def after_judging(state: RunState) -> Any:
         Send(
             "interpret",
             {
-                "expanded": one.expanded,
-                "contract_hash": one.contract_hash,
-                "novelty": one.novelty,
-                "feasibility": one.feasibility,
+                "expanded": item.expanded,
+                "contract_hash": item.contract_hash,
+                "novelty": item.novelty,
+                "feasibility": item.feasibility,
             },
         )
-        for one in tested
+        for item in tested
     ]
 
 

@@ -86,7 +86,7 @@ def _render(page: Page, template: str) -> str:
     as_html = template.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
-    names = {one.id: one.names for one in page.hypotheses}
+    names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
 
     def quote(text: object) -> Inert:
         return Inert(verbatim(escape(text).strip()))
@@ -97,9 +97,9 @@ def _render(page: Page, template: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return quote(text)
-        for one in source:
-            if one and one in text:
-                text = text.replace(one, f"“{one}”")
+        for name in source:
+            if name and name in text:
+                text = text.replace(name, f"“{name}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)
@@ -136,15 +136,17 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for one in collect(folder).hypotheses:
+        for hypothesis in collect(folder).hypotheses:
             hypotheses.append(
                 {
-                    "id": one.id,
-                    "statement": one.expanded.hypothesis.statement,
-                    "novelty": round(float(one.debate["score"]), 2),
-                    "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
-                    "verdict": one.verdict_words,
-                    "answers": list(one.answers),
+                    "id": hypothesis.id,
+                    "statement": hypothesis.expanded.hypothesis.statement,
+                    "novelty": round(float(hypothesis.debate["score"]), 2),
+                    "feasibility": round(hypothesis.feasibility.score, 1)
+                    if hypothesis.feasibility
+                    else None,
+                    "verdict": hypothesis.verdict_words,
+                    "answers": list(hypothesis.answers),
                 }
             )
     report = folder.root / "report.html"
