@@ -84,7 +84,7 @@ def _part(
                 "setting": True,
                 "graph_node": node,
                 "supply": supply,
-            }  # fmt: skip
+            }
         ), ""
     if concept is None:
         return base.model_copy(
@@ -111,7 +111,7 @@ def _part(
                 "supply": supply,
                 "ontology_id": concept.ontology_id,
                 "graph_node": concept.graph_node,
-            }  # fmt: skip
+            }
         ), ""
     supply = concept.supply
     if not (concept.variables or concept.endpoint or concept.open_to or supply):
@@ -174,9 +174,13 @@ def _unknown(asked: Asked, given: QuestionInput) -> Supply:
 
 def _setting(given: QuestionInput, reading: Reading) -> Setting:
     asked = next(
-        (part.name for part in reading.parts
-         if part.role is PartRole.POPULATION and organ_of(part.name)), "",
-    )  # fmt: skip
+        (
+            part.name
+            for part in reading.parts
+            if part.role is PartRole.POPULATION and organ_of(part.name)
+        ),
+        "",
+    )
     cohort = disease_of_cohort(given)
     graph = disease_of_graph(given.graph)
     mismatches = []

@@ -6,23 +6,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from agents.question.types import CohortWords, QuestionInput, Supply
-from agents.question.words import key_of, table
+from agents.question.words import key_of, table, word_list
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.lexicon.vocabularies import HAZARDS
 from kg.types import EntityType
 from validation.dictionary import Endpoint, Variable
 
-GENERIC = frozenset(
-    "cancer|tumor|neoplasm|malignancy|malignant tumor|solid tumor|tumor cell|cell|blood|serum"
-    "|whole slide image|wsi|h e slide|h e image|histology image|slide based|image tile|patch|gene"
-    "|prognosis|clinical outcome|outcome|patient outcome|treatment outcome|survival outcome|risk"
-    "|gene signature|tissue|primary tumor|signature|score|mutation rate|human|mouse|patient".split(
-        "|"
-    )
-)
+GENERIC = frozenset(name for row in table("too_broad.tsv") for name in row)
 """Names too broad to be a part of a question."""
 OF_DRUG = re.compile(r"(?:response|sensitivity|resistance|benefit) (?:to|from) (.+)")
 CLASSES: dict[str, Literal["expression", "imaging", "any"]] = {
@@ -154,7 +148,7 @@ class Vocabulary:
         names += [name for row in table("measured_as.tsv") for name in (row[0],)]
         names += [*CLASSES, *FAMILIES]
         found = {word for name in names for word in re.findall(r"[a-z]{3,}", name.casefold())}
-        return frozenset(found | COMMON)
+        return frozenset(found | word_list("corrected to"))
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -164,7 +158,7 @@ class Vocabulary:
         found = set()
         for name in names:
             words = re.findall(r"[a-z]+", name.casefold())
-            found |= set(zip(words, words[1:], strict=False))
+            found |= set(pairwise(words))
         return frozenset(found)
 
     @cached_property
@@ -331,9 +325,9 @@ class Vocabulary:
         """An entity of ontology or graph, with what the cohort measures of it."""
         entry = self._entry(phrase)
         node = self._graph.get(key)
-        if node is not None and node.kind in (EntityType.GENE, EntityType.PROTEIN):
-            if phrase not in self._graph_exact:
-                node = None
+        symbols = (EntityType.GENE, EntityType.PROTEIN)
+        if node is not None and node.kind in symbols and phrase not in self._graph_exact:
+            node = None
         row = self._measured.get(key) or (self._measured.get(key_of(entry.name)) if entry else None)
         if entry is None and node is None and row is None:
             return None
@@ -389,19 +383,17 @@ class Vocabulary:
     def _measured_gene(self, entry: OntologyEntry | None, name: str) -> str | None:
         if entry is None:
             return name if name in self.genes else None
+        if entry.type is EntityType.GENE:
+            return entry.name if entry.name in self.genes else None
         names = [entry.name, *entry.synonyms]
         direct = next((gene for gene in names if gene in self.genes), None)
-        if direct or entry.type is EntityType.GENE:
-            return (
-                direct
-                if direct == entry.name or entry.type is not EntityType.GENE
-                else (entry.name if entry.name in self.genes else None)
-            )
+        if direct is not None:
+            return direct
         keys = {key_of(word) for word in names}
         for other in self.ontology.entries():
-            if other.type is EntityType.GENE and other.name in self.genes:
-                if keys & {key_of(word) for word in (other.name, *other.synonyms)}:
-                    return other.name
+            measured = other.type is EntityType.GENE and other.name in self.genes
+            if measured and keys & {key_of(word) for word in (other.name, *other.synonyms)}:
+                return other.name
         return None
 
     def _missing(self, concept: Concept) -> tuple[Supply, ...]:
@@ -474,12 +466,3 @@ def endpoint_names(endpoint: Endpoint) -> tuple[str, ...]:
     """What an endpoint may be called."""
     label = re.sub(r"\s*\(.*?\)", "", endpoint.label)
     return (endpoint.key, endpoint.key.replace("_", " "), endpoint.label, label)
-
-
-COMMON = frozenset(
-    "expression expressed associated association relate related relates relation predict predicts"
-    " prognostic progression survival overall shorter longer high higher low lower density level"
-    " levels between among patients effect effects modify modifies change changes interact"
-    " interaction tumor tumors cancer marker markers genes gene disease specific free interval"
-    " response resistance therapy women men smokers stage grade older younger under over".split()
-)
