@@ -10,13 +10,13 @@ from agents.question.subgroups import Condition, conditions
 from agents.question.types import Asked, Intent, Level, PartRole, Reading
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from agents.question.words import (
-    word_list,
     NAMES,
     READ,
     Token,
     language_of,
     tokenize,
     translate,
+    word_list,
 )
 from kg.types import EntityType
 from validation.hypothesis import Direction

@@ -15,8 +15,9 @@ ROMAN = {"i": 1, "ii": 2, "iii": 3, "iv": 4}
 NUMBER = r"(?:iv|i{1,3}|[1-4])[abc]?"
 SEVERAL = rf"({NUMBER}(?:\s*(?:,|/|-|and|or|to)\s*{NUMBER})*)"
 AGED = re.compile(
-    r"\b(?:(?P<over>older than|over|above|more than|at least|>|≥)|(?P<under>younger than|under|below|"
-    r"less than|<|≤))\s*(?P<years>\d{2})(?:\s*years?(?: of age| old)?)?\b"
+    r"\b(?:(?P<over>older than|over|above|more than|at least|>|≥)|"
+    r"(?P<under>younger than|under|below|less than|<|≤))\s*(?P<years>\d{2})"
+    r"(?:\s*years?(?: of age| old)?)?\b"
 )
 NUMBERED = re.compile(rf"\b(?P<what>stage|grade)s?\s+{SEVERAL}\b")
 YES = frozenset(("yes", "y", "positive", "present", "true", "1", "received", "treated"))
@@ -196,7 +197,8 @@ def _given(text: str, variables: list[Variable]) -> Iterator[Condition]:
         for name in names_of(variable):
             pattern = (
                 rf"\b{people}\s+(?:(?P<no>without|with no|not receiving|who did not receive)|"
-                rf"with|who received|who had|receiving|treated with|on|under)\s+{re.escape(name.casefold())}\b"
+                rf"with|who received|who had|receiving|treated with|on|under)\s+"
+                rf"{re.escape(name.casefold())}\b"
             )
             for match in re.finditer(pattern, text):
                 value = no if match["no"] else yes
