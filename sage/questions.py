@@ -194,7 +194,7 @@ def _part(part: Part) -> str:
     how = part.supply[0].how if part.supply else "the cohort does not measure it"
     near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
     what = f"{part.name}, unknown to the cohort" if part.name else "unknown"
-    return f"{words}: {what}. {how[:1].upper()}{how[1:]}.{near}"
+    return f"{words}: {what}; {how}.{near}"
 
 
 def _carrier(part: Part) -> str:

@@ -54,6 +54,7 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
             sizes[agent.returns.__name__],
         )
         for agent in AGENTS
+        if agent.returns.__name__ in sizes
     ]
 
 

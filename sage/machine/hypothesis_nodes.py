@@ -7,6 +7,7 @@ from typing import Any
 
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
 from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
+from agents.question.types import PartRole, Question
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, History, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
@@ -29,12 +30,22 @@ QUERIES = 3
 def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
     """Turn the prompt into a graph query, walk the graph, keep the best paths.
 
-    A query that leads to no path goes back to the agent, a bounded number of times.
+    A query that leads to no path goes back to the agent, a bounded number of times. Where the graph
+    has none, or is about another disease, a question that names what the cohort measures goes on
+    without: the claim is then tested as asked, and the literature says what is known of it.
     """
     with services.node("path_generation"):
+        question = state.get("question") or Question(prompt=state["prompt"])
+        if question.setting.mismatches and _direct(question):
+            message = f"no path is taken: {' '.join(question.setting.mismatches)}"
+            services.folder.event("note", node="path_generation", message=message)
+            empty = PathSearch(prompt=state["prompt"], concepts=(), unmatched=(), paths=(),
+                               candidates=0, notes=(message,))  # fmt: skip
+            write_json(services.folder.output("paths"), empty)
+            return {"paths": []}
         already: tuple[str, ...] = ()
         for attempt in range(QUERIES):
-            request = PathRequest(prompt=state["prompt"], already=already)
+            request = PathRequest(prompt=state["prompt"], question=question, already=already)
             name = "path_generation" + (f"-r{attempt}" if attempt else "")
             query = services.ask(PATH_GENERATION, request, name).output
             search = _walk(services, state["prompt"], query)
@@ -42,10 +53,18 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
                 break
             already += (f"{', '.join(query.sources)} -> {', '.join(query.targets)}",)
         write_json(services.folder.output("paths"), search)
-        if not search.paths:
+        if not search.paths and not _direct(question):
             hint = " ".join(search.notes) or "Name a gene, cell type, feature or endpoint."
             raise InputError(f"the prompt matches no path in {services.manifest.kg}. {hint}")
+        if not search.paths:
+            message = "the graph has no path between the question's parts; tested as asked"
+            services.folder.event("note", node="path_generation", message=message)
         return {"paths": list(search.paths)}
+
+
+def _direct(question: Question) -> bool:
+    """True where the question itself names what the cohort can compare."""
+    return any(part.variables for part in question.testable(PartRole.EXPOSURE))
 
 
 def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from agents.feasibility.types import FeasibilityVerdict
 from agents.interpreter import Interpretation
+from agents.question.types import Question
 from agents.summary import FeasibilityView, NoveltyView
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
@@ -60,6 +61,7 @@ class RunState(TypedDict, total=False):
     """Channels of the whole run."""
 
     prompt: str
+    question: Question
     paths: list[ScoredPath]
     brief: OntologyBrief
     drafts: list[Draft]
@@ -73,9 +75,10 @@ class RunState(TypedDict, total=False):
 
 
 class PathGenerationIn(TypedDict):
-    """Path generation reads the prompt."""
+    """Path generation reads the prompt and its parts."""
 
     prompt: str
+    question: Question
 
 
 class OntologistIn(TypedDict):
