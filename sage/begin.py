@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from agents.types import History
 from agents.question.agent import QUESTION, read_question
 from agents.question.types import Question, QuestionInput, Reading
+from agents.types import History
 from kg.printable import one_line
 from sage import settings as settings_module
 from sage.core import clock

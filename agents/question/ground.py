@@ -75,7 +75,7 @@ def _part(
     if asked.role is PartRole.POPULATION and organ and disease:
         name = concept.name if concept else asked.name
         same = not setting.cohort or organ_of(setting.cohort) == organ
-        supply = () if same else (_needs_cohort(name, given),)
+        elsewhere = () if same else (_needs_cohort(name, given),)
         node = concept.graph_node if concept else ""
         return base.model_copy(
             update={
@@ -83,7 +83,7 @@ def _part(
                 "kind": EntityType.DISEASE,
                 "setting": True,
                 "graph_node": node,
-                "supply": supply,
+                "supply": elsewhere,
             }
         ), ""
     if concept is None:
