@@ -103,12 +103,12 @@ def _part(
             " cannot be told from who does well anyway"
         )
     if asked.role is PartRole.POPULATION:
-        supply = concept.supply or (_unknown(asked, given),)
+        lacking = concept.supply or (_unknown(asked, given),)
         return base.model_copy(
             update={
                 "name": concept.name,
                 "kind": concept.kind,
-                "supply": supply,
+                "supply": lacking,
                 "ontology_id": concept.ontology_id,
                 "graph_node": concept.graph_node,
             }
