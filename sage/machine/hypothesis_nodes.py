@@ -12,12 +12,13 @@ from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, History, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
 from sage.core.errors import InputError
-from sage.core.files import write_json
+from sage.core.files import read_json, write_json
 from sage.machine.services import Services
 from sage.machine.state import (
     Decision,
     OntologistIn,
     PathGenerationIn,
+    RedesignIn,
     ReviewAnswer,
     ReviewIn,
     ScientistIn,
@@ -140,6 +141,40 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
             write_json(services.folder.output(f"draft-{name}"), draft)
             drafts.append(draft)
         return {"drafts": drafts, "wishes": []}
+
+
+REDESIGNS = 2
+"""Infeasible claims of a run that go back to the scientist, at most."""
+
+
+def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
+    """Send infeasible claims back to the scientist, with the reason, before the run ends."""
+    redesigned = list(state.get("redesigned", []))
+    infeasible = [
+        evaluation.hypothesis_id
+        for evaluation in state.get("evaluations", [])
+        if evaluation.ended == "infeasible" and evaluation.hypothesis_id not in redesigned
+    ][: REDESIGNS - len(redesigned)]
+    if not infeasible:
+        return {"wishes": []}
+    with services.node("redesign"):
+        wishes = []
+        for name in infeasible:
+            reason = _why_infeasible(services, name)
+            wishes.append(
+                f"{name} was judged infeasible: {reason} Redesign it: keep the question's parts,"
+                " and change what made it infeasible (groups, population, number of exposures)."
+            )
+            place = f"h{len(state['drafts']) + len(wishes)}"
+            write_json(services.folder.output(f"redesign-{place}"), {"of": name, "reason": reason})
+            services.folder.event("note", node="redesign", message=wishes[-1])
+        return {"wishes": wishes, "redesigned": [*redesigned, *infeasible]}
+
+
+def _why_infeasible(services: Services, name: str) -> str:
+    verdict = read_json(services.folder.output(f"feasibility-{name}"))["output"]
+    reasons = (*verdict["blockers"], *verdict["what_would_make_it_feasible"])
+    return " ".join(dict.fromkeys(reasons)) or str(verdict["summary"])
 
 
 def review(state: ReviewIn) -> dict[str, Any]:

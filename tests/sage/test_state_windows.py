@@ -28,6 +28,7 @@ WINDOWS = {
     "ontologist": {"paths"},
     "scientist": {"brief", "drafts", "wishes"},
     "review": {"drafts", "decided", "reviewed"},
+    "redesign": {"evaluations", "redesigned", "drafts"},
     "judge": {"tested"},
     "report": {"evaluations", "decided"},
 }
