@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from agents.question.carried import account
+from agents.question.ground import ground
+from agents.question.read import read
 from agents.question.types import Part, PartRole, Question, QuestionInput
+from agents.question.vocabulary import Vocabulary
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -233,7 +236,7 @@ class _Asker:
     def __init__(self, settings: Settings, shared: Path | None) -> None:
         self.settings = settings
         self.shared = shared
-        self._given: dict[str, QuestionInput] = {}
+        self._given: dict[str, tuple[QuestionInput, Vocabulary]] = {}
 
     def missing(self, cohort: str) -> str:
         """Why a cohort cannot be asked here, or an empty text."""
@@ -254,18 +257,15 @@ class _Asker:
 
     def answer(self, item: GoldQuestion, *, hypotheses: bool) -> Answer:
         """The contract of a prompt and, where it can be answered, the first hypothesis."""
-        from kg.graph.model import Graph
-        from sage.questions import Corrections, contract, question_input
-        from sage.wiring import graph_path, load_cohort, make_ontology, question_reader
+        given, vocabulary = self._known(item.cohort)
+        given = given.model_copy(update={"prompt": item.prompt})
+        if self.settings.effective_reasoner == "rules":
+            reading = read(item.prompt, vocabulary)
+        else:
+            from sage.wiring import question_reader
 
-        name, root = self.place(item.cohort)
-        if item.cohort not in self._given:
-            dictionary = load_cohort(name, self.settings, str(root) if root else None).dictionary()
-            graph = Graph.load(graph_path(None, self.settings))
-            self._given[item.cohort] = question_input("", dictionary, graph)
-        given = self._given[item.cohort].model_copy(update={"prompt": item.prompt})
-        reading = question_reader(self.settings)(given)
-        question = contract(given, reading, make_ontology(), Corrections())
+            reading = question_reader(self.settings)(given)
+        question = ground(given, reading, vocabulary)
         setting = question.setting
         refusal = " ".join(question.refusals)
         if not refusal and setting.asked and setting.cohort and setting.mismatches:
@@ -274,15 +274,30 @@ class _Asker:
         if refusal or not hypotheses:
             return Answer(question, refusal)
         try:
-            return Answer(question, hypothesis=self._draft(item, name, root))
+            return Answer(question, hypothesis=self._draft(item))
         except InputError as error:
             return Answer(question, str(error))
 
-    def _draft(self, item: GoldQuestion, name: str, root: Path | None) -> Hypothesis:
+    def _known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
+        """Graph and cohort by name, read once per cohort."""
+        if cohort not in self._given:
+            from kg.graph.model import Graph
+            from sage.questions import question_input
+            from sage.wiring import graph_path, load_cohort, make_ontology
+
+            name, root = self.place(cohort)
+            dictionary = load_cohort(name, self.settings, str(root) if root else None).dictionary()
+            graph = Graph.load(graph_path(None, self.settings))
+            given = question_input("", dictionary, graph)
+            self._given[cohort] = (given, Vocabulary(given, make_ontology()))
+        return self._given[cohort]
+
+    def _draft(self, item: GoldQuestion) -> Hypothesis:
         from sage.begin import Request, begin
         from sage.machine.hypothesis_nodes import ontologist, path_generation, scientist
         from sage.questions import Corrections
 
+        name, root = self.place(item.cohort)
         with tempfile.TemporaryDirectory() as place:
             request = Request(
                 prompt=item.prompt,
