@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
+from sage.questions import lines
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -97,9 +98,9 @@ def _render(page: Page, template: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return quote(text)
-        for name in source:
-            if name and name in text:
-                text = text.replace(name, f"“{name}”")
+        for item in source:
+            if item and item in text:
+                text = text.replace(item, f"“{item}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)
@@ -113,6 +114,7 @@ def _render(page: Page, template: str) -> str:
 
     rendered = _template(template).render(
         run=page.run,
+        question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         ledger=page.ledger,
@@ -140,6 +142,7 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
             hypotheses.append(
                 {
                     "id": hypothesis.id,
+                    "carries": hypothesis.carries,
                     "statement": hypothesis.expanded.hypothesis.statement,
                     "novelty": round(float(hypothesis.debate["score"]), 2),
                     "feasibility": round(hypothesis.feasibility.score, 1)
