@@ -204,28 +204,29 @@ def _exposure(
     found = find_variable(dictionary, exposure.variable)
     if found.kind == "categorical":
         raise InputError(
-            f'exposure "{exposure.variable}" is categorical; use a binary, ordinal or continuous one'
+            f'exposure "{exposure.variable}" is categorical; use a binary, ordinal or continuous '
+            "one"
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
     apart = hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED
     if continuous and several and not apart:
         raise InputError(
-            f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use median, '
-            "tertile or fixed, or compare by interaction"
+            f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
+            "median, tertile or fixed, or compare by interaction"
         )
     if exposure.cut in SEARCHING and apart:
         raise InputError(
-            f'exposure "{exposure.label}": comparison `{hypothesis.comparison}` takes "continuous" or '
-            "a cut"
+            f'exposure "{exposure.label}": comparison `{hypothesis.comparison}` takes '
+            '"continuous" or a cut'
         )
     treatment = (
         hypothesis.comparison is Comparison.PREDICTIVE and exposure is hypothesis.exposures[1]
     )
     if treatment and found.kind != "binary":
         raise InputError(
-            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}; a predictive claim names '
-            "the biomarker first and then the treatment, which is yes or no"
+            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}; a predictive '
+            "claim names the biomarker first and then the treatment, which is yes or no"
         )
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
         raise InputError(f'exposure "{exposure.label}": extremes need a cut, not "{exposure.cut}"')
@@ -253,8 +254,8 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
         return None
     if found.kind in ("binary", "categorical"):
         raise InputError(
-            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}: there is nothing to '
-            "transform"
+            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}: there is nothing '
+            "to transform"
         )
     if exposure.transform == "rank":
         return "rank"
@@ -278,8 +279,8 @@ def _refuse_unfit_exposures(
         holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
         if holds:
             raise InputError(
-                f'exposure "{exposure.label}" ({exposure.variable}) holds the outcome "{holds[0]}" in it '
-                "(`contained_in`): the outcome cannot predict itself. Choose another endpoint"
+                f'exposure "{exposure.label}" ({exposure.variable}) holds the outcome "{holds[0]}" '
+                "in it (`contained_in`): the outcome cannot predict itself. Choose another endpoint"
             )
         if exposure.cut in SEARCHING and endpoint.kind != "survival":
             raise InputError(

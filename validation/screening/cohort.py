@@ -130,12 +130,14 @@ def screen_cohort(
 
     spec = cohort.spec.endpoints.get(endpoint)
     if spec is None or spec.kind != "survival":
-        has = [name for name, one in cohort.spec.endpoints.items() if one.kind == "survival"]
+        has = [
+            name for name, endpoint in cohort.spec.endpoints.items() if endpoint.kind == "survival"
+        ]
         raise InputError(
             f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
             f"{', '.join(has) or 'none'}"
         )
-    kinds = {one.key: one.kind for one in cohort.dictionary().variables}
+    kinds = {variable.key: variable.kind for variable in cohort.dictionary().variables}
     others = [
         key
         for key, kind in kinds.items()
@@ -173,16 +175,17 @@ def screen_cohort(
     if np.all(times == times[0]):
         raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
     everything = np.column_stack(blocks)
-    apart = _parts(everything[rows], events)
+    features = everything[rows]
+    apart = _parts(features, events)
     detectable = np.asarray(shown)
     leaks = tuple(np.asarray(names)[apart & detectable].tolist())
     picked = detectable & ~apart
     if not picked.any():
         raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
-    features = everything[np.ix_(rows, picked)]
-    names = [name for name, one in zip(names, picked, strict=True) if one]
+    features = features if picked.all() else features[:, picked]
+    names = [name for name, item in zip(names, picked, strict=True) if item]
     if ledger is not None:
-        _register(ledger, cohort, endpoint, names, table.index, everything[:, picked])
+        _register(ledger, cohort, endpoint, names, table.index, everything, picked)
     begin = time.perf_counter()
     found = screen(
         times,
@@ -215,6 +218,7 @@ def _register(
     names: list[str],
     index: pd.Index,
     features: NDArray[np.float64],
+    picked: NDArray[np.bool_],
 ) -> None:
     """Note a screen with the ranks of its features among the patients that the ledger keeps."""
     from validation.patients import profiles
@@ -222,7 +226,7 @@ def _register(
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
-    ledger.screen(cohort, endpoint, names, profiles(features[rows].T))
+    ledger.screen(cohort, endpoint, names, profiles(features[rows][:, picked].T))
 
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -234,8 +238,8 @@ def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[
     had, had_not = features[events], features[~events]
     if min(len(had), len(had_not)) < FEWEST_PARTED:
         return np.zeros(features.shape[1], dtype=bool)
-    low, high = (np.fmin.reduce(one) for one in (had, had_not))
-    top, bottom = (np.fmax.reduce(one) for one in (had_not, had))
+    low, high = (np.fmin.reduce(item) for item in (had, had_not))
+    top, bottom = (np.fmax.reduce(item) for item in (had_not, had))
     return np.asarray((low > top) | (bottom < high))
 
 
