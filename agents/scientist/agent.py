@@ -1,22 +1,29 @@
-"""The scientist: one testable, dataset-aware hypothesis from the brief (SAGE, 3.2.3)."""
+"""The scientist as an agent: its checks, its wording, and its tools once it is at the bench."""
 
 from __future__ import annotations
 
-from agents.base import Agent, Role, Wording, prompt_file
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from agents.base import Agent, Resources, Role, Wording, prompt_file
 from agents.prose.check import Judge, early_judge
-from agents.scientist_rule import propose
-from agents.statement import label_of, settled, state
-from agents.types import Citation, DictionaryView, Draft, OntologyBrief
-from agents.views import Proposal, ScientistInput
+from agents.scientist.chains import proposals
+from agents.scientist.policy import investigate
+from agents.scientist.tools import Workbench
+from agents.scientist.views import Candidates, Proposal, ScientistInput
+from agents.statement import Known, label_of, settled, state
+from agents.types import Citation, Draft, OntologyBrief
 from agents.wording import hypothesis_texts, reworded, unsupported_numbers
+from sage.core.llm.turns import Bounds
 from validation.hypothesis import Hypothesis
 
-__all__ = ["SCIENTIST", "Proposal", "ScientistInput", "check_proposal", "compose_draft"]
+BOUNDS = Bounds(turns=24)
+Found = Mapping[str, Citation]
 
 
-def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> list[str]:
+def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
     """What `hypothesis` names that the cohort does not have."""
-    keys = dictionary.keys()
     named = [
         *(one.variable for one in hypothesis.exposures),
         *(one.variable for one in hypothesis.population.filters),
@@ -26,9 +33,9 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
     problems = [
         f'variable "{key}" is not in the data dictionary; use one of its keys'
         for key in named
-        if key not in keys
+        if not known.has(key)
     ]
-    endpoints = {one.key for one in dictionary.endpoints}
+    endpoints = {one.key for one in known.endpoints}
     for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
         if key not in endpoints:
             problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
@@ -39,48 +46,91 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
     return problems
 
 
-def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
-    """Only variables of the dictionary, only chains of the brief, no unsupported number."""
-    problems = variable_problems(proposal.hypothesis, given.dictionary)
-    keys = given.dictionary.keys()
+def proposal_problems(
+    given: ScientistInput, proposal: Proposal, known: Known, found: Found
+) -> list[str]:
+    """Only variables of the cohort, only chains and sources that were shown, no number of its own.
+
+    Parameters
+    ----------
+    given, proposal : what the scientist saw, and what it proposes
+    known : the cohort's data dictionary, or the part of it that was shown
+    found : sources that its searches gave, by key
+    """
+    problems = variable_problems(proposal.hypothesis, known)
     problems += [
         f'refinement "{one.variable}" is not in the data dictionary'
         for one in proposal.refinements
-        if one.variable not in keys
+        if not known.has(one.variable)
     ]
-    known = {(one.chain, one.step) for one in given.brief.relationships}
+    chains = {(one.chain, one.step) for one in given.brief.relationships}
     for one in proposal.support:
-        if (one.chain, one.step) not in known:
+        if (one.chain, one.step) not in chains:
             problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
+    problems += [
+        f'"{key}" is no key that literature_search or graph_paths gave'
+        for key in proposal.sources
+        if key not in found
+    ]
+    if not (proposal.support or proposal.sources or proposal.support_absent):
+        problems.append(
+            "it rests on nothing: name its relationships in `support`, its sources in `sources`,"
+            " or set `support_absent`"
+        )
     names = given.dictionary.names()
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
-    if state(proposal.hypothesis, given.dictionary) in given.already:
+    if state(proposal.hypothesis, known) in given.already:
         problems.append("this hypothesis was already proposed; propose a different one")
     return problems
 
 
+def check_candidates(
+    given: ScientistInput,
+    answer: Candidates,
+    known: Known | None = None,
+    found: Found | None = None,
+) -> list[str]:
+    """The problems of every candidate, each with its number."""
+    return [
+        f"candidate {number}: {problem}"
+        for number, proposal in enumerate(answer.candidates, 1)
+        for problem in proposal_problems(given, proposal, known or given.dictionary, found or {})
+    ]
+
+
 def compose_draft(
-    brief: OntologyBrief, proposal: Proposal, hypothesis_id: str, dictionary: DictionaryView
+    brief: OntologyBrief,
+    proposal: Proposal,
+    hypothesis_id: str,
+    known: Known,
+    found: Found | None = None,
 ) -> Draft:
-    """Attach the evidence of the relationships used, on both sides, to the proposal.
+    """Attach the evidence that the proposal rests on, on both sides.
 
     The statement is written from the proposal's fields; what the model wrote there is dropped.
+
+    Parameters
+    ----------
+    brief, found : where its relationships and its sources come from
+    proposal : what was proposed
+    hypothesis_id : the draft's name
+    known : the cohort's data dictionary, or the part of it that was shown
     """
     support = {(one.chain, one.step) for one in proposal.support}
     used = [one for one in brief.relationships if (one.chain, one.step) in support]
+    cited = [(found or {})[key] for key in proposal.sources]
     mechanism = tuple(dict.fromkeys(one.process for one in used))
     return Draft(
-        hypothesis=settled(proposal.hypothesis, dictionary).model_copy(
-            update={"id": hypothesis_id}
-        ),
+        hypothesis=settled(proposal.hypothesis, known).model_copy(update={"id": hypothesis_id}),
         mechanism=mechanism,
-        citations=_unique([c for one in used for c in one.evidence]),
+        citations=_unique([*(c for one in used for c in one.evidence), *cited]),
         contradicting=_unique([c for one in used for c in one.contradicting]),
         refinements=tuple(
-            one.model_copy(update={"label": label_of(one.variable, dictionary)})
+            one.model_copy(update={"label": label_of(one.variable, known)})
             for one in proposal.refinements
         ),
         concepts=proposal.concepts,
+        support_absent=not (used or cited),
     )
 
 
@@ -88,40 +138,95 @@ def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
     return tuple({(one.key, one.quote): one for one in citations}.values())
 
 
-def _judge(given: ScientistInput) -> Judge:
+def _judge(given: ScientistInput, found: Found) -> Judge:
     relationships = given.brief.relationships
     sources = [c for one in relationships for c in (*one.evidence, *one.contradicting)]
+    sources += found.values()
     return early_judge(
         given=[f"{one.key} {one.title} {one.quote}" for one in sources],
         quotes=[one.process for one in relationships] + [one.quote for one in sources],
     )
 
 
-def unborne(given: ScientistInput, proposal: Proposal) -> list[str]:
-    """Sentences that claim a result before anything was measured, or cite what was not given."""
-    judge = _judge(given)
-    texts = (*hypothesis_texts(proposal.hypothesis), *proposal.concepts)
-    return [str(problem) for text in texts for problem in judge(text)]
+def _texts(proposal: Proposal) -> tuple[str, ...]:
+    return (*hypothesis_texts(proposal.hypothesis), *proposal.concepts)
 
 
-def in_own_words(given: ScientistInput, proposal: Proposal) -> Proposal:
-    """The proposal with SAGE's own sentences in the place of refused ones."""
-    judge = _judge(given)
-    return proposal.model_copy(
-        update={
-            "hypothesis": reworded(settled(proposal.hypothesis, given.dictionary), judge),
-            "concepts": tuple(one for one in proposal.concepts if not judge(one)),
-        }
-    )
+def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candidates]:
+    """Holds the candidates' sentences against what the scientist was shown.
+
+    `replace` also leaves out candidates that are wrong in more than their words, while others stay.
+    """
+
+    def problems(given: ScientistInput, answer: Candidates) -> list[str]:
+        judge = _judge(given, found)
+        return [
+            f"candidate {number}: {problem}"
+            for number, proposal in enumerate(answer.candidates, 1)
+            for text in _texts(proposal)
+            for problem in judge(text)
+        ]
+
+    def in_own_words(given: ScientistInput, answer: Candidates) -> Candidates:
+        judge = _judge(given, found)
+        dictionary: Known = known or given.dictionary
+        kept = []
+        for proposal in answer.candidates:
+            hypothesis = proposal.hypothesis
+            if not variable_problems(hypothesis, dictionary):
+                hypothesis = reworded(settled(hypothesis, dictionary), judge)
+            mended = proposal.model_copy(
+                update={
+                    "hypothesis": hypothesis,
+                    "concepts": tuple(one for one in proposal.concepts if not judge(one)),
+                }
+            )
+            if not proposal_problems(given, mended, dictionary, found):
+                kept.append(mended)
+        return Candidates(candidates=tuple(kept)) if kept else answer
+
+    return Wording(problems=problems, replace=in_own_words)
+
+
+def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
+    """The claims of the brief's chains alone, for a scientist without tools.
+
+    Raises
+    ------
+    ValueError
+        If the cohort measures none of the remaining entities.
+    """
+    found = tuple(islice(proposals(given, resources), given.wanted))
+    if not found:
+        raise ValueError(
+            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+        )
+    return Candidates(candidates=found)
 
 
 SCIENTIST = Agent(
     name="scientist",
     role=Role.HIGH,
     reads=ScientistInput,
-    returns=Proposal,
+    returns=Candidates,
     prompt=prompt_file(__file__, "scientist.md"),
-    rule=propose,
-    check=check_proposal,
-    wording=Wording(problems=unborne, replace=in_own_words),
+    rule=draft_from_chains,
+    check=check_candidates,
+    wording=_wording(None, {}),
+    bounds=BOUNDS,
+    policy=investigate,
 )
+
+
+def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
+    """The scientist with its tools, held to what they showed.
+
+    Any variable of the cohort may be used, whether or not the brief names it.
+    """
+    known = bench.cohort.dictionary
+    return replace(
+        SCIENTIST,
+        tools=bench.tools(),
+        check=lambda given, answer: check_candidates(given, answer, known, bench.found),
+        wording=_wording(known, bench.found),
+    )

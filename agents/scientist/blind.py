@@ -27,9 +27,7 @@ from validation.inputs.population import apply_filters, expose, find_cut, number
 from validation.inputs.variables import find_variable
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
 
@@ -203,7 +201,9 @@ class BlindCohort:
 
         found = find_variable(self.dictionary, key)
         if found.n < self.minimum:
-            return Distribution(variable=key, withheld=f"fewer than {self.minimum} patients have it")
+            return Distribution(
+                variable=key, withheld=f"fewer than {self.minimum} patients have it"
+            )
         base = {
             "variable": key,
             "label": found.label,
@@ -304,15 +304,18 @@ class BlindCohort:
             return DesignPower(refused=f"one group would have fewer than {least} patients")
         ratio = contract.endpoint(contract.primary_test.endpoint).kind != "continuous"
         relevant = contract.rules.relevant_ratio if ratio else contract.rules.relevant_difference
+        seen = power.minimum_detectable
         return DesignPower(
             exposed=exposed,
             reference=reference,
             patients=power.n,
             events=power.events,
-            detectable=None if power.minimum_detectable is None else _short(power.minimum_detectable),
+            detectable=None
+            if power.minimum_detectable is None
+            else _short(power.minimum_detectable),
             scale=contract.scale,
             relevant=relevant,
-            power=chance_to_see(relevant, power.minimum_detectable, contract.rules, ratio=ratio),
+            power=chance_to_see(relevant, seen, contract.rules, ratio=ratio),
         )
 
     def _observed(self, contract: Contract) -> tuple[Power, int | None, int | None]:
@@ -338,14 +341,18 @@ class BlindCohort:
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
         endpoint = self._endpoint(contract.primary_test.endpoint)
         observed = endpoint.n / max(self.dictionary.n_patients, 1)
-        exposed = int(np.nansum(groups == 1) * observed)
-        reference = int(np.nansum(groups == 0) * observed)
+        exposed = self._rounded(np.nansum(groups == 1) * observed)
+        reference = self._rounded(np.nansum(groups == 0) * observed)
         n = exposed + reference
         if not exposed or not reference:
             raise InputError("one group is empty: choose another cut rule or comparison")
         events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
         power = power_of(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
         return power, exposed, reference
+
+    def _rounded(self, count: float) -> int:
+        """A count to the nearest multiple of the minimum, so that no two differ by one patient."""
+        return round(float(count) / self.minimum) * self.minimum
 
     def _endpoint(self, key: str) -> Endpoint:
         found = self.dictionary.endpoint(key)

@@ -8,12 +8,14 @@ the sign of the claim is the product of the polarities along the way.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.base import Resources
+from agents.question.carried import excluded_keys, filters_of
+from agents.scientist.views import Proposal, ScientistInput, StepRef
 from agents.statement import settled, within_sentence
 from agents.types import DictionaryView, Relationship
-from agents.views import Proposal, ScientistInput, StepRef
 from agents.wording import describe_design
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
@@ -23,6 +25,7 @@ from validation.hypothesis import (
     CutRule,
     Direction,
     Exposure,
+    Filter,
     Hypothesis,
     Population,
 )
@@ -43,25 +46,47 @@ class Measured:
 
 
 def propose(given: ScientistInput, resources: Resources) -> Proposal:
-    """Propose the best chain's claim that was not proposed before.
+    """The first of the chains' claims that was not proposed before.
+
+    Raises
+    ------
+    ValueError
+        If the cohort measures none of the remaining entities.
+    """
+    found = next(proposals(given, resources), None)
+    if found is None:
+        raise ValueError(
+            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+        )
+    return found
+
+
+def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]:
+    """The chains' claims that were not proposed before, the best chain's first.
 
     Chains are ranked by how many entities the cohort measures (two of different modality first),
     then by whether the literature gives a sign, then by their order in the brief.
     """
     chains = sorted({one.chain for one in given.brief.relationships})
+    excluded = excluded_keys(given.question)
     ranked = []
     for chain in chains:
         steps = [one for one in given.brief.relationships if one.chain == chain]
-        measured = _measured(steps, given.dictionary, resources.ontology)
+        measured = [
+            one
+            for one in _measured(steps, given.dictionary, resources.ontology)
+            if one.exposure.variable not in excluded
+        ]
         if not measured:
             continue
         modalities = {one.modality for one in measured}
         signed = sum(one.risk != 0 for one in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
+    filters = filters_of(given.question)
     for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
-        endpoint = _endpoint(steps, given.dictionary)
+        endpoint = _asked_endpoint(given) or _endpoint(steps, given.dictionary)
         for chosen in _choices(measured):
-            hypothesis = _claim(chosen, steps, endpoint, given.dictionary)
+            hypothesis = _claim(chosen, steps, endpoint, given.dictionary, filters)
             if hypothesis.statement not in given.already:
                 rest = tuple(
                     one.exposure
@@ -71,15 +96,17 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                     and one.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
                 unique = tuple({one.variable: one for one in rest}.values())[:4]
-                return Proposal(
+                yield Proposal(
                     hypothesis=hypothesis,
-                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps),
+                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps)[:12],
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
-    raise ValueError(
-        "no further hypothesis: the cohort measures none of the remaining entities of the paths"
-    )
+
+
+def _asked_endpoint(given: ScientistInput) -> Endpoint | None:
+    asked = given.question.endpoint
+    return next((one for one in given.dictionary.endpoints if one.key == asked), None)
 
 
 def _concepts(
@@ -257,6 +284,7 @@ def _claim(
     steps: list[Relationship],
     endpoint: Endpoint,
     dictionary: DictionaryView,
+    filters: tuple[Filter, ...] = (),
 ) -> Hypothesis:
     exposures = tuple(one.exposure for one in chosen)
     exposed = {one.variable for one in exposures}
@@ -286,7 +314,7 @@ def _claim(
     hypothesis = Hypothesis(
         id="draft",
         statement="",
-        population=Population(description=f"all patients of {dictionary.cohort}"),
+        population=Population(description=f"all patients of {dictionary.cohort}", filters=filters),
         exposures=exposures,
         comparison=comparison,
         endpoint=endpoint.key,

@@ -39,7 +39,13 @@ def run(
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
-    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
+    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to test."),
+    drafts: int | None = typer.Option(
+        None, min=1, max=40, help="How many candidates to draft and rank before; default 12."
+    ),
+    tournament: bool | None = typer.Option(
+        None, "--tournament", help="Rank the candidates by comparing them in pairs (Elo)."
+    ),
     auto_approve: bool = typer.Option(
         False, "--auto-approve", help="Pass the human review without a human; the report says so."
     ),
@@ -71,7 +77,14 @@ def run(
     from sage.console import counting, err
     from sage.settings import load
 
-    settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    settings = load(
+        reasoner=reasoner,
+        literature=literature,
+        sandbox=sandbox,
+        base_url=base_url,
+        drafts=drafts,
+        tournament=tournament,
+    )
     if estimate:
         _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
         return

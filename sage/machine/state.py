@@ -13,6 +13,7 @@ from pydantic import Field
 
 from agents.feasibility.types import FeasibilityVerdict
 from agents.interpreter import Interpretation
+from agents.question.types import Question
 from agents.summary import FeasibilityView, NoveltyView
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
@@ -60,6 +61,7 @@ class RunState(TypedDict, total=False):
     """Channels of the whole run."""
 
     prompt: str
+    question: Question
     paths: list[ScoredPath]
     brief: OntologyBrief
     drafts: list[Draft]
@@ -79,14 +81,16 @@ class PathGenerationIn(TypedDict):
 
 
 class OntologistIn(TypedDict):
-    """The ontologist reads the paths, never the prompt."""
+    """The ontologist reads the question and the paths."""
 
+    question: Question
     paths: list[ScoredPath]
 
 
 class ScientistIn(TypedDict):
-    """The scientist reads the brief, and what it proposed and was asked for before."""
+    """The scientist reads question and brief, and what it proposed and was asked for before."""
 
+    question: Question
     brief: OntologyBrief
     drafts: list[Draft]
     wishes: list[str]

@@ -24,8 +24,8 @@ from sage.machine.services import Services
 
 WINDOWS = {
     "path_generation": {"prompt"},
-    "ontologist": {"paths"},
-    "scientist": {"brief", "drafts", "wishes"},
+    "ontologist": {"question", "paths"},
+    "scientist": {"question", "brief", "drafts", "wishes"},
     "review": {"drafts", "decided", "reviewed"},
     "judge": {"tested"},
     "report": {"evaluations", "decided"},
@@ -46,8 +46,8 @@ INTERPRETATION = {
 # What an agent's input may be built of, and words that must not occur anywhere in its schema.
 READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
     (PATH_GENERATION, {"prompt", "already"}, {"ScoredPath", "Hypothesis"}),
-    (ONTOLOGIST, {"paths"}, {"prompt", "Hypothesis"}),
-    (SCIENTIST, {"brief", "dictionary", "already", "wishes", "history"},
+    (ONTOLOGIST, {"question", "paths"}, {"Hypothesis"}),
+    (SCIENTIST, {"question", "brief", "dictionary", "wanted", "already", "wishes", "history"},
      {"ScoredPath", "PathScores"}),
     (EXPANSION, {"reviewed", "reasons", "round"}, {"OntologyBrief", "ScoredPath"}),
     (PROVER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
@@ -107,4 +107,4 @@ def test_langgraph_hands_a_node_only_its_window() -> None:
     graph.add_edge("look", END)
     graph.compile().invoke({"prompt": "canary", "paths": [], "wishes": ["canary"]})
     assert "canary" not in str(seen)
-    assert set(seen) <= {"paths"}
+    assert set(seen) <= {"question", "paths"}
