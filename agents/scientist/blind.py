@@ -124,24 +124,34 @@ class BlindCohort:
         self._table = cohort.table
         self._tabled = {key: (one.table, one.column) for key, one in cohort.variables.items()}
         self._outcome_columns = _outcome_columns(cohort)
+        self._withheld: dict[str, str] = {}
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
         return {gene.upper(): gene for gene in self.dictionary.expression}
 
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        """Keys of the variables that are no genes, by each of their names."""
+        found: dict[str, list[str]] = {}
+        for variable in self.dictionary.variables:
+            for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms):
+                found.setdefault(plain(name), []).append(variable.key)
+        return found
+
     def measured(self, *names: str) -> tuple[str, ...]:
         """Keys of the variables that carry one of `names`: a gene's symbol, a label, a synonym."""
         genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
-        wanted = {plain(name) for name in names}
-        found = [f"expression:{gene}" for gene in genes]
-        for variable in self.dictionary.variables:
-            known = (variable.label, variable.key.split(":")[-1], *variable.synonyms)
-            if wanted & {plain(name) for name in known}:
-                found.append(variable.key)
-        return tuple(dict.fromkeys(found))
+        others = [key for name in names for key in self._named.get(plain(name), ())]
+        return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
 
     def withheld(self, key: str) -> str:
         """Why nothing of a variable is shown; empty where it may be described."""
+        if key not in self._withheld:
+            self._withheld[key] = self._why_withheld(key)
+        return self._withheld[key]
+
+    def _why_withheld(self, key: str) -> str:
         if not self.dictionary.has(key):
             near = ", ".join(self._near(key))
             return f"the cohort has no variable of this key; near: {near or 'none'}"
@@ -214,7 +224,9 @@ class BlindCohort:
         }
         if found.kind != "continuous":
             return Distribution.model_validate(base | {"levels": found.levels})
-        values = pd.to_numeric(column, errors="coerce").dropna().to_numpy(dtype=float)
+        # In order of size: the rows' own order follows the data, outcomes included, and with it the
+        # last digits of a sum.
+        values = np.sort(pd.to_numeric(column, errors="coerce").dropna().to_numpy(dtype=float))
         at_lowest = int((values == values.min()).sum())
         lowest = at_lowest / len(values) if at_lowest >= self.minimum else 0.0
         quantiles = {
@@ -223,10 +235,11 @@ class BlindCohort:
             if min(share, 1 - share) * len(values) >= self.minimum
         }
         spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        mean = float(values.mean())
         return Distribution.model_validate(
             base
             | {
-                "mean": _short(float(values.mean())),
+                "mean": _short(mean if abs(mean) > 1e-9 * spread else 0.0),
                 "sd": _short(spread),
                 "lowest": round(lowest, 3),
                 "quantiles": quantiles,
@@ -234,6 +247,8 @@ class BlindCohort:
         )
 
     def _correlations(self, table: pd.DataFrame, keys: list[str]) -> tuple[Correlation, ...]:
+        import numpy as np
+
         numbers = {key: column for key in keys if (column := _numbers(table[key])) is not None}
         found = []
         for first, second in combinations(numbers, 2):
@@ -241,10 +256,11 @@ class BlindCohort:
             n = int(both.sum())
             if n < max(FEWEST_FOR_CORRELATION, self.minimum):
                 continue
-            ranks = numbers[first][both].rank(), numbers[second][both].rank()
-            if ranks[0].nunique() < 2 or ranks[1].nunique() < 2:
+            ranks = np.vstack([numbers[one][both].rank().to_numpy() for one in (first, second)])
+            ranks = ranks[:, np.lexsort(ranks)]
+            if (ranks.std(axis=1) == 0).any():
                 continue
-            rho = round(float(ranks[0].corr(ranks[1])), 2)
+            rho = round(float(np.corrcoef(ranks)[0, 1]), 2)
             found.append(Correlation(first=first, second=second, rho=rho + 0.0, n=n))
         return tuple(found)
 

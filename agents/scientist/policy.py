@@ -109,6 +109,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
     ]
     wanted = {concept.variable for concept in asked}
     pool = yield from _fit(pool, given, wanted)
+    pool = [proposal for proposal in pool if _key(proposal.hypothesis) not in tried]
     chosen = yield from _strongest(pool, given)
     if not chosen:
         raise ValueError(
