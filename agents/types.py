@@ -13,7 +13,6 @@ from kg.types import EntityType, Polarity
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Exposure, Hypothesis
 
-
 STUDY_SIZE = re.compile(
     r"\bn\s*=\s*(\d[\d,]*)|(?<![\w.])(\d[\d,]*)\s+(?:\w+[ -]){0,3}?"
     r"(?:patients|cases|women|men|individuals|tumou?rs|specimens|samples)\b",

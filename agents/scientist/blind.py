@@ -258,9 +258,9 @@ class BlindCohort:
                 continue
             ranks = np.vstack([numbers[one][both].rank().to_numpy() for one in (first, second)])
             ranks = ranks[:, np.lexsort(ranks)]
-            if (ranks.std(axis=1) == 0).any():
+            if np.ptp(ranks, axis=1).min() == 0:
                 continue
-            rho = round(float(np.corrcoef(ranks)[0, 1]), 2)
+            rho = round(float(np.asarray(np.corrcoef(ranks))[0, 1]), 2)
             found.append(Correlation(first=first, second=second, rho=rho + 0.0, n=n))
         return tuple(found)
 

@@ -8,8 +8,9 @@ the sign of the claim is the product of the polarities along the way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from agents.base import Resources
 from agents.question.carried import excluded_keys, filters_of
@@ -45,6 +46,10 @@ class Measured:
     risk: int
 
 
+Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
+"""A chain as it is ranked: modalities and signs (negated), its number, steps and entities."""
+
+
 def propose(given: ScientistInput, resources: Resources) -> Proposal:
     """The first of the chains' claims that was not proposed before.
 
@@ -69,7 +74,7 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
     """
     chains = sorted({one.chain for one in given.brief.relationships})
     excluded = excluded_keys(given.question)
-    ranked = []
+    ranked: list[Ranked] = []
     for chain in chains:
         steps = [one for one in given.brief.relationships if one.chain == chain]
         measured = [
@@ -82,6 +87,7 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
         modalities = {one.modality for one in measured}
         signed = sum(one.risk != 0 for one in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
+    ranked = [(*row[:4], _signed_by_others(row[4], ranked)) for row in ranked]
     filters = filters_of(given.question)
     for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
         endpoint = _asked_endpoint(given) or _endpoint(steps, given.dictionary)
@@ -99,9 +105,26 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
                 yield Proposal(
                     hypothesis=hypothesis,
                     support=tuple(StepRef(chain=chain, step=one.step) for one in steps)[:12],
+                    conjecture=any(one.risk == 0 for one in chosen),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
+
+
+def _signed_by_others(measured: list[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
+    """Entities to which their own chain gives no sign take the one that the other chains give."""
+    totals: Counter[str] = Counter()
+    for row in ranked:
+        for one in row[4]:
+            totals[one.exposure.variable] += one.risk
+    found = []
+    for one in measured:
+        total = totals[one.exposure.variable]
+        if one.risk == 0 and total:
+            exposure = one.exposure.model_copy(update={"level": "low" if total < 0 else "high"})
+            one = replace(one, exposure=exposure, risk=1 if total > 0 else -1)
+        found.append(one)
+    return found
 
 
 def _asked_endpoint(given: ScientistInput) -> Endpoint | None:

@@ -313,6 +313,7 @@ def _proposal(
         hypothesis=hypothesis,
         sources=sources,
         support_absent=not sources,
+        conjecture=bool(unsigned),
         concepts=tuple(dict.fromkeys(name for name in names if name))[:8],
     )
 

@@ -16,7 +16,6 @@ from agents.question.types import Question
 from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
 from agents.types import Citation, OntologyBrief
-from kg.types import Polarity
 from validation.hypothesis import Hypothesis
 
 UNSUPPORTED = 0.2
@@ -25,8 +24,8 @@ ONE_SOURCE = 0.5
 """Plausibility of a claim that one source found in the search speaks of."""
 UNKNOWN_POWER = 0.5
 CONTRADICTED = 0.7
-UNSIGNED = 0.7
-"""What a claim keeps of its plausibility where no relationship that it rests on has a sign."""
+CONJECTURED = 0.7
+"""What a claim keeps of its plausibility where no source gives its direction."""
 
 
 class RankParts(View):
@@ -119,22 +118,20 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
     """How far what was read bears the claim, in [0, 1].
 
     The geometric mean of the beliefs of the relationships that it rests on, less where one of them
-    is contradicted or none has a sign; else one minus a half for each source that is not
-    retracted; else little.
+    is contradicted; or, if that is more, one minus a half for each source that is not retracted.
+    Little where there is neither, and less where the direction is a conjecture.
     """
     support = {(one.chain, one.step) for one in proposal.support}
     used = [one for one in brief.relationships if (one.chain, one.step) in support]
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
     by_sources = 1 - (1 - ONE_SOURCE) ** len(cited) if cited else UNSUPPORTED
-    if not used:
-        return round(by_sources, 3)
-    beliefs = [max(one.belief, 0.01) for one in used]
-    mean = math.exp(sum(map(math.log, beliefs)) / len(beliefs))
-    if any(one.contradicted for one in used):
-        mean *= CONTRADICTED
-    if all(one.polarity is Polarity.NEUTRAL for one in used):
-        mean *= UNSIGNED
-    return round(min(max(mean, by_sources if cited else 0.0), 1.0), 3)
+    mean = 0.0
+    if used:
+        beliefs = [max(one.belief, 0.01) for one in used]
+        mean = math.exp(sum(map(math.log, beliefs)) / len(beliefs))
+        mean *= CONTRADICTED if any(one.contradicted for one in used) else 1.0
+    borne = max(mean, by_sources if cited or not used else 0.0)
+    return round(borne * (CONJECTURED if proposal.conjecture else 1.0), 3)
 
 
 def understudied(records: int) -> float:

@@ -48,6 +48,9 @@ class Proposal(View):
     support_absent: bool = Field(
         default=False, description="true where nothing that was searched supports the claim"
     )
+    conjecture: bool = Field(
+        default=False, description="true where no source gives the direction that is claimed"
+    )
     refinements: tuple[Exposure, ...] = Field(default=(), max_length=4)
     concepts: tuple[str, ...] = Field(
         default=(),

@@ -374,6 +374,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
             }
         )
         return
+    tell_candidates(services)
     for one in drafts:
         show_draft(one)
     out.print(
@@ -404,6 +405,33 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
     )
 
 
+SHOWN_CANDIDATES = 5
+
+
+def tell_candidates(services: Services) -> None:
+    """Print how the candidates were ranked: the parts of the first few, and of those taken."""
+    from sage.console import out
+    from sage.report.candidates import rankings
+
+    for ranking in rankings(services.folder):
+        out.print(
+            f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
+            f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
+        )
+        for one in ranking.ranked:
+            if one.place > SHOWN_CANDIDATES and not one.hypothesis_id:
+                continue
+            parts = one.parts
+            taken = f" [bold]{one.hypothesis_id}[/]" if one.hypothesis_id else ""
+            rating = f"; Elo {one.rating:.0f}" if one.rating is not None else ""
+            out.print(f"  {one.place}.{taken} {one.statement}")
+            out.print(
+                f"     [dim]information {parts.expected_information:.2f} = power {parts.power:.2f}"
+                f" × plausible {parts.plausibility:.2f} × under-studied {parts.understudied:.2f}"
+                f" × relevant {parts.relevance:.2f}{rating}[/]"
+            )
+
+
 def tell_verdict(found: dict[str, Any]) -> None:
     """Print a hypothesis' verdict with the answers that it rests on."""
     from sage.console import out
@@ -422,6 +450,7 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    tell_candidates(services)
     for one in result["hypotheses"]:
         out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
         out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")

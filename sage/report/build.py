@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
+from sage.report.candidates import rankings
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -115,6 +116,7 @@ def _render(page: Page, template: str) -> str:
         run=page.run,
         hypotheses=page.hypotheses,
         rejected=page.rejected,
+        candidates=page.candidates,
         ledger=page.ledger,
         spending=page.spending,
         n=lambda key: Inert(pen.number(key)),
@@ -154,5 +156,6 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
         "status": manifest.status,
         "simulated": manifest.simulated,
         "hypotheses": hypotheses,
+        "candidates": [one.model_dump(mode="json") for one in rankings(folder)],
         "report": str(report) if report.exists() else None,
     }

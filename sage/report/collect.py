@@ -18,6 +18,7 @@ from kg.types import ScoredPath
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
+from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
 from sage.report.reproduction import ReproductionPage, read_reproduction
@@ -128,6 +129,7 @@ class Page:
     run: Manifest
     hypotheses: list[HypothesisPage]
     rejected: list[Rejected]
+    candidates: list[CandidatesPage]
     ledger: list[LedgerRow]
     spending: list[SpendingRow]
     facts: Facts
@@ -169,6 +171,7 @@ def collect(folder: RunFolder) -> Page:
         run=run,
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
+        candidates=read_candidates(folder, facts),
         ledger=ledger,
         spending=_spending(folder, facts),
         facts=facts,
