@@ -453,7 +453,8 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     tell_candidates(services)
     for one in result["hypotheses"]:
         out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
-        out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")
+        novelty = "not judged" if one["novelty"] is None else one["novelty"]
+        out.print(f"  novelty {novelty}  feasibility {one['feasibility']}")
         tell_verdict(one)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")

@@ -112,6 +112,14 @@ def _render(page: Page, template: str) -> str:
         reference = pen.cite(citation)
         return Inert(f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference)
 
+    def sourced(citation: Citation) -> Inert:
+        """The reference with its identifier beside it."""
+        named = f"doi:{citation.doi}" if citation.doi else ""
+        named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
+        shown = verbatim(escape(named))
+        beside = f'<span class="soft">{shown}</span>' if as_html else f"({shown})"
+        return Inert(f"{cite(citation)} {beside}")
+
     rendered = _template(template).render(
         run=page.run,
         hypotheses=page.hypotheses,
@@ -123,7 +131,7 @@ def _render(page: Page, template: str) -> str:
         has=page.facts.has,
         v=quote,
         prose=prose,
-        cite=cite,
+        sourced=sourced,
         references=pen.references,
         style_hash=_style_hash(),
         appendix_title=TITLE,
@@ -143,7 +151,9 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
                 {
                     "id": one.id,
                     "statement": one.expanded.hypothesis.statement,
-                    "novelty": round(float(one.debate["score"]), 2),
+                    "novelty": round(float(one.debate["score"]), 2)
+                    if one.debate.get("judged", True)
+                    else None,
                     "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
                     "verdict": one.verdict_words,
                     "answers": list(one.answers),

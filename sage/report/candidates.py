@@ -68,6 +68,8 @@ def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
             for part in PARTS:
                 value = getattr(candidate.parts, part)
                 facts.put(f"{place}.{part}", value, f"{value:.2f}")
+                if candidate.hypothesis_id:
+                    facts.put(f"{candidate.hypothesis_id}.rank.{part}", value, f"{value:.2f}")
             if candidate.parts.detectable is not None:
                 facts.put(f"{place}.detectable", candidate.parts.detectable)
             if candidate.parts.studied is not None:

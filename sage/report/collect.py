@@ -147,6 +147,7 @@ def collect(folder: RunFolder) -> Page:
     folder.verify()
     run = folder.manifest()
     facts = Facts()
+    facts.put("scale.one", 1)
     facts.put("scale.ten", 10)
     facts.put("scale.hundred", 100)
     facts.put("run.seed", run.seed, str(run.seed))
