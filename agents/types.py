@@ -12,6 +12,7 @@ from agents.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Exposure, Hypothesis
+from validation.signature import read_signature
 
 STUDY_SIZE = re.compile(
     r"\bn\s*=\s*(\d[\d,]*)|(?<![\w.])(\d[\d,]*)\s+(?:\w+[ -]){0,3}?"
@@ -110,7 +111,10 @@ class DictionaryView(View):
         return {one.key for one in self.variables} | {f"expression:{gene}" for gene in self.genes}
 
     def has(self, key: str) -> bool:
-        """True when `key` names a variable that this view offers."""
+        """True when `key` names a variable that this view offers, or a score of its genes."""
+        signature = read_signature(key)
+        if signature is not None:
+            return not signature.measured(set(self.genes))[1]
         return key in self.keys()
 
     def names(self) -> tuple[str, ...]:

@@ -213,7 +213,11 @@ def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> li
         return []
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
     if modifiers:
-        designs.append(((exposures[0], modifiers[0]), Comparison.INTERACTION, CutRule.MEDIAN))
+        predictive = bool(question.testable(PartRole.TREATMENT))
+        how = Comparison.PREDICTIVE if predictive else Comparison.MODIFICATION
+        pair = (exposures[0], modifiers[0])
+        designs.append((pair, how, CutRule.MEDIAN))
+        designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
     elif len(exposures) > 1:
         designs.append((exposures[:3], Comparison.EXTREMES, CutRule.MEDIAN))
         designs.append((exposures[:3], Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))

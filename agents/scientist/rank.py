@@ -73,17 +73,24 @@ class Ranking(View):
     set_aside: tuple[SetAside, ...] = ()
 
 
+ROLES = ("predictive", "modification")
+"""Comparisons in which it matters which exposure comes first."""
+
+
 def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
     """What a hypothesis claims, whatever its words: two of one fingerprint are rewordings.
 
     "High X at higher risk" and "low X at lower risk" are one claim on a cut at the same place.
     """
-    sides = [(one.variable, str(one.level), one.cut, one.threshold) for one in hypothesis.exposures]
+    sides = [
+        (one.variable, str(one.level), (one.cut, one.threshold, one.transform, one.randomized))
+        for one in hypothesis.exposures
+    ]
     direction = hypothesis.direction.value
     mirrored = len(sides) == 1 or hypothesis.comparison.value == "extremes"
     if mirrored and sorted(sides)[0][1] == "low":
         other = {"high": "low", "low": "high"}
-        sides = [(key, other[level], cut, at) for key, level, cut, at in sides]
+        sides = [(key, other[level], cut) for key, level, cut in sides]
         direction = {"higher_risk": "lower_risk", "lower_risk": "higher_risk"}[direction]
     plain = hypothesis.model_dump(
         mode="json",
@@ -93,8 +100,8 @@ def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
         },
     )  # fmt: skip
     plain["population"] = sorted(str(one) for one in plain["population"]["filters"])
-    exposures = tuple(sorted((*map(str, side),) for side in sides))
-    return exposures, direction, str(sorted(plain.items()))
+    ordered = sides if hypothesis.comparison.value in ROLES else sorted(sides, key=str)
+    return str(ordered), direction, str(sorted(plain.items()))
 
 
 def without_rewordings(

@@ -11,16 +11,17 @@ from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from agents.base import View
 from agents.disclosure import require_bounded
-from agents.scientist.blind import BlindCohort, DesignPower
+from agents.scientist.blind import BlindCohort, DesignPower, Distribution
 from agents.types import Citation, History
 from kg.types import EntityType
 from sage.core.errors import InputError
-from sage.core.llm.turns import Tool
-from validation.hypothesis import Exposure, Hypothesis
+from sage.core.llm.turns import Tool, problems_of
+from validation.hypothesis import Hypothesis
+from validation.signature import GeneSignature, Method
 
 if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
@@ -169,25 +170,31 @@ class Designs(View):
 
 
 class SignatureDefine(View):
-    """Genes that are to be scored as one variable."""
+    """Genes that are to be scored as one variable, and how."""
 
-    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{1,39}$")
     genes: tuple[str, ...] = Field(min_length=2, max_length=100)
+    method: Method = "mean_z"
+    weights: tuple[float, ...] = Field(
+        default=(), max_length=100, description='for "weighted", one for each gene'
+    )
 
 
 class SignatureCheck(View):
-    """Which genes of a signature the cohort measures, and how well they go together.
+    """The score as a variable, which of its genes are measured, and how well they go together.
 
-    `coherence` is the mean rank correlation among up to forty of them; `usable` is false where too
-    few are measured or expressed.
+    `variable` is the key by which claims and looks name the score of the measured genes.
+    `coherence` is the mean rank correlation among up to forty genes. `refused` says why it cannot
+    be used.
     """
 
-    name: str
-    measured: tuple[str, ...]
-    absent: tuple[str, ...]
-    undetected: tuple[str, ...]
-    coherence: float | None
-    usable: bool
+    variable: str = ""
+    words: str = ""
+    measured: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    undetected: tuple[str, ...] = ()
+    coherence: float | None = None
+    score: Distribution | None = None
+    refused: str = ""
 
 
 class HistoryAsked(View):
@@ -196,7 +203,6 @@ class HistoryAsked(View):
     variable: str = Field(default="", max_length=200)
 
 
-LEAST_COVERAGE = 0.7
 MOSTLY_UNDETECTED = 0.8
 """Share of patients at the lowest value from which a gene counts as not expressed."""
 
@@ -376,27 +382,38 @@ class Workbench:
         return Designs(designs=tuple(self.cohort.power(claim) for claim in asked.claims))
 
     def signature_define(self, asked: SignatureDefine) -> SignatureCheck:
-        """Whether genes can be scored as one variable in this cohort."""
-        keys = {gene: self.cohort.measured(gene) for gene in dict.fromkeys(asked.genes)}
-        measured = [gene for gene, found in keys.items() if f"expression:{gene}" in found]
-        absent = tuple(gene for gene in keys if gene not in measured)
-        if not measured:
-            raise InputError(f"the cohort measures none of {', '.join(asked.genes[:10])}")
-        described = self.cohort.describe(tuple(f"expression:{gene}" for gene in measured[:40]))
-        undetected = tuple(
-            one.variable.removeprefix("expression:")
-            for one in described.variables
-            if one.lowest is not None and one.lowest >= MOSTLY_UNDETECTED
-        )
-        rhos = [one.rho for one in described.correlations]
-        covered = len(measured) / len(keys)
+        """Whether genes can be scored as one variable in this cohort, and its key.
+
+        Raises
+        ------
+        InputError
+            If the score cannot be computed of any cohort (weights that fit no gene).
+        """
+        try:
+            signature = GeneSignature(genes=asked.genes, method=asked.method, weights=asked.weights)
+        except ValidationError as error:
+            raise InputError(problems_of(error)) from None
+        matrix = frozenset(self.cohort.dictionary.expression)
+        measured, absent = signature.measured(matrix)
+        try:
+            signature.require_measured(matrix, "signature", self.cohort.dictionary.cohort)
+        except InputError as error:
+            return SignatureCheck(measured=measured, absent=absent, refused=str(error))
+        kept = signature.of_measured(matrix)
+        genes = self.cohort.describe(tuple(f"expression:{gene}" for gene in measured[:40]))
+        rhos = [one.rho for one in genes.correlations]
         return SignatureCheck(
-            name=asked.name,
-            measured=tuple(measured),
+            variable=kept.key,
+            words=kept.text,
+            measured=measured,
             absent=absent,
-            undetected=undetected,
+            undetected=tuple(
+                one.variable.removeprefix("expression:")
+                for one in genes.variables
+                if one.lowest is not None and one.lowest >= MOSTLY_UNDETECTED
+            ),
             coherence=round(sum(rhos) / len(rhos), 2) if rhos else None,
-            usable=covered >= LEAST_COVERAGE and len(measured) - len(undetected) >= 2,
+            score=self.cohort.describe((kept.key,)).variables[0],
         )
 
     def told_history(self, asked: HistoryAsked) -> History:
@@ -456,8 +473,8 @@ class Workbench:
             ),
             _tool(
                 "signature_define",
-                "Checks genes that are to be scored as one variable: which are measured, and how"
-                " well they go together.",
+                "Makes one variable of several genes (mean of z-scores, weighted, or ranks within the"
+                " patient): its key, which genes are measured, and how well they go together.",
                 SignatureDefine,
                 self.signature_define,
             ),
@@ -508,8 +525,3 @@ def _citation(record: Record, quote: str) -> Citation:
         quote=quote,
         retracted=record.retracted,
     )
-
-
-def exposure_of(key: str, level: Literal["high", "low"] = "high") -> Exposure:
-    """An exposure on a variable, its label to be written from the dictionary."""
-    return Exposure(variable=key, label=key.split(":")[-1], level=level)

@@ -264,7 +264,9 @@ def test_each_critic_has_a_versioned_prompt_that_renders(agent: Any) -> None:
     assert parse(agent.prompt).version >= 1
     said = " ".join(system.split())
     assert "from memory" in said and "that is not listed" in said
-    assert '[R1] RETRACTED "A paper on FABP5 in bladder cancer"' in user and "Round 0, judge" in user
+    assert (
+        '[R1] RETRACTED "A paper on FABP5 in bladder cancer"' in user and "Round 0, judge" in user
+    )
 
 
 def known(*parts: str, retracted: bool = False, text: str = "") -> Record:

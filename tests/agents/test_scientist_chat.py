@@ -137,7 +137,7 @@ def test_wrong_calls_are_told_and_cost_only_a_turn(cohort: Cohort, tmp_path: Pat
         ("graph_neighbors", {"name": "no such node at all"}),
         ("graph_search", {"text": "x" * 900}),
         ("design_power", {"claims": [{"id": "a"}]}),
-        ("signature_define", {"name": "a/../b", "genes": ["CXCL13", "CXCR5"]}),
+        ("signature_define", {"genes": ["CXCL13", "CXCR5"], "weights": [1.0]}),
     ]
 
     def script(told: list[dict[str, Any]]) -> Answer:

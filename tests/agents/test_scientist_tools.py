@@ -97,7 +97,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
             ]
         },
     ),
-    ("signature_define", {"name": "homing", "genes": ["CXCL13", "CXCR5", "NOTAGENE"]}),
+    ("signature_define", {"genes": ["CXCL13", "CXCR5", "MS4A1", "CCL19", "CD3E", "NOTAGENE"]}),
     ("history", {}),
 ]
 
