@@ -473,8 +473,8 @@ class Workbench:
             ),
             _tool(
                 "signature_define",
-                "Makes one variable of several genes (mean of z-scores, weighted, or ranks within the"
-                " patient): its key, which genes are measured, and how well they go together.",
+                "Makes one variable of several genes (mean of z-scores, weighted, or ranks within"
+                " the patient): its key, which genes are measured, and how well they go together.",
                 SignatureDefine,
                 self.signature_define,
             ),

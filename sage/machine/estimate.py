@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.base import Agent
 from agents.novelty.settings import DebateSettings
+from agents.scientist.agent import BOUNDS
 from sage.core.data import data_folder
 from sage.core.llm.messages import ModelChoice, estimate_tokens
 from sage.core.models import Strict
@@ -16,7 +17,12 @@ from sage.machine.tracing import AGENTS
 from sage.settings import Settings
 
 RECORDED = "tcga-blca-tls"
-ONCE = {"path_generation": QUERIES, "ontologist": 1}
+ONCE = {"path_generation": QUERIES, "ontologist": 1, "scientist": BOUNDS.turns}
+"""Agents that are asked once for all hypotheses, and their turns at most."""
+LOOK = 1500
+"""Tokens that a tool's result adds to the next prompt, as far as is known before."""
+GUESSED_REPLY = 1500
+"""Tokens of a reply that the recorded run does not hold."""
 CRITICS = ("prover", "verifier", "judge")
 
 
@@ -51,10 +57,17 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
             getattr(settings.models, agent.role.value),
             _most_calls(agent.name, settings, hypotheses),
             hypotheses,
-            sizes[agent.returns.__name__],
+            sizes.get(agent.returns.__name__) or [_guessed(agent)],
         )
         for agent in AGENTS
     ]
+
+
+def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
+    """Tokens of a call that the recorded run does not hold: prompt and schemas, and a reply."""
+    schema = json.dumps(agent.returns.model_json_schema())
+    tools = json.dumps([tool.wire() for tool in agent.tools])
+    return estimate_tokens(agent.prompt.text + schema + tools), GUESSED_REPLY
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
@@ -81,6 +94,8 @@ def _estimated(
     usual = min(most, len(sizes) * (1 if agent.name in ONCE else hypotheses))
     prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
+    if agent.bounds is BOUNDS:  # every look stands in the prompts of the turns after it
+        prompt_most += LOOK * most * (most - 1) // 2
     reply = sum(replies) // len(sizes) * usual
     reply_most = (model.max_tokens or max(replies)) * most
     priced = model.price_in is not None and model.price_out is not None

@@ -21,16 +21,13 @@ from agents.types import EarlierClaim, History
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
-from sage.core.models import Strict
 from tests.agents.bench import (
     EDGES,
     FABP5,
     OS,
-    OUTCOMES,
     RESOURCES,
     TLS,
     bench,
-    brief,
     clinical,
     given,
     with_permuted_outcomes,
@@ -287,10 +284,22 @@ def test_a_source_that_a_search_gave_can_be_cited_with_its_sentence(tmp_path: Pa
         assert source.quotations and source.quotations[0] == there.found[source.key].quote
 
 
-class Seen(Strict):
-    """The looks of one episode."""
+def test_a_score_of_genes_is_a_variable_like_any_other(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    tools = {tool.name: tool for tool in bench(cohort).tools()}
 
-    tools: list[str]
+    def call(name: str, **asked: Any) -> Any:
+        return tools[name].call(tools[name].takes.model_validate(asked))
+
+    made = call("signature_define", genes=["CXCL13", "CXCR5", "MS4A1", "CD3E", "CCL19", "NOGENE"])
+    assert made.absent == ("NOGENE",) and made.variable.startswith("signature:mean_z(CCL19,")
+    assert made.score is not None and made.score.mean == pytest.approx(0.0, abs=0.01)
+    shown = call("cohort_describe", variables=[made.variable, "imaging:tls_density"])
+    assert shown.correlations and not shown.variables[0].withheld
+    (design,) = call("design_power", claims=[claim(made.variable)]).designs
+    assert design.detectable is not None and design.detectable > 1
+    refused = call("signature_define", genes=["CXCL13", "NOGENE", "NONE2"])
+    assert refused.variable == "" and "measures 1 of 3 genes" in refused.refused
 
 
 def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
@@ -354,5 +363,3 @@ def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(
     for proposal in off:
         assert bool(proposal.sources) != proposal.support_absent
         assert set(proposal.sources) <= set(there.found)
-    assert brief(*EDGES).relationships
-    assert OUTCOMES
