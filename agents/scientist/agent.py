@@ -149,7 +149,20 @@ def _judge(given: ScientistInput, found: Found) -> Judge:
 
 
 def _texts(proposal: Proposal) -> tuple[str, ...]:
-    return (*hypothesis_texts(proposal.hypothesis), *proposal.concepts)
+    hypothesis = proposal.hypothesis
+    scores = [one.label for one in hypothesis.exposures if one.signature is not None]
+    return (*hypothesis_texts(hypothesis), *proposal.concepts, *scores)
+
+
+def _plainly_labeled(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
+    """The hypothesis with what a score computes in the place of a refused label."""
+    exposures = tuple(
+        one.model_copy(update={"label": one.signature.text})
+        if one.signature is not None and judge(one.label)
+        else one
+        for one in hypothesis.exposures
+    )
+    return hypothesis.model_copy(update={"exposures": exposures})
 
 
 def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candidates]:
@@ -174,7 +187,8 @@ def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candi
         for proposal in answer.candidates:
             hypothesis = proposal.hypothesis
             if not variable_problems(hypothesis, dictionary):
-                hypothesis = reworded(settled(hypothesis, dictionary), judge)
+                plain = settled(_plainly_labeled(hypothesis, judge), dictionary)
+                hypothesis = reworded(plain, judge)
             mended = proposal.model_copy(
                 update={
                     "hypothesis": hypothesis,

@@ -4,6 +4,7 @@ kept."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from agents.question.types import Question
 from agents.scientist import (
@@ -16,12 +17,14 @@ from agents.scientist import (
 from agents.scientist.rank import (
     RankedCandidate,
     Ranking,
+    RankParts,
     SetAside,
     by_expected_information,
     names_of,
     parts_of,
     without_rewordings,
 )
+from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
 from agents.statement import settled
 from agents.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
 from kg.literature.expansion import synonyms
@@ -99,17 +102,24 @@ def drafted(
         reasons = "; ".join(dict.fromkeys(one.reason for one in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
     order = by_expected_information(parts)
+    ratings: list[float] = []
+    if services.settings.tournament and len(able) > 1:
+        ratings = _rated(services, question, [(able[at], parts[at]) for at in order], first)
+        rated = dict(zip(order, ratings, strict=True))
+        order = sorted(order, key=lambda at: -rated[at])
+        ratings = [rated[at] for at in order]
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
     ranking = Ranking(
         wanted=wanted,
         drafted=len(answer.candidates),
-        order="expected information",
+        order="a tournament (Elo)" if ratings else "expected information",
         ranked=tuple(
             RankedCandidate(
                 place=place,
                 statement=able[at].hypothesis.statement,
                 parts=parts[at],
+                rating=ratings[place - 1] if ratings else None,
                 hypothesis_id=names.get(at, ""),
             )
             for place, at in enumerate(order, 1)
@@ -126,6 +136,32 @@ def drafted(
         write_json(services.folder.output(f"draft-{name}"), draft)
         made.append(draft)
     return made
+
+
+def _rated(
+    services: Services,
+    question: Question,
+    candidates: Sequence[tuple[Proposal, RankParts]],
+    first: str,
+) -> list[float]:
+    """Elo ratings of the candidates, compared in pairs by the run's reasoner."""
+    contenders = [
+        Contender(
+            statement=proposal.hypothesis.statement,
+            rationale=proposal.hypothesis.rationale,
+            parts=parts,
+        )
+        for proposal, parts in candidates
+    ]
+    count = 0
+
+    def prefer(one: Contender, other: Contender) -> Literal["first", "second"]:
+        nonlocal count
+        count += 1
+        pairing = Pairing(question=question.prompt, first=one, second=other)
+        return services.ask(TOURNAMENT, pairing, f"tournament-{first}-r{count}").output.better
+
+    return play(contenders, prefer, services.manifest.seed)
 
 
 def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:

@@ -9,6 +9,7 @@ from typing import Any
 from agents.base import Agent
 from agents.novelty.settings import DebateSettings
 from agents.scientist.agent import BOUNDS
+from agents.scientist.tournament import TOURNAMENT, comparisons
 from sage.core.data import data_folder
 from sage.core.llm.messages import ModelChoice, estimate_tokens
 from sage.core.models import Strict
@@ -60,6 +61,7 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
             sizes.get(agent.returns.__name__) or [_guessed(agent)],
         )
         for agent in AGENTS
+        if _most_calls(agent.name, settings, hypotheses)
     ]
 
 
@@ -73,6 +75,8 @@ def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
     """How often an agent is asked at most."""
     revised = hypotheses * (settings.revisions + 1)
+    if name == TOURNAMENT.name:
+        return comparisons(settings.drafts) if settings.tournament else 0
     if name in ONCE:
         return ONCE[name]
     if name == "expansion":
@@ -92,6 +96,7 @@ def _estimated(
     sizes: list[tuple[int, int]],
 ) -> AgentEstimate:
     usual = min(most, len(sizes) * (1 if agent.name in ONCE else hypotheses))
+    usual = most if agent is TOURNAMENT else usual
     prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
     if agent.bounds is BOUNDS:  # every look stands in the prompts of the turns after it

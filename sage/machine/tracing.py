@@ -18,6 +18,7 @@ from agents.novelty.verifier import VERIFIER
 from agents.ontologist import ONTOLOGIST
 from agents.path_generation import PATH_GENERATION
 from agents.scientist import SCIENTIST
+from agents.scientist.tournament import TOURNAMENT
 from agents.summary import SUMMARY
 from sage.core.errors import InputError
 from sage.core.files import read_json
@@ -30,6 +31,7 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
     PATH_GENERATION,
     ONTOLOGIST,
     SCIENTIST,
+    TOURNAMENT,
     EXPANSION,
     PROVER,
     VERIFIER,
