@@ -18,7 +18,12 @@ from sage.machine.tracing import AGENTS
 from sage.settings import Settings
 
 RECORDED = "tcga-blca-tls"
-ONCE = {"path_generation": QUERIES, "ontologist": 1, "scientist": BOUNDS.turns}
+ONCE = {
+    "question": 1,
+    "path_generation": QUERIES,
+    "ontologist": 1,
+    "scientist": BOUNDS.turns,
+}
 """Agents that are asked once for all hypotheses, and their turns at most."""
 LOOK = 1500
 """Tokens that a tool's result adds to the next prompt, as far as is known before."""

@@ -66,6 +66,7 @@ class RunState(TypedDict, total=False):
     brief: OntologyBrief
     drafts: list[Draft]
     wishes: list[str]
+    redesigned: list[str]
     decided: list[Decision]
     reviewed: list[ReviewedHypothesis]
     evaluations: Annotated[list[Evaluation], operator.add]
@@ -75,9 +76,10 @@ class RunState(TypedDict, total=False):
 
 
 class PathGenerationIn(TypedDict):
-    """Path generation reads the prompt."""
+    """Path generation reads the prompt and its parts."""
 
     prompt: str
+    question: Question
 
 
 class OntologistIn(TypedDict):
@@ -102,6 +104,14 @@ class ReviewIn(TypedDict):
     drafts: list[Draft]
     decided: list[Decision]
     reviewed: list[ReviewedHypothesis]
+
+
+class RedesignIn(TypedDict):
+    """Redesign reads how evaluations ended, and which infeasible claims were redesigned before."""
+
+    evaluations: list[Evaluation]
+    redesigned: list[str]
+    drafts: list[Draft]
 
 
 class JudgeIn(TypedDict):

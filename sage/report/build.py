@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
+from sage.questions import lines
 from sage.report.candidates import rankings
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
@@ -122,6 +123,7 @@ def _render(page: Page, template: str) -> str:
 
     rendered = _template(template).render(
         run=page.run,
+        question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         candidates=page.candidates,
@@ -150,6 +152,7 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
             hypotheses.append(
                 {
                     "id": one.id,
+                    "carries": one.carries,
                     "statement": one.expanded.hypothesis.statement,
                     "novelty": round(float(one.debate["score"]), 2)
                     if one.debate.get("judged", True)
