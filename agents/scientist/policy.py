@@ -133,12 +133,13 @@ def _tried(given: ScientistInput) -> Looks:
 def _asked_concepts(question: Question) -> list[Concept]:
     """What the question names and the cohort measures, one variable each."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
-    return [
-        Concept(part.name or part.words, part.variables[0], asked=True)
-        for role in roles
-        for part in question.testable(role)
-        if part.variables
-    ]
+    found: dict[str, Concept] = {}
+    for role in roles:
+        for part in question.testable(role):
+            for variable in part.variables[:1]:
+                concept = Concept(part.name or part.words, variable, asked=True)
+                found.setdefault(variable, concept)
+    return list(found.values())
 
 
 def _neighbors(
@@ -200,12 +201,8 @@ def _endpoint(given: ScientistInput) -> Endpoint:
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
     """The claims that the question asks for, as it names them."""
     question = given.question
-    exposures = [
-        concept
-        for part in question.testable(PartRole.EXPOSURE)
-        for concept in asked
-        if concept.variable in part.variables[:1]
-    ]
+    named = {key for part in question.testable(PartRole.EXPOSURE) for key in part.variables[:1]}
+    exposures = [concept for concept in asked if concept.variable in named]
     modifiers = [concept for concept in asked if concept not in exposures]
     if not exposures:
         exposures, modifiers = modifiers[:1], modifiers[1:]
@@ -226,7 +223,7 @@ def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> li
         ]
     else:
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
-        designs.append((exposures, Comparison.PER_SD, CutRule.CONTINUOUS))
+        designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
     return [_proposal(given, concepts, known, how, cut) for concepts, how, cut in designs]
 
 
