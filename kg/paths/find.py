@@ -142,8 +142,7 @@ def generate(
         said.notes.append(f"{total} paths exist; {len(rows)} spread evenly over them were scored.")
     if not len(rows):
         said.notes.append(
-            f"No path of at most {options.max_hops} steps joins these concepts: raise max_hops, "
-            "or name other concepts."
+            f"No path of at most {options.max_hops} steps joins these concepts; name others."
         )
         return _result(said, (), 0)
     rows = _through_named(graph, rows, said)
@@ -155,7 +154,7 @@ def _through_named(graph: Graph, rows: Rows, said: Understanding) -> Rows:
     """The candidates that visit every class the prompt names ("genes"), where there are any."""
     keep = np.ones(len(rows), dtype=bool)
     for _, group in said.classes:
-        numbers = [TYPES.index(one) for one in group]
+        numbers = [TYPES.index(kind) for kind in group]
         visited = (rows >= 0) & np.isin(graph.types[rows], numbers)
         keep &= visited.any(axis=1)
     return rows[keep] if keep.any() else rows

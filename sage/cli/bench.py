@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
     from sage.bench.novelty import Scored
+    from sage.bench.questions import QuestionScore
     from sage.settings import Settings
 
 app = typer.Typer(help="Calibration benchmarks.", no_args_is_help=True)
@@ -92,21 +93,21 @@ def _proposals(
         debate = debate.model_copy(update={"patience_seconds": 10.0})
     rows = []
     with counting("proposals", quiet=as_json) as advance:
-        for number, one in enumerate(proposals):
+        for number, proposal in enumerate(proposals):
             advance("proposals", number, len(proposals))
             search = (
-                retriever(live, debate, one.as_of)
+                retriever(live, debate, proposal.as_of)
                 if live is not None
-                else local_retriever(index, debate.records_per_critic, one.as_of, encode)
+                else local_retriever(index, debate.records_per_critic, proposal.as_of, encode)
             )
             outcome = hold(
-                as_expanded(one.id, one.statement, one.parts),
+                as_expanded(proposal.id, proposal.statement, proposal.parts),
                 critics,
-                without_own(search, one.own_title),
+                without_own(search, proposal.own_title),
                 debate,
-                as_of=one.as_of,
+                as_of=proposal.as_of,
             )
-            rows.append(scored(one.id, one.tier, outcome))
+            rows.append(scored(proposal.id, proposal.tier, outcome))
         advance("proposals", len(proposals), len(proposals))
     if live is not None:
         live.close()
@@ -129,13 +130,13 @@ def _ideas(
     critics = _reasoner(kind, load(), budget_usd)
     scores = []
     with counting("ideas", quiet=as_json) as advance:
-        for number, one in enumerate(ideas):
+        for number, idea in enumerate(ideas):
             advance("ideas", number, len(ideas))
-            found = over(one.papers, debate.records_per_critic)
-            expanded = as_expanded(one.id, one.statement, one.parts)
+            found = over(idea.papers, debate.records_per_critic)
+            expanded = as_expanded(idea.id, idea.statement, idea.parts)
             scores.append(hold(expanded, critics, found, debate).score)
         advance("ideas", len(ideas), len(ideas))
-    labels = [one.label for one in ideas]
+    labels = [idea.label for idea in ideas]
     result = {
         "dataset": str(dataset),
         "reasoner": critics.name,
@@ -143,7 +144,7 @@ def _ideas(
         "novel": int(sum(labels)),
         "spearman": rank_correlation(labels, scores),
         "area_under_curve": separation(labels, scores),
-        "scores": dict(zip((one.id for one in ideas), scores, strict=True)),
+        "scores": dict(zip((idea.id for idea in ideas), scores, strict=True)),
     }
     if as_json:
         print_json(result)
@@ -196,17 +197,17 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
                 "literature": source,
                 "configurations": table,
                 "tiers": tiers,
-                "proposals": [one.model_dump(mode="json") for one in rows],
+                "proposals": [row.model_dump(mode="json") for row in rows],
             }
         )
         return
     from rich.table import Table
 
     first = Table("configuration", "accuracy", "A-E gap", "Spearman", *c.RANGES)
-    for name, one in table.items():
-        means: dict[Any, float] = one["tiers"]  # type: ignore[assignment]
+    for name, item in table.items():
+        means: dict[Any, float] = item["tiers"]  # type: ignore[assignment]
         cells = [f"{means[tier]:.2f}" if tier in means else "-" for tier in c.RANGES]
-        figures = (f"{one['accuracy']:.1%}", f"{one['gap']:.2f}", f"{one['spearman']:.2f}")
+        figures = (f"{item['accuracy']:.1%}", f"{item['gap']:.2f}", f"{item['spearman']:.2f}")
         first.add_row(name, *figures, *cells)
     out.print(first)
     second = Table(
@@ -269,3 +270,77 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
         embed=embed,
         retractions=retraction_source(email=settings.contact_email),
     )
+
+
+@app.command()
+def questions(
+    gold: Path | None = typer.Option(None, help="Gold prompts (.jsonl); default: those that ship."),
+    shared: Path | None = typer.Option(
+        None, envvar="SAGE_SHARED", help="Folder of shared data; cohorts that need it are skipped."
+    ),
+    reasoner: Literal["rules", "chat"] = typer.Option("rules", help="Who reads and drafts."),
+    parse_only: bool = typer.Option(False, "--parse-only", help="Read contracts, draft nothing."),
+    held_out: bool | None = typer.Option(
+        None, "--held-out/--seen", help="Only prompts held out from tuning, or only the others."
+    ),
+    limit: int | None = typer.Option(None, min=1, help="Only the first prompts."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+) -> None:
+    """Score how well questions are kept: their parts parsed, carried by the hypothesis, or said.
+
+    Example: sage bench questions --parse-only --limit 5
+    """
+    from sage.bench.questions import read_gold, score
+    from sage.console import counting, print_json
+    from sage.settings import load
+
+    chosen = [item for item in read_gold(gold) if held_out in (None, item.held_out)][:limit]
+    with counting("questions", quiet=as_json) as advance:
+        scores = score(
+            chosen,
+            load(reasoner=reasoner),
+            shared,
+            hypotheses=not parse_only,
+            progress=lambda done: advance("questions", done, len(chosen)),
+        )
+    if as_json:
+        print_json([item.model_dump(mode="json") for item in scores])
+        return
+    _tell_questions(scores)
+
+
+def _tell_questions(scores: list[QuestionScore]) -> None:
+    from rich.table import Table
+
+    from sage.console import out
+
+    done = [item for item in scores if not item.skipped]
+    groups = {kind: [item for item in done if item.kind == kind] for kind in
+              dict.fromkeys(item.kind for item in done)}  # fmt: skip
+    groups["seen while it was built"] = [item for item in done if not item.held_out]
+    groups["held out"] = [item for item in done if item.held_out]
+    groups["all"] = done
+    table = Table("prompts", "n", "as expected", "intent", "parts", "parsed", "kept", "said",
+                  "silent")  # fmt: skip
+    for name, rows in groups.items():
+        if not rows:
+            continue
+        parts = sum(item.parts for item in rows)
+        table.add_row(
+            name,
+            str(len(rows)),
+            f"{sum(item.answered for item in rows) / len(rows):.1%}",
+            f"{sum(item.intent for item in rows) / len(rows):.1%}",
+            str(parts),
+            f"{sum(item.parsed for item in rows) / parts:.1%}" if parts else "-",
+            f"{sum(item.kept for item in rows) / parts:.1%}" if parts else "-",
+            f"{sum(item.said for item in rows) / parts:.1%}" if parts else "-",
+            str(sum(item.silent for item in rows)),
+        )
+    out.print(table)
+    for reason in dict.fromkeys(item.skipped for item in scores if item.skipped):
+        count = sum(item.skipped == reason for item in scores)
+        out.print(f"{count} skipped: {reason}", markup=False)
+    for item in done:
+        if item.trouble and not item.held_out:
+            out.print(f"{item.id}: {'; '.join(item.trouble)}", markup=False, soft_wrap=True)

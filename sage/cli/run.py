@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.ask import (
+    Drop,
+    Endpoint,
+    Exposure,
+    Modifier,
+    Populations,
+    QuestionFile,
+    Treatment,
+    corrections_of,
+)
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:
+    from agents.question.types import Question
     from sage.machine.drive import Pause
     from sage.machine.services import Services
     from sage.settings import Settings
@@ -60,6 +71,16 @@ def run(
         False, "--estimate", help="Print calls, tokens and money per agent, and end there."
     ),
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
+    exposure: Exposure = None,
+    endpoint: Endpoint = None,
+    modifier: Modifier = None,
+    treatment: Treatment = None,
+    population: Populations = None,
+    drop: Drop = None,
+    question: QuestionFile = None,
+    yes: bool = typer.Option(
+        False, "--yes", help="Take the question as it was read, also where diseases differ."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
@@ -69,6 +90,7 @@ def run(
     """
     from sage.begin import Request, begin
     from sage.console import counting, err
+    from sage.questions import lines
     from sage.settings import load
 
     settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
@@ -89,9 +111,24 @@ def run(
         corpus=corpus,
         as_of=as_of,
         out=out,
+        corrections=corrections_of(
+            exposure,
+            endpoint,
+            modifier,
+            treatment,
+            population,
+            drop,
+            question,
+            yes=yes or as_json,
+        ),
     )
+
+    def show(found: Question) -> None:
+        for line in lines(found):
+            err.print(line, markup=False, soft_wrap=True)
+
     with counting("graph", quiet=as_json) as progress:
-        services = begin(request, settings, progress)
+        services = begin(request, settings, progress, (lambda found: None) if as_json else show)
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
     _go(services, as_json=as_json)
@@ -243,11 +280,11 @@ def review(
         raise InputError(
             f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
         )
-    chosen = [one for one in drafts if hypothesis in (None, one.hypothesis.id)]
+    chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
     options = {"approve": approve, "reject": reject, "edit": edit, "another": another}
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
-        raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
+        raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
     if given or not as_json:
         need("literature", "going on with a run")
     if given:
@@ -327,8 +364,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
             pause = advance(services, answer)
             while pause and pause.kind == "review" and services.manifest.auto_approve:
                 decisions = tuple(
-                    Decision(hypothesis_id=one, action="approve", automatic=True)
-                    for one in pause.waiting
+                    Decision(hypothesis_id=item, action="approve", automatic=True)
+                    for item in pause.waiting
                 )
                 pause = advance(services, review_answer(pause, decisions))
         except KeyboardInterrupt:
@@ -347,6 +384,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
+    from agents.question.carried import account_line
     from sage.console import out, print_json
     from sage.review import drafts_of, show_draft
 
@@ -357,12 +395,13 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
                 "run": services.folder.id,
                 "folder": str(services.folder.root),
                 "status": "waiting for review",
-                "waiting": [json.loads(one.model_dump_json()) for one in drafts],
+                "waiting": [json.loads(draft.model_dump_json()) for draft in drafts],
             }
         )
         return
-    for one in drafts:
-        show_draft(one)
+    for item in drafts:
+        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
+        show_draft(item)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
         "  (--approve, --edit FILE, --reject REASON, --another WISH)"
@@ -409,10 +448,11 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    for one in result["hypotheses"]:
-        out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
-        out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")
-        tell_verdict(one)
+    for hypothesis in result["hypotheses"]:
+        out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
+        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
+        out.print(f"  novelty {hypothesis['novelty']}  feasibility {hypothesis['feasibility']}")
+        tell_verdict(hypothesis)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

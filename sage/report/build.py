@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
+from sage.questions import lines
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -86,7 +87,7 @@ def _render(page: Page, template: str) -> str:
     as_html = template.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
-    names = {one.id: one.names for one in page.hypotheses}
+    names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
 
     def quote(text: object) -> Inert:
         return Inert(verbatim(escape(text).strip()))
@@ -97,9 +98,9 @@ def _render(page: Page, template: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return quote(text)
-        for one in source:
-            if one and one in text:
-                text = text.replace(one, f"“{one}”")
+        for item in source:
+            if item and item in text:
+                text = text.replace(item, f"“{item}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)
@@ -113,6 +114,7 @@ def _render(page: Page, template: str) -> str:
 
     rendered = _template(template).render(
         run=page.run,
+        question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         ledger=page.ledger,
@@ -136,15 +138,18 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for one in collect(folder).hypotheses:
+        for hypothesis in collect(folder).hypotheses:
             hypotheses.append(
                 {
-                    "id": one.id,
-                    "statement": one.expanded.hypothesis.statement,
-                    "novelty": round(float(one.debate["score"]), 2),
-                    "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
-                    "verdict": one.verdict_words,
-                    "answers": list(one.answers),
+                    "id": hypothesis.id,
+                    "carries": hypothesis.carries,
+                    "statement": hypothesis.expanded.hypothesis.statement,
+                    "novelty": round(float(hypothesis.debate["score"]), 2),
+                    "feasibility": round(hypothesis.feasibility.score, 1)
+                    if hypothesis.feasibility
+                    else None,
+                    "verdict": hypothesis.verdict_words,
+                    "answers": list(hypothesis.answers),
                 }
             )
     report = folder.root / "report.html"
