@@ -62,7 +62,9 @@ def test_a_spline_is_drawn_and_a_stratum_in_the_prediction_is_said(tmp_path: Pat
     assert "spline" in figure.caption
     assert list((tmp_path / "out").rglob("primary.svg"))
     notes = found.test("calibration").notes
-    assert any("Sex is a covariate here, where the claim's tests stratify" in note for note in notes)
+    assert any(
+        "Sex is a covariate here, where the claim's tests stratify" in note for note in notes
+    )
 
 
 def test_a_patient_without_follow_up_has_a_line_in_the_flow(tmp_path: Path) -> None:
