@@ -112,6 +112,10 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_modified(hypothesis, known, names)}."
+        case Comparison.MEDIATION:
+            side = f"{first.level} {names[0]}"
+            through = f"{levels[1]}er {names[1]}"
+            return f"{place}, {side} goes with {outcome} in part through {through}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
             words = _listed([f"{level} {name}" for level, name in zip(levels, names, strict=True)])
@@ -256,6 +260,7 @@ FIXED_WORDING = (
     Comparison.PREDICTIVE,
     Comparison.MODIFICATION,
     Comparison.COMBINED,
+    Comparison.MEDIATION,
 )
 """Comparisons whose sentence is not read back: their fields are edited."""
 AS_FIELDS = "claim as its fields do; this kind of claim is changed by its fields"

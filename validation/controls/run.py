@@ -253,7 +253,15 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
     draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
-    if contract.hypothesis.time_dependent:
+    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
+    if study.exposed.mediated and exposure == 0:
+        # The exposure's own part of the claim is its path to the mediator, which goes up.
+        sign = 1.0
+        observed = _to_the_mediator(study.exposed, keep)
+        null = np.array(
+            [float("nan") if drawn is None else _to_the_mediator(drawn, keep) for drawn in draws]
+        )
+    elif contract.hypothesis.time_dependent:
         observed, null = _at_risk(study)
     else:
         null = np.array(
@@ -266,7 +274,6 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
     return RandomFeatures(
@@ -365,7 +372,7 @@ def _draw(
     column, outcome = x[keep], value[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
-    base = [part[keep][:, None] for part in exposed.parts] if exposed.product else []
+    base = [part[keep][:, None] for part in exposed.beside]
     if event is not None and layers is None:
         outcome = scores.of(outcome, event[keep] == 1, keep)
     elif event is not None and layers is not None:
@@ -373,6 +380,13 @@ def _draw(
         base.append(indicators)
     others = np.column_stack(base) if base else None
     return float(_score_z(outcome, column[:, None], others)[0])
+
+
+def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
+    """Standardized correlation of an exposure with its mediator, positive as claimed."""
+    exposure, mediator = exposed.parts
+    known = keep & (exposure == exposure) & (mediator == mediator)
+    return float(_score_z(mediator[known], exposure[known][:, None], None)[0])
 
 
 def _within(
