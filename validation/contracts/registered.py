@@ -302,7 +302,7 @@ def of_endpoint(
             if primary:
                 add("rmst", "assumption", "rmst")
                 add("period_hazards", "assumption", "period_hazards")
-        if primary:
+        if primary and whole != "mediation":  # whose hazards are additive
             add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
     if endpoint.kind == "competing":
         add("cumulative_incidence", "descriptive", "cumulative_incidence")

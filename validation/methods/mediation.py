@@ -61,7 +61,8 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     for name, part in parts:
         mine = scaled(part)
         book.effect(f"{plan.id}.{name}", mine, None)
-        rows.append({"effect": name, scale: book.numbers[f"{plan.id}.{name}.summary"].text})
+        interval = f"(95% CI {mine.lower:.2f} to {mine.upper:.2f})"
+        rows.append({"effect": name, scale: f"{mine.value:.2f} {interval}"})
     first, second = study.contract.exposures
     for name, label, size, p in (
         ("first", f"{first.label} to {second.label}", found.first, found.first_p),
