@@ -252,7 +252,8 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
-    draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
+    values = tuple(numbers_of(rows, each) for each in contract.exposures)
+    draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     if study.exposed.mediated and exposure == 0:
         # The exposure's own part of the claim is its path to the mediator, which goes up.
@@ -299,27 +300,31 @@ def _at_risk(study: Study) -> tuple[float, Floats]:
     return dealt_at_risk(entry, value, flags, x, layers, times=times, seed=contract.seed + 1)
 
 
-def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
-    """The claim's exposure with one of its variables replaced; None where it cannot be cut."""
+def _rebuilt(
+    study: Study, values: tuple[Floats, ...], exposure: int, raw: Floats
+) -> Exposed | None:
+    """The claim's exposure with one of its values replaced; None where it cannot be cut."""
     import numpy as np
 
     contract = study.contract
     uses = contract.exposures
-    values = [numbers_of(study.rows, use) for use in uses]
     cuts = list(study.cuts)
     use = uses[exposure]
+    try:
+        raw = rescaled(raw, use)
+    except InputError:
+        return None
     if use.cut is CutRule.FIXED:
         # A threshold in the feature's own unit means nothing for another one: keep its share.
         assert use.threshold is not None
         below = int((values[exposure] <= use.threshold).sum())
         use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
     try:
-        raw = rescaled(raw, use)
         cuts[exposure] = cut_for(contract.comparison, raw, use)
     except InputError:
         return None
-    values[exposure] = raw
-    return expose(contract.comparison, uses, tuple(values), tuple(cuts))
+    replaced = (*values[:exposure], raw, *values[exposure + 1 :])
+    return expose(contract.comparison, uses, replaced, tuple(cuts))
 
 
 def all_layers(study: Study) -> NDArray[np.int64] | None:
