@@ -384,8 +384,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from agents.question.carried import account_line
     from sage.console import out, print_json
+    from sage.questions import carries
     from sage.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -400,7 +400,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for one in drafts:
-        out.print(account_line(services.question, one.hypothesis), markup=False, soft_wrap=True)
+        out.print(carries(services.folder, one.hypothesis), markup=False, soft_wrap=True)
         show_draft(one)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
