@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from agents.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.prose.check import early_judge, own
+from agents.question.types import Question
 from agents.types import Citation, Definition, OntologyBrief, Relationship
 from kg.types import Evidence, PathNode, ScoredPath
 
 
 class OntologistInput(View):
-    """What the ontologist sees: the paths, never the prompt (SAGE, Table 9)."""
+    """What the ontologist sees: the question, and the paths with their passages."""
 
+    question: Question = Question(prompt="")
     paths: tuple[ScoredPath, ...]
 
 

@@ -141,6 +141,7 @@ class Literature:
                 records=tuple(rank(pool, asked, k, embed)),
                 missing=tuple(missing),
                 served_by=tuple(served),
+                local_records=len(self.local) if self.local is not None else None,
                 requests=usage.requests,
                 cached=usage.cached,
                 seconds=time.perf_counter() - started,

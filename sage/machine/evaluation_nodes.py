@@ -84,6 +84,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
             settings,
             services.manifest.seed,
             as_of=as_of,
+            ontology=services.ontology,
         )
         spent = outcome.spent
         write_json(
@@ -105,10 +106,12 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
         judged = [turn for turn in outcome.transcript if turn.critic == "judge"]
         return {
             "novelty": NoveltyView(
-                score=outcome.score,
+                score=outcome.score if outcome.judged else None,
                 threshold=outcome.threshold,
                 specious=bool(outcome.specious),
-                summary=judged[-1].position.summary if judged else "Not judged.",
+                summary=judged[-1].position.summary
+                if judged and outcome.judged
+                else "Novelty is not judged: no record that was found bears on the claim.",
             ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,
