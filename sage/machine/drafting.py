@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from agents.question.carried import unanswered
 from agents.question.types import Question
 from agents.scientist import (
     Proposal,
@@ -32,6 +33,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import ScientistIn
+from sage.questions import question_of, redesign_of
 from validation.hypothesis import Hypothesis
 
 
@@ -57,9 +59,11 @@ def drafted(
         If the scientist finds nothing that the cohort can test.
     """
     brief, question = state["brief"], state.get("question") or Question(prompt="")
+    first = f"h{len(drafts) + 1}"
+    if redesign_of(services.folder, first) is not None:
+        question = question_of(services.folder, first)
     view = _dictionary(services, brief, question)
     bench = services.workbench
-    first = f"h{len(drafts) + 1}"
     given = ScientistInput(
         question=question,
         brief=brief,
@@ -101,12 +105,14 @@ def drafted(
     if not able:
         reasons = "; ".join(dict.fromkeys(one.reason for one in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
-    order = by_expected_information(parts)
+    # What answers the question comes first, however much could be learned from something else.
+    lost = [len(unanswered(question, proposal.hypothesis)) for proposal in able]
+    order = sorted(by_expected_information(parts), key=lambda at: lost[at])
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
         ratings = _rated(services, question, [(able[at], parts[at]) for at in order], first)
         rated = dict(zip(order, ratings, strict=True))
-        order = sorted(order, key=lambda at: -rated[at])
+        order = sorted(order, key=lambda at: (lost[at], -rated[at]))
         ratings = [rated[at] for at in order]
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
