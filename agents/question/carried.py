@@ -53,7 +53,11 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     rows = account(question, hypothesis)
     if not rows:
         return "Carries: the question names no part; SAGE chose freely."
-    kept = ", ".join(f"{row.words} ({row.role.value})" for row in rows if row.kept)
+    kept = ", ".join(
+        f"{row.words} ({row.role.value}{_by_stand_in(part, row)})"
+        for part, row in zip(question.parts, rows, strict=True)
+        if row.kept
+    )
     dropped = "; ".join(
         f"{row.words} ({row.role.value}): {row.how}" for row in rows if not row.kept
     )
@@ -62,6 +66,10 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     if added:
         line += f" Beyond the question: {', '.join(added)}."
     return f"{line} Dropped: {dropped}." if dropped else line
+
+
+def _by_stand_in(part: Part, row: Carried) -> str:
+    return f", for which {row.how} stands in" if part.stands_in else ""
 
 
 def _beyond(question: Question, hypothesis: Hypothesis) -> list[str]:

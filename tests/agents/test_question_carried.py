@@ -93,3 +93,9 @@ def test_what_was_not_asked_for_is_said() -> None:
     )
     assert "Beyond the question: expression:X." in line
     assert "Beyond" not in account_line(Question(prompt="?", parts=(GENES,)), claim("expression:X"))
+
+
+def test_a_stand_in_is_said_where_it_is_carried() -> None:
+    part = FGFR3.model_copy(update={"words": "macrophages", "stands_in": "a marker"})
+    line = account_line(Question(prompt="?", parts=(part,)), claim("expression:FGFR3"))
+    assert "macrophages (exposure, for which expression:FGFR3 stands in)" in line
