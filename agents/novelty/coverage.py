@@ -56,7 +56,7 @@ def covered(
     sized = f"{LOCAL} of {local_records} records" if local_records is not None else LOCAL
     return Coverage(
         searched=tuple(sized if name == LOCAL else name for name in served),
-        missing=tuple(f"{one.name}: {one.reason}" for one in missing),
+        missing=tuple(f"{item.name}: {item.reason}" for item in missing),
         most_confident=round(most, 2),
         relevant=relevant,
     )

@@ -153,8 +153,8 @@ class _Debate:
                 positions = [self._ask(critic, number) for critic in self.critics]
                 beliefs = update(
                     beliefs,
-                    [one.score for one in positions],
-                    [one.confidence for one in positions],
+                    [position.score for position in positions],
+                    [position.confidence for position in positions],
                     self.settings.own_weight,
                 ).tolist()
                 if not upheld and (upheld := _upheld(positions)):
@@ -182,7 +182,7 @@ class _Debate:
         for answer in answers.values():
             for record in answer.records:
                 self._file(record)
-            self.missing.update({one.name: one for one in answer.missing})
+            self.missing.update({item.name: item for item in answer.missing})
             self.served.update(dict.fromkeys(answer.served_by))
             self.notes.update(dict.fromkeys(answer.notes))
             if answer.local_records is not None:
@@ -304,7 +304,7 @@ class _Debate:
             coverage=self.coverage,
             reasons=found.reasons if found else (),
             records=tuple(self.records),
-            retracted=tuple(one.ref for one in self.records if one.record.retracted),
+            retracted=tuple(record.ref for record in self.records if record.record.retracted),
             contradictions=_contradictions(self.transcript),
             missing_sources=tuple(self.missing.values()),
             served_by=tuple(self.served),

@@ -25,8 +25,8 @@ Found = Mapping[str, Citation]
 def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
     """What `hypothesis` names that the cohort does not have."""
     named = [
-        *(one.variable for one in hypothesis.exposures),
-        *(one.variable for one in hypothesis.population.filters),
+        *(exposure.variable for exposure in hypothesis.exposures),
+        *(condition.variable for condition in hypothesis.population.filters),
         *hypothesis.covariates,
         *hypothesis.strata,
     ]
@@ -35,11 +35,11 @@ def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
         for key in named
         if not known.has(key)
     ]
-    endpoints = {one.key for one in known.endpoints}
+    endpoints = {endpoint.key for endpoint in known.endpoints}
     for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
         if key not in endpoints:
             problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
-    exposed = {one.variable for one in hypothesis.exposures}
+    exposed = {exposure.variable for exposure in hypothesis.exposures}
     twice = sorted(exposed & set(hypothesis.covariates))
     if twice:
         problems.append(f'"{twice[0]}" is both an exposure and a covariate; keep it as an exposure')
@@ -59,14 +59,14 @@ def proposal_problems(
     """
     problems = variable_problems(proposal.hypothesis, known)
     problems += [
-        f'refinement "{one.variable}" is not in the data dictionary'
-        for one in proposal.refinements
-        if not known.has(one.variable)
+        f'refinement "{refinement.variable}" is not in the data dictionary'
+        for refinement in proposal.refinements
+        if not known.has(refinement.variable)
     ]
-    chains = {(one.chain, one.step) for one in given.brief.relationships}
-    for one in proposal.support:
-        if (one.chain, one.step) not in chains:
-            problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
+    chains = {(relationship.chain, relationship.step) for relationship in given.brief.relationships}
+    for step in proposal.support:
+        if (step.chain, step.step) not in chains:
+            problems.append(f"there is no chain {step.chain} step {step.step} in the brief")
     problems += [
         f'"{key}" is no key that literature_search or graph_paths gave'
         for key in proposal.sources
@@ -116,18 +116,22 @@ def compose_draft(
     hypothesis_id : the draft's name
     known : the cohort's data dictionary, or the part of it that was shown
     """
-    support = {(one.chain, one.step) for one in proposal.support}
-    used = [one for one in brief.relationships if (one.chain, one.step) in support]
+    support = {(step.chain, step.step) for step in proposal.support}
+    used = [
+        relationship
+        for relationship in brief.relationships
+        if (relationship.chain, relationship.step) in support
+    ]
     cited = [(found or {})[key] for key in proposal.sources]
-    mechanism = tuple(dict.fromkeys(one.process for one in used))
+    mechanism = tuple(dict.fromkeys(item.process for item in used))
     return Draft(
         hypothesis=settled(proposal.hypothesis, known).model_copy(update={"id": hypothesis_id}),
         mechanism=mechanism,
-        citations=_unique([*(c for one in used for c in one.evidence), *cited]),
-        contradicting=_unique([c for one in used for c in one.contradicting]),
+        citations=_unique([*(c for item in used for c in item.evidence), *cited]),
+        contradicting=_unique([c for item in used for c in item.contradicting]),
         refinements=tuple(
-            one.model_copy(update={"label": label_of(one.variable, known)})
-            for one in proposal.refinements
+            refinement.model_copy(update={"label": label_of(refinement.variable, known)})
+            for refinement in proposal.refinements
         ),
         concepts=proposal.concepts,
         support_absent=not (used or cited),
@@ -135,32 +139,37 @@ def compose_draft(
 
 
 def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
-    return tuple({(one.key, one.quote): one for one in citations}.values())
+    return tuple({(citation.key, citation.quote): citation for citation in citations}.values())
 
 
 def _judge(given: ScientistInput, found: Found) -> Judge:
     relationships = given.brief.relationships
-    sources = [c for one in relationships for c in (*one.evidence, *one.contradicting)]
+    sources = [
+        c
+        for relationship in relationships
+        for c in (*relationship.evidence, *relationship.contradicting)
+    ]
     sources += found.values()
     return early_judge(
-        given=[f"{one.key} {one.title} {one.quote}" for one in sources],
-        quotes=[one.process for one in relationships] + [one.quote for one in sources],
+        given=[f"{source.key} {source.title} {source.quote}" for source in sources],
+        quotes=[relationship.process for relationship in relationships]
+        + [source.quote for source in sources],
     )
 
 
 def _texts(proposal: Proposal) -> tuple[str, ...]:
     hypothesis = proposal.hypothesis
-    scores = [one.label for one in hypothesis.exposures if one.signature is not None]
+    scores = [exposure.label for exposure in hypothesis.exposures if exposure.signature is not None]
     return (*hypothesis_texts(hypothesis), *proposal.concepts, *scores)
 
 
 def _plainly_labeled(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
     """The hypothesis with what a score computes in the place of a refused label."""
     exposures = tuple(
-        one.model_copy(update={"label": one.signature.text})
-        if one.signature is not None and judge(one.label)
-        else one
-        for one in hypothesis.exposures
+        exposure.model_copy(update={"label": exposure.signature.text})
+        if exposure.signature is not None and judge(exposure.label)
+        else exposure
+        for exposure in hypothesis.exposures
     )
     return hypothesis.model_copy(update={"exposures": exposures})
 
@@ -192,7 +201,9 @@ def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candi
             mended = proposal.model_copy(
                 update={
                     "hypothesis": hypothesis,
-                    "concepts": tuple(one for one in proposal.concepts if not judge(one)),
+                    "concepts": tuple(
+                        concept for concept in proposal.concepts if not judge(concept)
+                    ),
                 }
             )
             if not proposal_problems(given, mended, dictionary, found):

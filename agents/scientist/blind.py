@@ -122,7 +122,9 @@ class BlindCohort:
         self.dictionary: DataDictionary = cohort.dictionary()
         self.minimum = minimum
         self._table = cohort.table
-        self._tabled = {key: (one.table, one.column) for key, one in cohort.variables.items()}
+        self._tabled = {
+            key: (variable.table, variable.column) for key, variable in cohort.variables.items()
+        }
         self._outcome_columns = _outcome_columns(cohort)
         self._withheld: dict[str, str] = {}
 
@@ -164,7 +166,7 @@ class BlindCohort:
     def _near(self, key: str) -> list[str]:
         import difflib
 
-        has = [one.key for one in self.dictionary.variables]
+        has = [variable.key for variable in self.dictionary.variables]
         has += [f"expression:{gene}" for gene in self.dictionary.expression]
         return difflib.get_close_matches(key, has, n=4, cutoff=0.6)
 
@@ -256,7 +258,7 @@ class BlindCohort:
             n = int(both.sum())
             if n < max(FEWEST_FOR_CORRELATION, self.minimum):
                 continue
-            ranks = np.vstack([numbers[one][both].rank().to_numpy() for one in (first, second)])
+            ranks = np.vstack([numbers[item][both].rank().to_numpy() for item in (first, second)])
             ranks = ranks[:, np.lexsort(ranks)]
             if np.ptp(ranks, axis=1).min() == 0:
                 continue
@@ -280,13 +282,13 @@ class BlindCohort:
             raise InputError(f"{closed[0]} cannot be counted beside another variable")
         rows = table[list(keys)].dropna()
         coded = [_levels(rows[key], cut) for key in keys]
-        names = [[name for name in one.cat.categories if (one == name).any()] for one in coded]
-        shape = [len(one) for one in names]
+        names = [[name for name in item.cat.categories if (item == name).any()] for item in coded]
+        shape = [len(name) for name in names]
         counts = np.zeros(shape, dtype=np.int64)
         for place in np.ndindex(*shape):
             inside = np.ones(len(rows), dtype=bool)
-            for one, levels, at in zip(coded, names, place, strict=True):
-                inside &= (one == levels[at]).to_numpy()
+            for entry, levels, at in zip(coded, names, place, strict=True):
+                inside &= (entry == levels[at]).to_numpy()
             counts[place] = int(inside.sum())
         hidden = suppressed_cells(counts, self.minimum)
         return JointCounts(
@@ -345,7 +347,9 @@ class BlindCohort:
         plain_claim = all(self.dictionary.has(use.key) for use in contract.exposures)
         if not plain_claim or not uses_groups(hypothesis):
             return contract.power, None, None
-        keys = [use.key for use in contract.exposures] + [one.variable for one in contract.filters]
+        keys = [use.key for use in contract.exposures] + [
+            condition.variable for condition in contract.filters
+        ]
         table = self._table(list(dict.fromkeys(keys)))
         rows = table[apply_filters(table, contract.filters)]
         rows = rows.dropna(subset=[use.key for use in contract.exposures])
@@ -353,7 +357,7 @@ class BlindCohort:
             raise InputError("no patient has every exposure in this population")
         values = tuple(numbers_of(rows, use) for use in contract.exposures)
         pairs = zip(values, contract.exposures, strict=True)
-        cuts = tuple(find_cut(one, use) for one, use in pairs)
+        cuts = tuple(find_cut(pair, use) for pair, use in pairs)
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
         endpoint = self._endpoint(contract.primary_test.endpoint)
         observed = endpoint.n / max(self.dictionary.n_patients, 1)
@@ -447,6 +451,9 @@ def _levels(column: pd.Series, cut: Literal["median", "tertile"]) -> pd.Series:
         )
     lower, upper = numbers.quantile(1 / 3), numbers.quantile(2 / 3)
     return pd.Series(
-        ["high" if one > upper else "low" if one <= lower else "middle" for one in numbers],
+        [
+            "high" if number > upper else "low" if number <= lower else "middle"
+            for number in numbers
+        ],
         index=column.index,
     ).astype("category")

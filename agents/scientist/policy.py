@@ -108,7 +108,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
         for proposal in pool
         if _key(proposal.hypothesis) not in tried
         and proposal.hypothesis.statement not in given.already
-        and not excluded & {one.variable for one in proposal.hypothesis.exposures}
+        and not excluded & {exposure.variable for exposure in proposal.hypothesis.exposures}
     ]
     wanted = {concept.variable for concept in asked}
     pool = yield from _fit(pool, given, wanted)
@@ -123,7 +123,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
 
 
 def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
-    return frozenset(one.variable for one in hypothesis.exposures), hypothesis.endpoint
+    return frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
 
 
 def _tried(given: ScientistInput) -> Looks:
@@ -152,13 +152,17 @@ def _neighbors(
     given: ScientistInput, asked: Sequence[Concept], chained: Sequence[Proposal]
 ) -> Looks:
     """Measured concepts around those of the question, beyond what the paths hold."""
-    held = {one.variable for proposal in chained for one in proposal.hypothesis.exposures}
+    held = {exposure.variable for proposal in chained for exposure in proposal.hypothesis.exposures}
     held |= {concept.variable for concept in asked} | excluded_keys(given.question)
     nodes = [
         part.graph_node for part in given.question.parts if part.graph_node and not part.setting
     ]
     if not nodes:
-        nodes = [one.term for one in given.brief.definitions if one.type in MEASURABLE][:1]
+        nodes = [
+            definition.term
+            for definition in given.brief.definitions
+            if definition.type in MEASURABLE
+        ][:1]
     found: dict[str, Concept] = {}
     for node in nodes[:2]:
         look = GraphNeighbors(name=node, types=MEASURABLE, measured_only=True, limit=20)
@@ -178,10 +182,10 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known) -> Looks:
     found = yield Use(
         "literature_search", LiteratureSearch(query=query[:300], phrases=(concept.name,), limit=4)
     )
-    told = [one for one in found["sources"] if not one["retracted"]]
-    known.sources[concept.variable] = tuple(one["key"] for one in told)[:3]
+    told = [source for source in found["sources"] if not source["retracted"]]
+    known.sources[concept.variable] = tuple(item["key"] for item in told)[:3]
     sentences = [
-        text for one in told for text in one["quotations"] if concept.name.lower() in text.lower()
+        text for item in told for text in item["quotations"] if concept.name.lower() in text.lower()
     ]
     worse = sum(bool(WORSE.search(text.lower())) for text in sentences)
     better = sum(bool(BETTER.search(text.lower())) for text in sentences)
@@ -200,8 +204,8 @@ def _endpoint(given: ScientistInput) -> Endpoint:
         for endpoint in endpoints:
             if key and endpoint.key.upper() == key.upper():
                 return endpoint
-    survival = [one for one in endpoints if one.kind == "survival"]
-    return max(survival or list(endpoints), key=lambda one: one.events or 0)
+    survival = [endpoint for endpoint in endpoints if endpoint.kind == "survival"]
+    return max(survival or list(endpoints), key=lambda item: item.events or 0)
 
 
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
@@ -265,7 +269,10 @@ def _designs(
 
 def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
     """The levels of a modifier that is in words, other than a yes and a no."""
-    found = next((one for one in given.dictionary.variables if one.key == modifier.variable), None)
+    found = next(
+        (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
+        None,
+    )
     if found is None or found.kind not in ("binary", "categorical"):
         return ()
     levels = [level for level in found.levels if not level.replace(".", "").isdigit()]
@@ -318,7 +325,7 @@ def _proposal(
     against = levels.get(first.variable) and known.risk.get(first.variable, first.level)
     lower = bool(against) and against != first.level
     direction = question.direction or (Direction.LOWER_RISK if lower else Direction.HIGHER_RISK)
-    unsigned = [one.label for one in exposures if one.variable not in known.risk]
+    unsigned = [exposure.label for exposure in exposures if exposure.variable not in known.risk]
     sources = tuple(dict.fromkeys(key for v in variables for key in known.sources.get(v, ())))[:12]
     rationale = (
         "The question asks for it."
@@ -343,9 +350,9 @@ def _proposal(
         comparison=comparison,
         endpoint=endpoint.key,
         secondary_endpoints=tuple(
-            one.key
-            for one in dictionary.endpoints
-            if one.key != endpoint.key and one.kind in ("survival", "binary")
+            item.key
+            for item in dictionary.endpoints
+            if item.key != endpoint.key and item.kind in ("survival", "binary")
         )[:2],
         direction=direction,
         covariates=_covariates(given, set(variables)),
@@ -390,30 +397,32 @@ def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Lo
     if not pool:
         return []
     keys = list(
-        dict.fromkeys(one.variable for proposal in pool for one in proposal.hypothesis.exposures)
+        dict.fromkeys(
+            exposure.variable for proposal in pool for exposure in proposal.hypothesis.exposures
+        )
     )[:40]
     seen = yield Use("cohort_describe", CohortDescribe(variables=tuple(keys)))
     poor = {
-        one["variable"]
-        for one in seen["variables"]
-        if one["withheld"]
+        variable["variable"]
+        for variable in seen["variables"]
+        if variable["withheld"]
         or (
-            one["variable"] not in asked
+            variable["variable"] not in asked
             and (
-                (one["missing"] or 0.0) > MOST_MISSING
-                or (one["lowest"] or 0.0) >= MOSTLY_UNDETECTED
+                (variable["missing"] or 0.0) > MOST_MISSING
+                or (variable["lowest"] or 0.0) >= MOSTLY_UNDETECTED
             )
         )
     }
     same = {
-        frozenset((one["first"], one["second"]))
-        for one in seen["correlations"]
-        if abs(one["rho"]) > REDUNDANT
+        frozenset((correlation["first"], correlation["second"]))
+        for correlation in seen["correlations"]
+        if abs(correlation["rho"]) > REDUNDANT
     }
     found = []
     for proposal in pool:
         exposures = proposal.hypothesis.exposures
-        variables = {one.variable for one in exposures}
+        variables = {exposure.variable for exposure in exposures}
         if variables & poor or not variables <= set(keys):
             continue
         found.append(_without_repeats(proposal, same, given))
@@ -427,11 +436,11 @@ def _without_repeats(
     hypothesis = proposal.hypothesis
     kept: list[Exposure] = []
     for exposure in hypothesis.exposures:
-        if not any(frozenset((exposure.variable, one.variable)) in same for one in kept):
+        if not any(frozenset((exposure.variable, item.variable)) in same for item in kept):
             kept.append(exposure)
     if len(kept) == len(hypothesis.exposures):
         return proposal
-    left = [one.label for one in hypothesis.exposures if one not in kept]
+    left = [exposure.label for exposure in hypothesis.exposures if exposure not in kept]
     single = len(kept) == 1
     changed = hypothesis.model_copy(
         update={

@@ -83,8 +83,12 @@ def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
     "High X at higher risk" and "low X at lower risk" are one claim on a cut at the same place.
     """
     sides = [
-        (one.variable, str(one.level), (one.cut, one.threshold, one.transform, one.randomized))
-        for one in hypothesis.exposures
+        (
+            exposure.variable,
+            str(exposure.level),
+            (exposure.cut, exposure.threshold, exposure.transform, exposure.randomized),
+        )
+        for exposure in hypothesis.exposures
     ]
     direction = hypothesis.direction.value
     mirrored = len(sides) == 1 or hypothesis.comparison.value == "extremes"
@@ -99,7 +103,7 @@ def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
             "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
         },
     )  # fmt: skip
-    plain["population"] = sorted(str(one) for one in plain["population"]["filters"])
+    plain["population"] = sorted(str(condition) for condition in plain["population"]["filters"])
     ordered = sides if hypothesis.comparison.value in ROLES else sorted(sides, key=str)
     return str(ordered), direction, str(sorted(plain.items()))
 
@@ -128,15 +132,19 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
     is contradicted; or, if that is more, one minus a half for each source that is not retracted.
     Little where there is neither, and less where the direction is a conjecture.
     """
-    support = {(one.chain, one.step) for one in proposal.support}
-    used = [one for one in brief.relationships if (one.chain, one.step) in support]
+    support = {(step.chain, step.step) for step in proposal.support}
+    used = [
+        relationship
+        for relationship in brief.relationships
+        if (relationship.chain, relationship.step) in support
+    ]
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
     by_sources = 1 - (1 - ONE_SOURCE) ** len(cited) if cited else UNSUPPORTED
     mean = 0.0
     if used:
-        beliefs = [max(one.belief, 0.01) for one in used]
+        beliefs = [max(item.belief, 0.01) for item in used]
         mean = math.exp(sum(map(math.log, beliefs)) / len(beliefs))
-        mean *= CONTRADICTED if any(one.contradicted for one in used) else 1.0
+        mean *= CONTRADICTED if any(item.contradicted for item in used) else 1.0
     borne = max(mean, by_sources if cited or not used else 0.0)
     return round(borne * (CONJECTURED if proposal.conjecture else 1.0), 3)
 

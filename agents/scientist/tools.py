@@ -363,7 +363,7 @@ class Workbench:
             sources=tuple(sources),
             together=together,
             covered=covered or "nothing answered",
-            missing=tuple(f"{one.name}: {one.reason}" for one in answer.missing),
+            missing=tuple(f"{item.name}: {item.reason}" for item in answer.missing),
         )
 
     def _keep(self, citation: Citation) -> Quotation:
@@ -401,16 +401,16 @@ class Workbench:
             return SignatureCheck(measured=measured, absent=absent, refused=str(error))
         kept = signature.of_measured(matrix)
         genes = self.cohort.describe(tuple(f"expression:{gene}" for gene in measured[:40]))
-        rhos = [one.rho for one in genes.correlations]
+        rhos = [correlation.rho for correlation in genes.correlations]
         return SignatureCheck(
             variable=kept.key,
             words=kept.text,
             measured=measured,
             absent=absent,
             undetected=tuple(
-                one.variable.removeprefix("expression:")
-                for one in genes.variables
-                if one.lowest is not None and one.lowest >= MOSTLY_UNDETECTED
+                variable.variable.removeprefix("expression:")
+                for variable in genes.variables
+                if variable.lowest is not None and variable.lowest >= MOSTLY_UNDETECTED
             ),
             coherence=round(sum(rhos) / len(rhos), 2) if rhos else None,
             score=self.cohort.describe((kept.key,)).variables[0],

@@ -48,8 +48,8 @@ class Preference(View):
 def by_parts(given: Pairing, resources: Resources) -> Preference:
     """The one with more expected information; the one that answers more breaks a tie."""
 
-    def worth(one: Contender) -> tuple[float, float]:
-        return one.parts.expected_information, one.parts.relevance
+    def worth(contender: Contender) -> tuple[float, float]:
+        return contender.parts.expected_information, contender.parts.relevance
 
     first = worth(given.first) >= worth(given.second)
     return Preference(
@@ -67,7 +67,7 @@ def check_preference(given: Pairing, answer: Preference) -> list[str]:
 
 def _judge(given: Pairing) -> Judge:
     texts = [
-        one for side in (given.first, given.second) for one in (side.statement, side.rationale)
+        item for side in (given.first, given.second) for item in (side.statement, side.rationale)
     ]
     return early_judge(given=texts, quotes=texts)
 
@@ -83,7 +83,7 @@ TOURNAMENT = Agent(
     rule=by_parts,
     check=check_preference,
     wording=Wording(
-        problems=lambda given, answer: [str(one) for one in _judge(given)(answer.reason)],
+        problems=lambda given, answer: [str(item) for item in _judge(given)(answer.reason)],
         replace=lambda given, answer: answer.model_copy(
             update={"reason": replaced_text(answer.reason, WITHHELD, _judge(given))}
         ),

@@ -293,11 +293,11 @@ def review(
         raise InputError(
             f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
         )
-    chosen = [one for one in drafts if hypothesis in (None, one.hypothesis.id)]
+    chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
     options = {"approve": approve, "reject": reject, "edit": edit, "another": another}
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
-        raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
+        raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
     if given or not as_json:
         need("literature", "going on with a run")
     if given:
@@ -377,8 +377,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
             pause = advance(services, answer)
             while pause and pause.kind == "review" and services.manifest.auto_approve:
                 decisions = tuple(
-                    Decision(hypothesis_id=one, action="approve", automatic=True)
-                    for one in pause.waiting
+                    Decision(hypothesis_id=item, action="approve", automatic=True)
+                    for item in pause.waiting
                 )
                 pause = advance(services, review_answer(pause, decisions))
         except KeyboardInterrupt:
@@ -408,13 +408,13 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
                 "run": services.folder.id,
                 "folder": str(services.folder.root),
                 "status": "waiting for review",
-                "waiting": [json.loads(one.model_dump_json()) for one in drafts],
+                "waiting": [json.loads(draft.model_dump_json()) for draft in drafts],
             }
         )
         return
-    for one in drafts:
-        out.print(carries(services.folder, one.hypothesis), markup=False, soft_wrap=True)
-        show_draft(one)
+    for item in drafts:
+        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
+        show_draft(item)
     tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
@@ -457,13 +457,13 @@ def tell_candidates(services: Services) -> None:
             f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
             f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
         )
-        for one in ranking.ranked:
-            if one.place > SHOWN_CANDIDATES and not one.hypothesis_id:
+        for item in ranking.ranked:
+            if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:
                 continue
-            parts = one.parts
-            taken = f" [bold]{one.hypothesis_id}[/]" if one.hypothesis_id else ""
-            rating = f"; Elo {one.rating:.0f}" if one.rating is not None else ""
-            out.print(f"  {one.place}.{taken} {one.statement}")
+            parts = item.parts
+            taken = f" [bold]{item.hypothesis_id}[/]" if item.hypothesis_id else ""
+            rating = f"; Elo {item.rating:.0f}" if item.rating is not None else ""
+            out.print(f"  {item.place}.{taken} {item.statement}")
             out.print(
                 f"     [dim]information {parts.expected_information:.2f} = power {parts.power:.2f}"
                 f" × plausible {parts.plausibility:.2f} × under-studied {parts.understudied:.2f}"
@@ -489,12 +489,12 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    for one in result["hypotheses"]:
-        out.print(f"\n{one['carries']}", markup=False, soft_wrap=True)
-        out.print(f"[bold]{one['id']}[/] {one['statement']}")
-        novelty = "not judged" if one["novelty"] is None else one["novelty"]
-        out.print(f"  novelty {novelty}  feasibility {one['feasibility']}")
-        tell_verdict(one)
+    for hypothesis in result["hypotheses"]:
+        out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
+        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
+        novelty = "not judged" if hypothesis["novelty"] is None else hypothesis["novelty"]
+        out.print(f"  novelty {novelty}  feasibility {hypothesis['feasibility']}")
+        tell_verdict(hypothesis)
     tell_candidates(services)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")

@@ -69,7 +69,7 @@ def drafted(
         brief=brief,
         dictionary=view,
         wanted=wanted,
-        already=tuple(one.hypothesis.statement for one in drafts),
+        already=tuple(draft.hypothesis.statement for draft in drafts),
         wishes=(wish,) if wish else (),
         history=services.manifest.history or History(),
     )
@@ -82,7 +82,7 @@ def drafted(
             f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
         ) from None
     known = bench.cohort.dictionary
-    proposals, aside = without_rewordings(answer, lambda one: settled(one, known).statement)
+    proposals, aside = without_rewordings(answer, lambda item: settled(item, known).statement)
     able, parts = [], []
     for proposal in proposals:
         hypothesis = settled(proposal.hypothesis, known)
@@ -103,7 +103,7 @@ def drafted(
             )
         )
     if not able:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in aside))
+        reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
     # What answers the question comes first, however much could be learned from something else.
     lost = [len(unanswered(question, proposal.hypothesis)) for proposal in able]
@@ -172,7 +172,11 @@ def _rated(
 
 def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:
     """The data dictionary with the genes that brief and question name."""
-    terms = [name for one in brief.relationships for name in (one.head, one.tail)]
+    terms = [
+        name
+        for relationship in brief.relationships
+        for name in (relationship.head, relationship.tail)
+    ]
     terms += [
         synonym
         for name in terms
@@ -202,7 +206,7 @@ def best_different(hypotheses: Sequence[Hypothesis], kept: int) -> list[int]:
     fresh: list[int] = []
     again: list[int] = []
     for place, hypothesis in enumerate(hypotheses):
-        key = frozenset(one.variable for one in hypothesis.exposures), hypothesis.endpoint
+        key = frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
         (again if key in seen else fresh).append(place)
         seen.add(key)
     return sorted([*fresh, *again][:kept])

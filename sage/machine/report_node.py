@@ -19,18 +19,22 @@ def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[
     chance.
     """
 
-    def information(one: Evaluation) -> float:
-        known = parts.get(one.hypothesis_id)
+    def information(evaluation: Evaluation) -> float:
+        known = parts.get(evaluation.hypothesis_id)
         if known is None:
             return 0.0
-        fresh = known.understudied if one.novelty is None else one.novelty / 10
+        fresh = known.understudied if evaluation.novelty is None else evaluation.novelty / 10
         return known.power * known.plausibility * known.relevance * fresh
 
     ordered = sorted(
         evaluations,
-        key=lambda one: (one.ended == "infeasible", -information(one), one.hypothesis_id),
+        key=lambda evaluation: (
+            evaluation.ended == "infeasible",
+            -information(evaluation),
+            evaluation.hypothesis_id,
+        ),
     )
-    return [one.hypothesis_id for one in ordered]
+    return [item.hypothesis_id for item in ordered]
 
 
 def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
@@ -42,17 +46,17 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
     with services.node("report"):
         evaluations = list(state.get("evaluations", []))
         parts = {
-            one.hypothesis_id: one.parts
+            item.hypothesis_id: item.parts
             for found in rankings(services.folder)
-            for one in found.ranked
-            if one.hypothesis_id
+            for item in found.ranked
+            if item.hypothesis_id
         }
         ranking = rank(evaluations, parts)
         write_json(
             services.folder.output("state"),
             {
-                "decisions": [one.model_dump(mode="json") for one in state.get("decided", [])],
-                "evaluations": [one.model_dump(mode="json") for one in evaluations],
+                "decisions": [entry.model_dump(mode="json") for entry in state.get("decided", [])],
+                "evaluations": [evaluation.model_dump(mode="json") for evaluation in evaluations],
                 "ranking": ranking,
             },
         )

@@ -113,7 +113,7 @@ class Services:
         if self.manifest.replicate:
             cohorts.append(load_cohort(self.manifest.replicate, self.settings))
         return identifiers(
-            name for one in cohorts for pair in one.pseudonyms.items() for name in pair
+            name for cohort in cohorts for pair in cohort.pseudonyms.items() for name in pair
         )
 
     @cached_property

@@ -88,7 +88,7 @@ def _render(page: Page, template: str) -> str:
     as_html = template.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
-    names = {one.id: one.names for one in page.hypotheses}
+    names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
 
     def quote(text: object) -> Inert:
         return Inert(verbatim(escape(text).strip()))
@@ -99,9 +99,9 @@ def _render(page: Page, template: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return quote(text)
-        for one in source:
-            if one and one in text:
-                text = text.replace(one, f"“{one}”")
+        for item in source:
+            if item and item in text:
+                text = text.replace(item, f"“{item}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)
@@ -148,18 +148,20 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for one in collect(folder).hypotheses:
+        for hypothesis in collect(folder).hypotheses:
             hypotheses.append(
                 {
-                    "id": one.id,
-                    "carries": one.carries,
-                    "statement": one.expanded.hypothesis.statement,
-                    "novelty": round(float(one.debate["score"]), 2)
-                    if one.debate.get("judged", True)
+                    "id": hypothesis.id,
+                    "carries": hypothesis.carries,
+                    "statement": hypothesis.expanded.hypothesis.statement,
+                    "novelty": round(float(hypothesis.debate["score"]), 2)
+                    if hypothesis.debate.get("judged", True)
                     else None,
-                    "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
-                    "verdict": one.verdict_words,
-                    "answers": list(one.answers),
+                    "feasibility": round(hypothesis.feasibility.score, 1)
+                    if hypothesis.feasibility
+                    else None,
+                    "verdict": hypothesis.verdict_words,
+                    "answers": list(hypothesis.answers),
                 }
             )
     report = folder.root / "report.html"
@@ -169,6 +171,6 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
         "status": manifest.status,
         "simulated": manifest.simulated,
         "hypotheses": hypotheses,
-        "candidates": [one.model_dump(mode="json") for one in rankings(folder)],
+        "candidates": [ranking.model_dump(mode="json") for ranking in rankings(folder)],
         "report": str(report) if report.exists() else None,
     }

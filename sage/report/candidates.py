@@ -77,6 +77,6 @@ def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
             if candidate.rating is not None:
                 facts.put(f"{place}.rating", round(candidate.rating))
             rows.append(CandidateRow(place, candidate.hypothesis_id, candidate.statement))
-        aside = [(one.statement, one.reason) for one in ranking.set_aside]
+        aside = [(item.statement, item.reason) for item in ranking.set_aside]
         pages.append(CandidatesPage(key, ranking.order, rows, aside))
     return pages

@@ -64,7 +64,11 @@ class Played:
         self.trace = folder / "trace.jsonl"
 
         def answer(body: dict[str, Any]) -> Answer:
-            told = [json.loads(one["content"]) for one in body["messages"] if one["role"] == "tool"]
+            told = [
+                json.loads(message["content"])
+                for message in body["messages"]
+                if message["role"] == "tool"
+            ]
             if body["messages"][-1]["role"] == "user" and len(body["messages"]) > 2:
                 told.append({"refused": body["messages"][-1]["content"]})
             return script(told)
@@ -82,7 +86,7 @@ class Played:
     def variables(self) -> list[set[str]]:
         """The exposures of each candidate."""
         return [
-            {one.variable for one in proposal.hypothesis.exposures}
+            {exposure.variable for exposure in proposal.hypothesis.exposures}
             for proposal in self.output.candidates
         ]
 
@@ -114,7 +118,7 @@ def test_a_strong_model_looks_then_goes_beyond_the_paths_with_a_source(
             return calling(steps[len(told)])
         assert told[0]["entities"][0]["measured"] == ["expression:FABP5"]
         assert told[2]["joint"]["cells"] and told[3]["designs"][0]["detectable"] > 1
-        keys = [one["key"] for one in told[1]["sources"]][:1]
+        keys = [source["key"] for source in told[1]["sources"]][:1]
         return answering(
             candidate("expression:FABP5", sources=keys, support_absent=False),
             candidate("expression:FABP5", "expression:COL1A1"),
@@ -163,7 +167,9 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
                 ("history", {"variable": "OS"}),
             )
         shown = told[0]["variables"]
-        assert all(one["withheld"] and not one["quantiles"] and not one["levels"] for one in shown)
+        assert all(
+            item["withheld"] and not item["quantiles"] and not item["levels"] for item in shown
+        )
         assert "cannot be counted" in told[1]["error"]
         assert told[2]["designs"][0]["refused"]
         return answering(candidate("expression:FABP5"))
@@ -215,7 +221,7 @@ def test_a_lying_candidate_is_refused_with_the_reason_and_left_out_in_the_end(
     refusals: list[str] = []
 
     def script(told: list[dict[str, Any]]) -> Answer:
-        refusals.extend(one["refused"] for one in told[-1:] if "refused" in one)
+        refusals.extend(item["refused"] for item in told[-1:] if "refused" in item)
         return answering(candidate("expression:COL1A1"), wrong)
 
     played = Played(tmp_path, cohort, bench(cohort), script)

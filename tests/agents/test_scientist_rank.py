@@ -50,7 +50,7 @@ from validation.hypothesis import Exposure, Hypothesis, Population
 def claim(*exposures: dict[str, Any], **more: Any) -> Hypothesis:
     fields: dict[str, Any] = {
         "id": "draft", "statement": "s", "population": Population(description="all"),
-        "exposures": tuple(Exposure(**({"label": "x"} | one)) for one in exposures),
+        "exposures": tuple(Exposure(**({"label": "x"} | exposure)) for exposure in exposures),
         "comparison": "extremes" if len(exposures) > 1 else "exposed_vs_rest",
         "endpoint": "OS", "direction": "higher_risk",
     } | more  # fmt: skip
@@ -94,12 +94,14 @@ def test_two_claims_are_one_exactly_when_they_compare_the_same(
 
 
 def test_rewordings_are_set_aside_with_the_one_that_they_repeat() -> None:
-    proposals = [Proposal(hypothesis=one) for one in (claim(A), claim(B), claim(A, statement="t"))]
+    proposals = [
+        Proposal(hypothesis=item) for item in (claim(A), claim(B), claim(A, statement="t"))
+    ]
     kept, aside = without_rewordings(
-        Candidates(candidates=tuple(proposals)), lambda one: one.statement
+        Candidates(candidates=tuple(proposals)), lambda candidate: candidate.statement
     )
-    assert [one.hypothesis.exposures[0].variable[-1] for one in kept] == ["A", "B"]
-    assert [(one.statement, one.reason) for one in aside] == [("t", "a rewording of: s")]
+    assert [item.hypothesis.exposures[0].variable[-1] for item in kept] == ["A", "B"]
+    assert [(item.statement, item.reason) for item in aside] == [("t", "a rewording of: s")]
 
 
 PAPER = Citation(title="t", doi="10.1000/a")

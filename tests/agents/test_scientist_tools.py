@@ -103,7 +103,7 @@ def replies(cohort: Cohort, calls: list[tuple[str, dict[str, Any]]] = CALLS) -> 
     """What the tools answer to `calls`, as a model would read it."""
     tools = {tool.name: tool for tool in bench(cohort).tools()}
     told = [tools[name].call(tools[name].takes.model_validate(asked)) for name, asked in calls]
-    return json.dumps([one.model_dump(mode="json") for one in told], indent=1)
+    return json.dumps([entry.model_dump(mode="json") for entry in told], indent=1)
 
 
 def test_no_tool_result_changes_when_outcomes_are_permuted(tmp_path: Path) -> None:
@@ -199,7 +199,9 @@ def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:
     blind = BlindCohort(cohorts.load(tmp_path / "w"))
     told = blind.describe(("clinical:stage", "clinical:age", "expression:FABP5"))
     assert told.variables[0].levels
-    pairs = {frozenset((one.first, one.second)) for one in told.correlations}
+    pairs = {
+        frozenset((correlation.first, correlation.second)) for correlation in told.correlations
+    }
     assert pairs == {frozenset(("clinical:age", "expression:FABP5"))}
     with pytest.raises(InputError, match="cannot be counted"):
         blind.describe((), ("clinical:stage", "clinical:age"))
@@ -251,7 +253,7 @@ def test_the_chance_to_see_an_effect_is_80_percent_at_the_detectable_one() -> No
     rules = Rules()
     assert chance_to_see(1.5, 1.5, rules, ratio=True) == pytest.approx(0.8, abs=0.001)
     assert chance_to_see(0.3, 0.3, rules, ratio=False) == pytest.approx(0.8, abs=0.001)
-    chances = [chance_to_see(1.5, one, rules, ratio=True) or 0 for one in (1.2, 1.5, 2.0, 4.0)]
+    chances = [chance_to_see(1.5, item, rules, ratio=True) or 0 for item in (1.2, 1.5, 2.0, 4.0)]
     assert chances == sorted(chances, reverse=True) and chances[-1] < 0.3
     assert chance_to_see(1.5, None, rules, ratio=True) is None
 
@@ -320,12 +322,12 @@ def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
         asked = given(cohort, cxcl13, FABP5, **more)
         reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort, asked.history)), asked)
         return [
-            {one.variable for one in proposal.hypothesis.exposures}
+            {exposure.variable for exposure in proposal.hypothesis.exposures}
             for proposal in reply.output.candidates
         ]
 
     seen = drafts()
-    assert not any("expression:CXCR5" in one for one in seen), "hardly expressed"
+    assert not any("expression:CXCR5" in item for item in seen), "hardly expressed"
     assert {"expression:CXCL13", "expression:FABP5"} not in seen, "the same twice"
     assert {"expression:CXCL13"} in seen
     earlier = EarlierClaim(
@@ -340,7 +342,10 @@ def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Pa
     agent = at_the_bench(bench(cohort))
     reply = RulesReasoner(RESOURCES, trace).ask(agent, given(cohort, TLS, FABP5, OS))
     first = reply.output.candidates[0].hypothesis
-    assert {one.variable for one in first.exposures} == {"imaging:tls_density", "expression:FABP5"}
+    assert {exposure.variable for exposure in first.exposures} == {
+        "imaging:tls_density",
+        "expression:FABP5",
+    }
     assert first.endpoint == "OS"
     (episode,) = episodes(read_trace(tmp_path / "trace.jsonl"))
     used = {line.tool for line in episode if line.kind == "tool"}
@@ -356,8 +361,8 @@ def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(
     reply = RulesReasoner(RESOURCES).ask(at_the_bench(there), given(cohort, FABP5, OS))
     on_paths = {f"expression:{edge.head}" for edge in EDGES}
     off = [
-        one for one in reply.output.candidates
-        if not {x.variable for x in one.hypothesis.exposures} & on_paths
+        candidate for candidate in reply.output.candidates
+        if not {x.variable for x in candidate.hypothesis.exposures} & on_paths
     ]  # fmt: skip
     assert off
     for proposal in off:
