@@ -22,7 +22,7 @@ from validation.contracts.draft import draft
 from validation.contracts.planned_power import power_of
 from validation.contracts.registered import uses_groups
 from validation.dictionary import DataDictionary, Endpoint
-from validation.hypothesis import Hypothesis
+from validation.hypothesis import Comparison, Hypothesis
 from validation.inputs.population import apply_filters, expose, find_cut, numbers_of
 from validation.inputs.variables import find_variable
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_VARIABLES = 40
 FEWEST_FOR_CORRELATION = 20
+HALVES = 1.596
+"""Distance of the means of the two halves of a normal variable, in standard deviations."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -323,6 +325,9 @@ class BlindCohort:
         ratio = contract.endpoint(contract.primary_test.endpoint).kind != "continuous"
         relevant = contract.rules.relevant_ratio if ratio else contract.rules.relevant_difference
         seen = power.minimum_detectable
+        if hypothesis.comparison is Comparison.PER_SD:
+            # Halves of a normal variable lie this many standard deviations apart: the same slope.
+            relevant = relevant ** (1 / HALVES) if ratio else relevant / HALVES
         return DesignPower(
             exposed=exposed,
             reference=reference,
@@ -332,7 +337,7 @@ class BlindCohort:
             if power.minimum_detectable is None
             else _short(power.minimum_detectable),
             scale=contract.scale,
-            relevant=relevant,
+            relevant=_short(relevant),
             power=chance_to_see(relevant, seen, contract.rules, ratio=ratio),
         )
 

@@ -136,16 +136,14 @@ def _tried(given: ScientistInput) -> Looks:
 def _asked_concepts(question: Question) -> list[Concept]:
     """What the question names and the cohort measures: a variable each, of a class its members."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
-    return [
-        Concept(
-            variable.removeprefix("expression:") if part.every else part.name or part.words,
-            variable,
-            asked=True,
-        )
-        for role in roles
-        for part in question.testable(role)
-        for variable in part.variables[: MEMBERS if part.every else 1]
-    ]
+    found: dict[str, Concept] = {}
+    for role in roles:
+        for part in question.testable(role):
+            for variable in part.variables[: MEMBERS if part.every else 1]:
+                member = variable.removeprefix("expression:") if part.every else ""
+                concept = Concept(member or part.name or part.words, variable, asked=True)
+                found.setdefault(variable, concept)
+    return list(found.values())
 
 
 def _neighbors(
@@ -217,11 +215,12 @@ def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> li
         for part in question.testable(PartRole.EXPOSURE)
         if part.variables
     ]
+    exposed = {concept.variable for group in groups for concept in group}
     modifiers = [
         named[part.variables[0]]
         for role in (PartRole.MODIFIER, PartRole.TREATMENT)
         for part in question.testable(role)
-        if part.variables
+        if part.variables and part.variables[0] not in exposed
     ]
     if not groups:
         groups, modifiers = [modifiers[:1]], modifiers[1:]
@@ -257,7 +256,7 @@ def _designs(
         ]
     else:
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
-        designs.append((exposures, Comparison.PER_SD, CutRule.CONTINUOUS))
+        designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
     levels = _levels(given, modifiers[0]) if modifiers else ()
     if levels:
         # A modifier in words (sex) has no product term: its levels are looked at side by side.

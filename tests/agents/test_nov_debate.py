@@ -425,7 +425,7 @@ def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_a
     assert [turn.position.confidence for turn in outcome.transcript] == [0.5, 0.5, 0.2]
     for agent in (PROVER, VERIFIER, JUDGE):
         _, user = render(agent.prompt, given)
-        assert "Searched: local index of 2 records. 1 of 2 records bear on the claim." in user
+        assert 'Searched: "local index of 2 records". 1 of 2 records bear on the claim.' in user
         assert "Be at most 0.5 confident" in user
         assert user.count("(does not bear on the claim)") == 1
 
@@ -435,7 +435,7 @@ def test_each_record_stands_beside_its_identifier_in_the_prompts() -> None:
     reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
     hold(expanded(), reasoner, found(named))
     for agent in (PROVER, VERIFIER, JUDGE):
-        assert "doi:10.1000/x" in render(agent.prompt, reasoner.given[0][1])[1]
+        assert 'doi "10.1000/x"' in render(agent.prompt, reasoner.given[0][1])[1]
 
 
 def test_plausibility_and_interest_are_axes_of_their_own() -> None:

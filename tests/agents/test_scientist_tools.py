@@ -336,6 +336,14 @@ def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
     assert {"expression:CXCL13"} not in drafts(history=History(claims=(earlier,)))
 
 
+def test_one_variable_named_twice_is_one_exposure(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    again = TLS.model_copy(update={"words": "tertiary lymphoid structures"})
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), given(cohort, TLS, again, OS))
+    first = reply.output.candidates[0].hypothesis
+    assert [exposure.variable for exposure in first.exposures] == ["imaging:tls_density"]
+
+
 def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Path) -> None:
     cohort = world(tmp_path / "w")
     trace = Trace(tmp_path / "trace.jsonl")
