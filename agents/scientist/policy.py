@@ -224,10 +224,13 @@ def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> li
     ]
     if not groups:
         groups, modifiers = [modifiers[:1]], modifiers[1:]
-    chosen = list(islice(product(*groups), MEMBERS))
+    choices = (
+        tuple({concept.variable: concept for concept in chosen}.values())
+        for chosen in product(*groups)
+    )
     return [
         proposal
-        for exposures in chosen
+        for exposures in islice(choices, MEMBERS)
         if exposures
         for proposal in _designs(given, exposures, modifiers, known)
     ]
