@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import FrozenContract, SplitRule
 from validation.ledger.asked import (
     asked_before,
     patients_data,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from validation.ledger.asked import Related
     from validation.patients import Patients
 
+UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
 """`unverified`: the ledger knows one folder alone, since no store was given."""
 
@@ -173,6 +174,7 @@ class Ledger:
             parent=contract.parent,
             claim=claim_of(frozen),
             frozen=fresh,
+            place=contract.online.place if contract.online is not None else None,
         )
         if self.store is None or cohort is None:
             self._add([mine])
@@ -419,6 +421,47 @@ class Ledger:
     def is_unlocked(self, key: str, contract: str) -> bool:
         """True when `contract` may read the confirmation patients."""
         return any(one.unlock == key and one.contract == contract for one in self.unlocks)
+
+    def next_place(self) -> int:
+        """The first place of online control that no campaign holds on the patients followed here.
+
+        A claim whose exploring part did not reach its level was never confirmed: its place, which
+        that part alone decides, goes to the next claim.
+        """
+        held = {
+            found.place
+            for found in self._journal.all_of(Registration)
+            if found.place is not None and not self._explored_in_vain(found.contract)
+        }
+        return next(place for place in range(1, len(held) + 2) if place not in held)
+
+    def place_taken(self, frozen: FrozenContract) -> str | None:
+        """The contract that held this one's place before it was registered, and was confirmed."""
+        online = frozen.contract.online
+        if online is None:
+            return None
+        for line in sorted(self.lines, key=lambda line: line.order):
+            said = line.said
+            if not isinstance(said, Registration) or said.place != online.place:
+                continue
+            if self._claim(said.contract) == self._claim(frozen.sha256):
+                return None
+            if not self._explored_in_vain(said.contract):
+                return said.contract
+        return None
+
+    def _explored_in_vain(self, contract: str) -> bool:
+        """Whether the part that decides about a confirmation clearly missed its level."""
+        found = [
+            entry
+            for entry in self._journal.all_of(Entry)
+            if entry.contract == contract
+            and entry.role == "primary"
+            and entry.part in ("discovery", "all")
+        ]
+        return bool(found) and all(
+            entry.p is None or entry.status != "ok" or entry.p >= UNLOCK for entry in found
+        )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
         """Another contract on the same claim whose results came before this one was registered.

@@ -48,7 +48,8 @@ class Registration(Strict):
     `claim` names what is done, whatever the hypothesis is called: contracts with the same one are
     the same attempt. `asks` names the question among those on these patients, `also` what it was
     called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
-    contract that was first met when it was run.
+    contract that was first met when it was run. `place` is the claim's in a campaign's online
+    control.
     """
 
     registered: str
@@ -63,6 +64,7 @@ class Registration(Strict):
     also: tuple[str, ...] = ()
     screened: tuple[str, ...] = ()
     frozen: bool = True
+    place: int | None = None
 
     @property
     def contract(self) -> str:
@@ -144,7 +146,15 @@ def line_model(body: dict[str, Any]) -> Said:
 
 def line_text(said: Said) -> str:
     """The same text for the same thing said."""
-    return canonical_json(said.model_dump(mode="json"))
+    return canonical_json(line_body(said))
+
+
+def line_body(said: Said) -> dict[str, Any]:
+    """What is said, as JSON; without a campaign's place as before there were any."""
+    value = said.model_dump(mode="json")
+    if value.get("place", 0) is None:
+        del value["place"]
+    return value
 
 
 def claim_of(frozen: FrozenContract) -> str:
