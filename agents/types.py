@@ -144,6 +144,37 @@ def _words(term: str) -> list[str]:
     return [term.strip(), *cleaned.split()]
 
 
+class EffectView(View):
+    """An effect with its 95% interval, on the scale that its contract names."""
+
+    estimate: float
+    lower: float
+    upper: float
+    scale: str
+
+
+class EarlierClaim(View):
+    """A claim that an earlier round tested: how it ended, and what that suggests.
+
+    `verdict` is the verdict's word (supported, not supported, inconclusive, infeasible), `reason`
+    why, in a sentence, and `suggests` what to try or to leave next.
+    """
+
+    statement: str
+    exposures: tuple[str, ...]
+    endpoint: str
+    verdict: str
+    reason: str = ""
+    effect: EffectView | None = None
+    suggests: str = ""
+
+
+class History(View):
+    """What earlier rounds tried and found, oldest first."""
+
+    claims: tuple[EarlierClaim, ...] = ()
+
+
 class Draft(View):
     """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
 

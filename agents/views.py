@@ -5,20 +5,22 @@ from __future__ import annotations
 from pydantic import Field
 
 from agents.base import View
-from agents.types import DictionaryView, OntologyBrief, ReviewedHypothesis
+from agents.types import DictionaryView, History, OntologyBrief, ReviewedHypothesis
 from validation.hypothesis import Exposure, Hypothesis
 
 
 class ScientistInput(View):
     """What the scientist sees: the ontologist's brief and the data dictionary, never the paths.
 
-    `already` lists the statements proposed so far in the run, `wishes` what a reviewer asked for.
+    `already` lists the statements proposed so far in the run, `wishes` what a reviewer asked for,
+    `history` what earlier rounds of a campaign found.
     """
 
     brief: OntologyBrief
     dictionary: DictionaryView
     already: tuple[str, ...] = ()
     wishes: tuple[str, ...] = ()
+    history: History = History()
 
 
 class StepRef(View):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from agents.types import History
 from kg.printable import one_line
 from sage import settings as settings_module
 from sage.core import clock
@@ -24,7 +25,7 @@ from sage.wiring import demo_graph, load_cohort
 
 @dataclass(frozen=True)
 class Request:
-    """What `sage run` was asked."""
+    """What `sage run` was asked; `history` is what earlier rounds of a campaign found."""
 
     prompt: str
     kg: Path | None = None
@@ -38,6 +39,7 @@ class Request:
     budget_usd: float | None = None
     corpus: Path | None = None
     as_of: int | None = None
+    history: History | None = None
     out: Path | None = None
 
 
@@ -117,6 +119,7 @@ def begin(
         literature=settings.literature,
         corpus=str(corpus),
         as_of=request.as_of,
+        history=request.history,
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
         endpoint=_address(settings.base_url) if reasoner == "chat" else "",

@@ -18,6 +18,7 @@ from typing import IO, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from agents.types import History
 from kg.printable import one_line
 from sage.core import clock, log
 from sage.core.errors import InputError
@@ -60,6 +61,7 @@ class Manifest(Strict):
     literature: Literal["local", "online"] = "local"
     corpus: str = ""
     as_of: int | None = None
+    history: History | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
     endpoint: str = ""
@@ -68,7 +70,8 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        unset = {name for name in ("copied_thread", "endpoint") if not getattr(self, name)}
+        optional = ("copied_thread", "endpoint", "history")
+        unset = {name for name in optional if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 

@@ -8,7 +8,7 @@ from typing import Any
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
 from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
-from agents.types import Draft, ReviewedHypothesis, dictionary_view
+from agents.types import Draft, History, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
 from sage.core.errors import InputError
 from sage.core.files import write_json
@@ -105,6 +105,7 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
                 dictionary=view,
                 already=tuple(one.hypothesis.statement for one in drafts),
                 wishes=tuple(wishes[number : number + 1]),
+                history=services.manifest.history or History(),
             )
             name = f"h{len(drafts) + 1}"
             try:

@@ -47,7 +47,8 @@ INTERPRETATION = {
 READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
     (PATH_GENERATION, {"prompt", "already"}, {"ScoredPath", "Hypothesis"}),
     (ONTOLOGIST, {"paths"}, {"prompt", "Hypothesis"}),
-    (SCIENTIST, {"brief", "dictionary", "already", "wishes"}, {"ScoredPath", "PathScores"}),
+    (SCIENTIST, {"brief", "dictionary", "already", "wishes", "history"},
+     {"ScoredPath", "PathScores"}),
     (EXPANSION, {"reviewed", "reasons", "round"}, {"OntologyBrief", "ScoredPath"}),
     (PROVER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
      {"OntologyBrief", "ScoredPath", "DictionaryView"}),

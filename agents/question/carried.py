@@ -1,0 +1,149 @@
+"""Which parts of a question a hypothesis carries, which were dropped, and why.
+
+Pure functions that the scientist with rules, the scientist with a model and the report share.
+"""
+
+from __future__ import annotations
+
+from agents.base import View
+from agents.question.types import Part, PartRole, Question
+from validation.hypothesis import Filter, Hypothesis
+
+
+class Carried(View):
+    """One part of the question: kept by the hypothesis (`how`), or dropped (`how` says why)."""
+
+    words: str
+    role: PartRole
+    kept: bool
+    how: str
+
+
+def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
+    """Each named part of the question, kept or dropped, in the order of asking.
+
+    Two parts are never kept by one exposure: of "TLS and B cells" a claim on one of both drops the
+    other.
+    """
+    taken: set[str] = set()
+    rows: dict[int, Carried] = {}
+    # Parts with few variables choose first, so that "genes" does not take what FABP5 needs.
+    order = sorted(range(len(question.parts)), key=lambda at: (_breadth(question.parts[at]), at))
+    for at in order:
+        part = question.parts[at]
+        how = _kept_by(part, hypothesis, taken)
+        rows[at] = Carried(
+            words=part.words, role=part.role, kept=bool(how), how=how or _why_dropped(part)
+        )
+    return tuple(rows[at] for at in range(len(question.parts)))
+
+
+def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
+    """Why `hypothesis` does not answer `question`: parts that the cohort could carry, dropped."""
+    return [
+        f'the question names "{part.words}" ({part.role.value}), which the hypothesis leaves out;'
+        f" {_how_to_carry(part)}"
+        for part, row in zip(question.parts, account(question, hypothesis), strict=True)
+        if part.testable and not row.kept
+    ]
+
+
+def account_line(question: Question, hypothesis: Hypothesis) -> str:
+    """The first line of terminal and report: what of the question this hypothesis answers."""
+    rows = account(question, hypothesis)
+    if not rows:
+        return "Carries: the question names no part; SAGE chose freely."
+    kept = ", ".join(f"{row.words} ({row.role.value})" for row in rows if row.kept)
+    dropped = "; ".join(
+        f"{row.words} ({row.role.value}): {row.how}" for row in rows if not row.kept
+    )
+    line = f"Carries: {kept or 'no named part'}."
+    return f"{line} Dropped: {dropped}." if dropped else line
+
+
+def keys_of(question: Question, role: PartRole) -> tuple[tuple[str, ...], ...]:
+    """For each testable part of a role, the variables of which any one carries it."""
+    return tuple(part.variables for part in question.testable(role) if part.variables)
+
+
+def excluded_keys(question: Question) -> frozenset[str]:
+    """Variables that the question rules out as exposures ("genes other than FGFR3")."""
+    return frozenset(
+        key
+        for part in question.parts
+        if part.negated and part.role is PartRole.EXPOSURE
+        for key in part.variables
+    )
+
+
+def filters_of(question: Question) -> tuple[Filter, ...]:
+    """The conditions on patients that the question names."""
+    return tuple(
+        condition
+        for part in question.parts
+        if part.role is PartRole.POPULATION and not part.left_out
+        for condition in part.filters
+    )
+
+
+def _breadth(part: Part) -> int:
+    if part.open_to and not part.variables:
+        return 1_000_000
+    return len(part.variables)
+
+
+def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
+    """What in the hypothesis carries the part, or an empty text."""
+    exposed = [exposure.variable for exposure in hypothesis.exposures]
+    if part.setting:
+        return "the whole cohort" if part.testable else ""
+    if part.filters:
+        held = all(condition in hypothesis.population.filters for condition in part.filters)
+        if held:
+            return "the population"
+    if part.role is PartRole.POPULATION:
+        return ""
+    if part.endpoint:
+        return f"endpoint {part.endpoint}" if hypothesis.endpoint == part.endpoint else ""
+    if part.negated:
+        return "" if set(part.variables) & set(exposed) else "not among the exposures"
+    if part.role is PartRole.COMPARATOR and part.variables:
+        used = [key for key in part.variables if key in (*exposed, *hypothesis.covariates)]
+        return used[0] if used else ""
+    subgroups = {condition.variable for condition in hypothesis.subgroups}
+    for key in (*part.variables, *_open_keys(part, exposed)):
+        if key in exposed and key not in taken:
+            taken.add(key)
+            return key
+    if part.role in (PartRole.MODIFIER, PartRole.TREATMENT):
+        return next((key for key in part.variables if key in subgroups), "")
+    return ""
+
+
+def _open_keys(part: Part, exposed: list[str]) -> list[str]:
+    if not part.open_to or part.variables:
+        return []
+    return [key for key in exposed if part.open_to == "any" or key.startswith(f"{part.open_to}:")]
+
+
+def _why_dropped(part: Part) -> str:
+    if part.left_out:
+        return part.left_out
+    if part.supply:
+        return part.supply[0].how
+    if not part.testable:
+        return "the cohort does not measure it"
+    return "this hypothesis does not use it"
+
+
+def _how_to_carry(part: Part) -> str:
+    if part.endpoint:
+        return f'its endpoint is "{part.endpoint}"'
+    if part.filters:
+        shown = ", ".join(f"{item.variable} {item.op} {item.value}" for item in part.filters)
+        return f"filter the population by {shown}"
+    if part.negated:
+        return f"use none of {', '.join(part.variables[:6])}"
+    if part.variables:
+        return f"use one of {', '.join(part.variables[:6])}"
+    return f"use a variable of {part.open_to} data"

@@ -1,0 +1,204 @@
+"""The question as a contract: its parts, what each was matched to, and what would supply the rest.
+
+A part is known where the graph, the ontology or the cohort has a name for it. A hypothesis carries
+a part through one of the part's variables, its endpoint or its filters (`agents.question.carried`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from agents.base import View
+from kg.types import EntityType
+from validation.dictionary import Endpoint, Variable
+from validation.hypothesis import Direction, Filter
+
+Level = Literal["high", "low"]
+
+
+class Intent(StrEnum):
+    """What the question wants to know."""
+
+    RELATE = "relate"
+    """Does this go with that?"""
+    PREDICT_RESPONSE = "predict_response"
+    """Who benefits from a treatment?"""
+    MODIFY = "modify"
+    """Does an effect differ between groups of patients?"""
+    EXPLAIN = "explain"
+    """Through what does an effect come about?"""
+    DISCOVER = "discover"
+    """What is there, without a candidate named?"""
+
+
+class PartRole(StrEnum):
+    """What a part of the question is to the claim."""
+
+    POPULATION = "population"
+    EXPOSURE = "exposure"
+    COMPARATOR = "comparator"
+    ENDPOINT = "endpoint"
+    MODIFIER = "modifier"
+    TREATMENT = "treatment"
+
+
+class Supply(View):
+    """What would make an unknown part known."""
+
+    kind: Literal["literature build", "cohort variable", "slide measurement"]
+    how: str
+
+
+class Part(View):
+    """One part of the question, with the words in which it was asked.
+
+    `name` is what it was matched to ("" where nothing has a name for it). `variables` are the keys
+    of the data dictionary of which any one measures it, the best first; with `every` they are the
+    members of a class ("stromal genes"), and an empty list of a class leaves the choice open among
+    variables of the modality in `open_to`. `stands_in` says that the variables are no measurement
+    of the part itself (a marker gene for a cell type), and why they may stand for it.
+    """
+
+    words: str
+    role: PartRole
+    name: str = ""
+    kind: EntityType | None = None
+    graph_node: str = ""
+    ontology_id: str = ""
+    variables: tuple[str, ...] = ()
+    every: bool = False
+    open_to: Literal["", "expression", "imaging", "any"] = ""
+    stands_in: str = ""
+    endpoint: str = ""
+    filters: tuple[Filter, ...] = ()
+    level: Level | None = None
+    negated: bool = False
+    corrected_from: str = Field(default="", description="the spelling that was read as `words`")
+    nearest: tuple[str, ...] = ()
+    supply: tuple[Supply, ...] = ()
+    setting: bool = Field(
+        default=False, description="a disease that the whole cohort has or does not have"
+    )
+    left_out: str = Field(default="", description="why the asker agreed to leave it out")
+
+    @property
+    def testable(self) -> bool:
+        """True where the cohort can carry this part into a claim."""
+        return bool(
+            self.variables or self.endpoint or self.filters or self.open_to or self.setting
+        ) and not (self.left_out or self.supply)
+
+    @property
+    def known(self) -> bool:
+        """True where graph, ontology or cohort have a name for it."""
+        return bool(self.name)
+
+
+class Setting(View):
+    """Whose disease is meant: the question's, the graph's and the cohort's, as organ and name."""
+
+    asked: str = ""
+    graph: str = ""
+    cohort: str = ""
+    mismatches: tuple[str, ...] = ()
+
+
+class Question(View):
+    """A research question, parsed.
+
+    `refusals` say why it cannot be answered as it stands (off topic, contradictory, in a language
+    that could not be read, a named endpoint that the cohort lacks); `notes` say what was done to
+    read it (a spelling corrected, a word translated).
+    """
+
+    prompt: str
+    language: str = "en"
+    intent: Intent = Intent.DISCOVER
+    direction: Direction | None = None
+    parts: tuple[Part, ...] = ()
+    setting: Setting = Setting()
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    def named(self, role: PartRole | None = None) -> tuple[Part, ...]:
+        """The parts that the asker named, all or those of one role."""
+        return tuple(part for part in self.parts if role is None or part.role is role)
+
+    def testable(self, role: PartRole) -> tuple[Part, ...]:
+        """The parts of a role that the cohort can carry and the question does not exclude."""
+        return tuple(part for part in self.named(role) if part.testable and not part.negated)
+
+    @property
+    def unknown(self) -> tuple[Part, ...]:
+        """Parts that the cohort cannot carry, or that nothing has a name for."""
+        return tuple(part for part in self.parts if not part.testable)
+
+    @property
+    def endpoint(self) -> str:
+        """The cohort's endpoint that was asked for, or an empty text where none was named."""
+        return next((part.endpoint for part in self.testable(PartRole.ENDPOINT)), "")
+
+    @property
+    def genes(self) -> tuple[str, ...]:
+        """Symbols of the measured genes that the question's parts lead to, for the dictionary."""
+        keys = (key for part in self.parts for key in part.variables)
+        return tuple(
+            dict.fromkeys(
+                key.removeprefix("expression:") for key in keys if key.startswith("expression:")
+            )
+        )
+
+
+class GraphName(View):
+    """A node of the knowledge graph by name."""
+
+    name: str
+    kind: EntityType
+    aliases: tuple[str, ...] = ()
+    degree: int = 0
+
+
+class CohortWords(View):
+    """The cohort's vocabulary: names and counts, never an outcome."""
+
+    cohort: str
+    title: str
+    notes: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    genes: tuple[str, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    slides: int = 0
+    signature_genes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+class QuestionInput(View):
+    """What the question agent sees: the prompt, and the names that graph and cohort have."""
+
+    prompt: str
+    cohort: CohortWords
+    graph: tuple[GraphName, ...] = ()
+
+
+class Asked(View):
+    """A part as it was read: its words, what it is to the claim, and its plain English name."""
+
+    words: str
+    role: PartRole
+    name: str = Field(description="the concept in plain English, as a paper would write it")
+    negated: bool = False
+    level: Level | None = None
+    corrected_from: str = ""
+
+
+class Reading(View):
+    """The question as it was read; what each part is known as is looked up, not said."""
+
+    language: str = "en"
+    intent: Intent
+    direction: Direction | None = None
+    parts: tuple[Asked, ...] = Field(default=(), max_length=16)
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
