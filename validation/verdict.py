@@ -230,7 +230,7 @@ def _level(evidence: Evidence) -> float:
     """
     contract = evidence.contract
     if contract.online is None or _confirmed_elsewhere(evidence):
-        return 1.0
+        return math.inf
     return contract.online.level
 
 
@@ -432,8 +432,6 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -
     elif expected_direction(contract, effect) and p < alpha and not evidence.locked:
         because, rule, words = "multiplicity", "ledger", "not after control over the ledger"
         text = f"{association.text}: below {alpha:g} alone, but not among the claims of the ledger"
-        if contract.online is not None:
-            text += " and the campaign"
     else:
         because, rule, words = "power", "power", "neither shown nor excluded"
         text = f"{association.text}; neither shown nor excluded{_needed(evidence, primary)}"
@@ -534,11 +532,11 @@ def _replication(evidence: Evidence) -> Reason | None:
         )
     effect, p = _estimate(found)
     text = f'cohort "{evidence.replicate.cohort}": {effect_text(effect)}, {p_is(p)}'
-    if not expected_direction(contract, effect):
-        return _prevents("replication", f"{text}: the other direction")
-    if contract.online is not None and elsewhere and p >= contract.online.level:
-        level = p_is(contract.online.level, "level")
-        return _prevents("replication", f"{text}: not confirmed at the campaign's {level}")
+    against = "" if expected_direction(contract, effect) else "the other direction"
+    if not against and contract.online is not None and elsewhere and p >= contract.online.level:
+        against = f"not confirmed at the campaign's {p_is(contract.online.level, 'level')}"
+    if against:
+        return _prevents("replication", f"{text}: {against}")
     outcome = "for" if p < contract.rules.alpha else "limits"
     return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 

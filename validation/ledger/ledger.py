@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
 from validation.contracts.contract import FrozenContract, SplitRule
+from validation.hypothesis import disjoint, levels_of
 from validation.ledger.asked import (
     asked_before,
     patients_data,
@@ -175,6 +176,7 @@ class Ledger:
             claim=claim_of(frozen),
             frozen=fresh,
             place=contract.online.place if contract.online is not None else None,
+            within=levels_of(contract.hypothesis),
         )
         if self.store is None or cohort is None:
             self._add([mine])
@@ -360,6 +362,8 @@ class Ledger:
         mine, theirs = self.registration(frozen.sha256), self.registration(one.contract)
         if one.contract in self._ancestors(frozen):
             return True
+        if theirs is not None and disjoint(levels_of(frozen.contract.hypothesis), theirs.within):
+            return False  # Men and women, say: none of these patients was seen there.
         if mine is not None and theirs is not None and mine.asks and theirs.asks:
             asked = [{each.asks, *each.also} for each in (mine, theirs)]
             if asked[0] & asked[1]:

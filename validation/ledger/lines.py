@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from pydantic import Field
+
 from sage.core.models import Strict
 from validation.contracts.contract import FrozenContract
 from validation.ledger.store import Kind, Mark
@@ -49,7 +51,7 @@ class Registration(Strict):
     the same attempt. `asks` names the question among those on these patients, `also` what it was
     called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
     contract that was first met when it was run. `place` is the claim's in a campaign's online
-    control.
+    control, `within` holds the levels that its patients are held to.
     """
 
     registered: str
@@ -65,6 +67,7 @@ class Registration(Strict):
     screened: tuple[str, ...] = ()
     frozen: bool = True
     place: int | None = None
+    within: dict[str, str] = Field(default_factory=dict)
 
     @property
     def contract(self) -> str:
@@ -150,11 +153,9 @@ def line_text(said: Said) -> str:
 
 
 def line_body(said: Said) -> dict[str, Any]:
-    """What is said, as JSON; without a campaign's place as before there were any."""
+    """What is said, as JSON; fields of later versions are left out where they say nothing."""
     value = said.model_dump(mode="json")
-    if value.get("place", 0) is None:
-        del value["place"]
-    return value
+    return {key: part for key, part in value.items() if part or key not in ("place", "within")}
 
 
 def claim_of(frozen: FrozenContract) -> str:

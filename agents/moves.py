@@ -1,0 +1,315 @@
+"""What to ask next in a campaign, from what its earlier claims came to in the exploring patients.
+
+A pure policy, the same with and without a model: a model reads its proposals as suggestions, the
+rules take the first. It never sees confirmation patients. By what was asked and what came of it:
+
+| claim | came to | move | next |
+|---|---|---|---|
+| of two exposures | held | contrast | each exposure alone: which one carries it? |
+| of one exposure | held | contrast | the next gene of its family: is it specific? |
+| of one exposure | held | refine | the next endpoint of its kind |
+| within a subgroup | held | contrast | the other subgroup: is it this one's own? |
+| of two exposures, in groups | none, unclear | explain | their interaction, without cuts |
+| of two exposures | none, unclear | explain | each exposure alone |
+| of one exposure | none | explain | within each level of what patients differ in |
+| of one exposure, cut | unclear | refine | the same without a cut |
+| within a subgroup | unclear | refine | the same in everybody |
+| any | other direction | refine | the same claim turned around |
+| any | dead end | move on | nothing: the scientist goes on to another path |
+
+What was asked is not asked again. A question that held is closed: it is confirmed once, and no
+other form of it is asked of the same patients (those of another subgroup are others).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from agents.base import View
+from agents.statement import label_of, settled
+from validation.dictionary import DataDictionary, Variable
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Filter,
+    Hypothesis,
+    Population,
+    disjoint,
+    levels_of,
+)
+
+Came = Literal["held", "none", "other direction", "unclear", "dead end"]
+Kind = Literal["refine", "contrast", "explain", "move on"]
+DEEPEST = 3
+"""Moves on moves on moves lead away from the question."""
+FEWEST = 0.15
+"""Share of patients that a subgroup has at least."""
+MOST_MODIFIERS = 3
+TURNED = {
+    Direction.HIGHER_RISK: Direction.LOWER_RISK,
+    Direction.LOWER_RISK: Direction.HIGHER_RISK,
+}
+
+
+class Earlier(View):
+    """A claim, and what it came to in the exploring patients. `depth` counts the moves behind it."""
+
+    id: str
+    hypothesis: Hypothesis
+    came: Came
+    depth: int = 0
+
+
+class Move(View):
+    """A claim to ask next: of which earlier one, by which move, and why."""
+
+    kind: Kind
+    of: str
+    why: str
+    hypothesis: Hypothesis
+    depth: int = 1
+
+
+def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
+    """Whether it asks what was confirmed before, of some of the same patients."""
+    asked, known = (
+        ({exposure.variable for exposure in claim.exposures}, claim.endpoint)
+        for claim in (hypothesis, held)
+    )
+    same = asked == known
+    return same and not disjoint(levels_of(hypothesis), levels_of(held))
+
+
+def form(hypothesis: Hypothesis) -> tuple[object, ...]:
+    """What is asked, in which form: claims of one form are the same."""
+    exposures = {
+        (exposure.variable, exposure.level, exposure.cut) for exposure in hypothesis.exposures
+    }
+    filters = frozenset(
+        (each.variable, each.op, str(each.value)) for each in hypothesis.population.filters
+    )
+    return (
+        frozenset(exposures),
+        hypothesis.comparison,
+        hypothesis.endpoint,
+        hypothesis.direction,
+        filters,
+    )
+
+
+def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
+    """What to ask next, best first: what held is understood before what failed is explained.
+
+    Parameters
+    ----------
+    earlier : the claims so far, oldest first
+    known : the cohort's data dictionary, all of it
+    """
+    asked = {form(claim.hypothesis) for claim in earlier}
+    closed = [claim.hypothesis for claim in earlier if claim.came == "held"]
+    order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
+    found: list[Move] = []
+    for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
+        if claim.depth >= DEEPEST:
+            continue
+        for move in _moves(claim, known):
+            key = form(move.hypothesis)
+            if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
+                asked.add(key)
+                found.append(move)
+    return tuple(found)
+
+
+def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis, came = claim.hypothesis, claim.came
+    joint = len(hypothesis.exposures) > 1
+    within = bool(hypothesis.population.filters)
+    if came == "other direction":
+        turned = _changed(hypothesis, known, direction=TURNED[hypothesis.direction])
+        yield _move(claim, "refine", "it points the other way: the claim turned around", turned)
+    elif came == "held":
+        if within:
+            yield from _other_subgroup(claim, known)
+        elif joint:
+            yield from _parts(claim, known, "contrast", "which of the two carries it?")
+        else:
+            yield from _specific(claim, known)
+            yield from _other_endpoints(claim, known)
+    elif came in ("none", "unclear"):
+        if joint:
+            yield from _without_cuts(claim, known)
+            yield from _parts(claim, known, "explain", "does either do anything on its own?")
+        elif within and came == "unclear":
+            everybody = _changed(
+                hypothesis, known, population=Population(description="", filters=())
+            )
+            yield _move(claim, "refine", "too few in the subgroup: the same in everybody", everybody)
+        elif came == "unclear" and hypothesis.comparison is not Comparison.PER_SD:
+            yield from _uncut(claim, known)
+        elif not within:
+            yield from _in_subgroups(claim, known)
+
+
+def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
+    return Move(kind=kind, of=claim.id, why=why, hypothesis=hypothesis, depth=claim.depth + 1)
+
+
+def _changed(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
+    """The hypothesis with other fields, and with all that is written from them."""
+    told = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
+    exposed = {exposure["variable"] for exposure in _plain(told["exposures"])}
+    told["covariates"] = tuple(key for key in told["covariates"] if key not in exposed)
+    told["strata"] = tuple(key for key in told["strata"] if key not in exposed)
+    return settled(Hypothesis.model_validate(told), known)
+
+
+def _plain(exposures: object) -> list[dict[str, str]]:
+    assert isinstance(exposures, tuple | list)
+    return [
+        exposure.model_dump() if isinstance(exposure, Exposure) else exposure
+        for exposure in exposures
+    ]
+
+
+def _single(exposure: Exposure, known: DataDictionary) -> dict[str, object]:
+    """One exposure per standard deviation, or in its two groups where it has no more."""
+    binary = any(
+        variable.key == exposure.variable and variable.kind == "binary"
+        for variable in known.variables
+    )
+    cut = CutRule.MEDIAN if binary else CutRule.CONTINUOUS
+    return {
+        "exposures": (exposure.model_copy(update={"cut": cut, "threshold": None}),),
+        "comparison": Comparison.EXPOSED_VS_REST if binary else Comparison.PER_SD,
+    }
+
+
+def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Iterator[Move]:
+    for exposure in claim.hypothesis.exposures:
+        part = _changed(claim.hypothesis, known, **_single(exposure, known))
+        yield _move(claim, kind, f"{label_of(exposure.variable, known)} alone: {why}", part)
+
+
+def _uncut(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    single = _changed(
+        claim.hypothesis, known, **_single(claim.hypothesis.exposures[0], known)
+    )
+    if single.comparison is Comparison.PER_SD:
+        yield _move(claim, "refine", "a cut loses information: the same per unit of spread", single)
+
+
+def _without_cuts(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    if len(hypothesis.exposures) == 2 and hypothesis.comparison is not Comparison.INTERACTION:
+        product = _interaction(hypothesis, hypothesis.exposures, known)
+        yield _move(claim, "explain", "do the two do more together than each alone?", product)
+
+
+def _interaction(
+    hypothesis: Hypothesis, exposures: Sequence[Exposure], known: DataDictionary
+) -> Hypothesis:
+    coded = []
+    for exposure in exposures:
+        single = _single(exposure, known)["exposures"]
+        assert isinstance(single, tuple)
+        coded.append(single[0])
+    return _changed(
+        hypothesis,
+        known,
+        exposures=tuple(coded),
+        comparison=Comparison.INTERACTION,
+        population=Population(description="", filters=()),
+    )
+
+
+def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
+    """What patients differ in, known from the start, with enough on both sides."""
+    taken = {exposure.variable for exposure in hypothesis.exposures}
+    taken |= {each.variable for each in hypothesis.population.filters}
+    return [
+        variable
+        for variable in known.variables
+        if variable.modality == "clinical"
+        and variable.kind == "binary"
+        and variable.key not in taken
+        and not variable.late
+        and len(variable.levels) == 2
+        and min(variable.levels.values()) >= FEWEST * variable.n
+    ][:MOST_MODIFIERS]
+
+
+def _other_subgroup(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    filters = hypothesis.population.filters
+    for at, each in enumerate(filters):
+        levels = next(
+            (variable.levels for variable in known.variables if variable.key == each.variable), {}
+        )
+        if each.op != "eq" or len(levels) != 2:
+            continue
+        other = next(level for level in levels if level.casefold() != str(each.value).casefold())
+        turned = (*filters[:at], each.model_copy(update={"value": other}), *filters[at + 1 :])
+        opposite = _changed(
+            hypothesis, known, population=Population(description="", filters=turned)
+        )
+        yield _move(claim, "contrast", "is it the subgroup's own? The others", opposite)
+
+
+def _other_endpoints(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    own = known.endpoint(hypothesis.endpoint)
+    for endpoint in known.endpoints:
+        if own is not None and endpoint.kind == own.kind and endpoint.key != own.key:
+            again = _changed(
+                hypothesis, known, endpoint=endpoint.key, secondary_endpoints=(),
+                negative_endpoint=None,
+            )  # fmt: skip
+            yield _move(claim, "refine", f"is it seen in {endpoint.label.lower()} too?", again)
+            return
+
+
+def _in_subgroups(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    single = _single(hypothesis.exposures[0], known)
+    for variable in _modifiers(hypothesis, known):
+        for level in sorted(variable.levels, key=lambda name: -variable.levels[name]):
+            chosen = Filter(variable=variable.key, op="eq", value=level)
+            inside = _changed(
+                hypothesis, known, **single,
+                population=Population(description="", filters=(chosen,)),
+                covariates=tuple(key for key in hypothesis.covariates if key != variable.key),
+            )  # fmt: skip
+            why = f"nothing in everybody may hide something where {variable.label} is {level}"
+            yield _move(claim, "explain", why, inside)
+
+
+def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    exposure = claim.hypothesis.exposures[0]
+    gene = exposure.variable.removeprefix("expression:")
+    near = neighbor(gene, known.expression) if gene != exposure.variable else None
+    if near is not None:
+        instead = exposure.model_copy(update={"variable": f"expression:{near}"})
+        other = _changed(claim.hypothesis, known, **_single(instead, known))
+        yield _move(claim, "contrast", f"{near} in the place of {gene}: is it specific?", other)
+
+
+def neighbor(gene: str, genes: Sequence[str]) -> str | None:
+    """The next gene of the same family by its symbol (CXCL13 and CXCL12), None without one."""
+    stem, number = _family(gene)
+    others = [
+        (abs(count - number), name)
+        for name in genes
+        if name != gene
+        for family, count in [_family(name)]
+        if family == stem
+    ]
+    return min(others)[1] if stem and others else None
+
+
+def _family(gene: str) -> tuple[str, int]:
+    found = re.fullmatch(r"([A-Z]{2,}?[A-Z-]*?)(\d+)[A-Z]?\d*", gene)
+    return (found[1], int(found[2])) if found else ("", 0)
