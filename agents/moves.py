@@ -23,12 +23,17 @@ other form of it is asked of the same patients (those of another subgroup are ot
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 from typing import Literal
 
 from agents.base import View
 from agents.statement import label_of, settled
+from sage.core.errors import InputError
+from validation.contracts.contract import Rules
+from validation.contracts.planned_power import planned_power
 from validation.dictionary import DataDictionary, Variable
 from validation.hypothesis import (
     Comparison,
@@ -313,3 +318,104 @@ def neighbor(gene: str, genes: Sequence[str]) -> str | None:
 def _family(gene: str) -> tuple[str, int]:
     found = re.fullmatch(r"([A-Z]{2,}?[A-Z-]*?)(\d+)[A-Z]?\d*", gene)
     return (found[1], int(found[2])) if found else ("", 0)
+
+
+# -- what is worth asking first ------------------------------------------------------------------
+
+PRIOR: dict[tuple[Kind, Came], float] = {
+    ("contrast", "held"): 0.35,
+    ("refine", "held"): 0.35,
+    ("refine", "other direction"): 0.25,
+    ("refine", "unclear"): 0.15,
+    ("explain", "unclear"): 0.10,
+    ("explain", "none"): 0.05,
+}
+"""How likely a move's claim is to be true, by the move and what its claim came to: conjectures."""
+FRESH = 0.15
+"""How likely a claim from the literature is to be true, before anything was asked."""
+EXPLORING = 0.1
+"""One-sided level at which a claim holds in the exploring patients (half the unlocking level)."""
+
+
+def information(prior: float, power: float, level: float = EXPLORING) -> float:
+    """Bits that the exploring part is expected to tell about whether a claim is true.
+
+    The mutual information between truth (probability `prior`) and outcome (`power` where true,
+    `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
+    """
+    holds = prior * power + (1 - prior) * level
+    return max(0.0, _bits(holds) - prior * _bits(power) - (1 - prior) * _bits(level))
+
+
+def _bits(chance: float) -> float:
+    if not 0 < chance < 1:
+        return 0.0
+    return -chance * math.log2(chance) - (1 - chance) * math.log2(1 - chance)
+
+
+def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float) -> float:
+    """Power to see the smallest relevant effect in a share of the patients, from counts alone.
+
+    Zero where the cohort cannot say (a variable is missing, or nobody is left).
+    """
+    endpoint = known.endpoint(hypothesis.endpoint)
+    if endpoint is None:
+        return 0.0
+    rules = Rules()
+    try:
+        planned = planned_power(hypothesis, known, endpoint, rules)
+    except InputError:
+        return 0.0
+    if planned.minimum_detectable is None:
+        return 0.0
+    normal = NormalDist()
+    quantiles = normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(planned.power)
+    continuous = endpoint.kind == "continuous"
+    seen = planned.minimum_detectable if continuous else math.log(planned.minimum_detectable)
+    relevant = rules.relevant_difference if continuous else math.log(rules.relevant_ratio)
+    error = seen / quantiles / math.sqrt(share)
+    return normal.cdf(relevant / error - normal.inv_cdf(1 - EXPLORING))
+
+
+def promise(
+    hypothesis: Hypothesis, prior: float, known: DataDictionary, share: float = 0.5
+) -> float:
+    """Expected information of a claim in bits, from its prior and the cohort's counts."""
+    return information(prior, exploring_power(hypothesis, known, share))
+
+
+def prior_of(move: Move, earlier: Sequence[Earlier]) -> float:
+    """The prior of a move, halved with each further move behind it."""
+    came = next((claim.came for claim in earlier if claim.id == move.of), "none")
+    return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
+
+
+def ranked(
+    fresh: Sequence[Hypothesis],
+    earlier: Sequence[Earlier],
+    known: DataDictionary,
+    share: float = 0.5,
+) -> tuple[tuple[float, Move], ...]:
+    """Moves and fresh claims by the information that they promise, in bits; the most first.
+
+    Parameters
+    ----------
+    fresh : claims from the literature, the best first
+    earlier : the claims so far, oldest first
+    share : the share of the patients that explores
+    """
+    asked = {form(claim.hypothesis) for claim in earlier}
+    closed = [claim.hypothesis for claim in earlier if claim.came == "held"]
+    found = [
+        (
+            promise(hypothesis, FRESH, known, share),
+            Move(kind="move on", of="", why="from the literature", hypothesis=hypothesis, depth=0),
+        )
+        for hypothesis in fresh
+        if form(hypothesis) not in asked and not any(reopens(hypothesis, held) for held in closed)
+    ]
+    found += [
+        (promise(move.hypothesis, prior_of(move, earlier), known, share), move)
+        for move in next_moves(earlier, known)
+    ]
+    return tuple(sorted(found, key=lambda candidate: -candidate[0]))
