@@ -32,7 +32,7 @@ from typing import Literal
 from agents.base import View
 from agents.statement import label_of, settled
 from sage.core.errors import InputError
-from validation.contracts.contract import Rules
+from validation.contracts.contract import Contract, Rules
 from validation.contracts.planned_power import planned_power
 from validation.dictionary import DataDictionary, Variable
 from validation.hypothesis import (
@@ -46,6 +46,9 @@ from validation.hypothesis import (
     disjoint,
     levels_of,
 )
+from validation.relevance import expected_direction
+from validation.results import AnalysisResult, TestOutcome
+from validation.verdict import Evidence, answer_association
 
 Came = Literal["held", "none", "other direction", "unclear", "dead end"]
 Kind = Literal["refine", "contrast", "explain", "move on"]
@@ -77,6 +80,22 @@ class Move(View):
     why: str
     hypothesis: Hypothesis
     depth: int = 1
+
+
+def came_to(contract: Contract, found: TestOutcome) -> Came:
+    """What a claim came to in the exploring patients, by its primary test there."""
+    if found.p is None or found.effect is None:
+        return "dead end"
+    if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
+        return "held"
+    analysis = AnalysisResult(
+        contract_sha256="", cohort=contract.cohort, simulated=contract.simulated,
+        part="discovery", tests=(found,),
+    )  # fmt: skip
+    answer = answer_association(Evidence(contract, analysis, found.p, 1, locked=True), found)
+    if answer.answer != "no":
+        return "unclear"
+    return "other direction" if found.p < contract.rules.alpha else "none"
 
 
 def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
@@ -386,7 +405,7 @@ def promise(
 
 def prior_of(move: Move, earlier: Sequence[Earlier]) -> float:
     """The prior of a move, halved with each further move behind it."""
-    came = next((claim.came for claim in earlier if claim.id == move.of), "none")
+    came: Came = next((claim.came for claim in earlier if claim.id == move.of), "none")
     return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
 
 

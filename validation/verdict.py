@@ -44,7 +44,7 @@ The rules, in their order:
    - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it
      where a campaign leaves the confirmation to it;
    - inconclusive (registration): the contract was written after another one on the same exposures
-     and endpoint gave results in these patients.
+     and endpoint gave results in these patients; not where a second cohort confirms.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
    claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
    mean survival difference agrees with the claim, and inconclusive (control) if the known positive
@@ -366,7 +366,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append("the second cohort points the same way without reaching alpha")
     else:
         limits.append("one cohort only; no external validation")
-    if evidence.seen is not None:
+    if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
             "patients: exploratory until it is tested in others, under a contract of their own"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Came, Earlier, ranked
+from agents.moves import Came, Earlier, came_to, ranked
 from sage.bench.null_statistics import rate
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -126,25 +126,6 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
         _record(world, contract, primary)
         return trial
     return _judged(world, contract, trial)
-
-
-def came_to(contract: Contract, found: TestOutcome) -> Came:
-    """What a claim came to in the exploring patients, by its primary test there."""
-    from validation.results import AnalysisResult
-    from validation.verdict import Evidence, answer_association
-
-    if found.p is None or found.effect is None:
-        return "dead end"
-    if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
-        return "held"
-    analysis = AnalysisResult(
-        contract_sha256="", cohort=contract.cohort, simulated=contract.simulated,
-        part="discovery", tests=(found,),
-    )  # fmt: skip
-    answer = answer_association(Evidence(contract, analysis, found.p, 1, locked=True), found)
-    if answer.answer != "no":
-        return "unclear"
-    return "other direction" if found.p < contract.rules.alpha else "none"
 
 
 def claimed_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:

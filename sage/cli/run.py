@@ -38,6 +38,12 @@ def run(
         None, help="A table of what tools computed on the cohort's slides; may be repeated."
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
+    confirm: str | None = typer.Option(
+        None, help="A second cohort that has to confirm a claim; the first explores."
+    ),
+    split: float | None = typer.Option(
+        None, min=0.2, max=0.8, help="Hold this share of the patients back to confirm a discovery."
+    ),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
     auto_approve: bool = typer.Option(
@@ -82,6 +88,8 @@ def run(
         cohort_root=cohort_root,
         features=tuple(features or ()),
         replicate=replicate,
+        confirm=confirm,
+        split=split,
         hypotheses=hypotheses,
         auto_approve=auto_approve,
         seed=seed,
@@ -174,17 +182,27 @@ def resume(
     budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run after an interruption, a kill, a fault or an escalation.
+    """Go on with a run or a campaign after an interruption, a kill, a fault or an escalation.
 
     Finished steps do not run again and no model reply is paid twice.
 
     Example: sage resume last
     """
     from sage.begin import reopen
+    from sage.campaign.rounds import find_campaign
     from sage.machine.drive import escalation_answer, escalation_detail, waiting
+    from sage.settings import load
 
     if retry and abandon:
         raise InputError("give --retry or --abandon, not both")
+    campaign = find_campaign(name, load().runs_dir)
+    if campaign is not None:
+        if retry or abandon:
+            raise InputError(f"name the round's run, not the campaign: {campaign.root}/round-N")
+        from sage.cli.campaign import resume_campaign
+
+        resume_campaign(campaign, budget_usd=budget_usd, as_json=as_json)
+        return
     services = reopen(name, budget_usd=budget_usd)
     pause = waiting(services)
     if pause and pause.kind == "escalation":
@@ -314,14 +332,16 @@ def _same(first: Path, second: Path) -> bool | None:
     return first.read_bytes() == second.read_bytes()
 
 
-def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
+def go_on(
+    services: Services, *, quiet: bool, answer: dict[str, Any] | None = None
+) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
     need("literature", "going on with a run")
     from sage.console import nodes
     from sage.machine.drive import advance, review_answer
     from sage.machine.state import Decision
 
-    with nodes(quiet=as_json) as listen:
+    with nodes(quiet=quiet) as listen:
         services.listener = listen
         try:
             pause = advance(services, answer)
@@ -335,9 +355,15 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
             from sage.console import err
 
             err.print(
-                f"\nstopped; nothing finished is lost. Go on with: sage resume {services.folder.id}"
+                "\nstopped; nothing finished is lost. Go on with: sage resume"
+                f" {services.manifest.campaign or services.folder.id}"
             )
             raise typer.Exit(130) from None
+    return pause
+
+
+def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
+    pause = go_on(services, quiet=as_json, answer=answer)
     if pause is None:
         _tell_end(services, as_json=as_json)
     elif pause.kind == "review":

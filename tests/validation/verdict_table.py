@@ -1320,6 +1320,24 @@ def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
         primary=estimate(2.0, p=0.04),
         plan=elsewhere,
     )
+    yield row(
+        "campaign, seen before where another cohort confirms",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan=elsewhere,
+        replicate=second(**STRONG),
+        seen="0" * 64,
+    )
+    yield row(
+        "campaign, seen before in a split cohort",
+        open_("registration"),
+        "yyy",
+        primary=STRONG,
+        plan=split,
+        replicate=second(**STRONG),
+        seen="0" * 64,
+    )
     unconfirmed = (open_("replication"), "yyy", "not confirmed in a second cohort")
     for name, found, says in (
         ("below", second(**estimate(1.3, p=0.0071)), (SUPPORTED, "yyy", "")),

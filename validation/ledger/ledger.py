@@ -426,6 +426,11 @@ class Ledger:
         """True when `contract` may read the confirmation patients."""
         return any(one.unlock == key and one.contract == contract for one in self.unlocks)
 
+    def places(self) -> list[int]:
+        """The places of online control that contracts of this folder hold."""
+        own = self._journal.all_of(Registration, own=True)
+        return [found.place for found in own if found.place is not None]
+
     def next_place(self) -> int:
         """The first place of online control that no campaign holds on the patients followed here.
 

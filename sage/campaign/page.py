@@ -1,0 +1,59 @@
+"""The notebook as pages that people read: Markdown and HTML beside the JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sage.campaign.notebook import CAME, Finding, Notebook, counts
+from sage.core.files import write_text
+from sage.report.build import style_hash, template
+from sage.report.inert import Inert, html_text, markdown_text
+
+WORDS = {"supported": "supported", "not_supported": "not supported", "inconclusive": "inconclusive"}
+
+
+def write_pages(notebook: Notebook) -> Path:
+    """Write `NOTEBOOK.md` and `NOTEBOOK.html` beside the notebook; return the HTML page."""
+    pages = notebook.read()
+    html = notebook.path.with_suffix(".html")
+    for path, name, escape in (
+        (notebook.path.with_suffix(".md"), "notebook.md.j2", markdown_text),
+        (html, "notebook.html.j2", html_text),
+    ):
+        groups = [
+            {
+                "campaign": campaign,
+                "findings": [
+                    _shown(finding, notebook.path.parent)
+                    for finding in pages.findings
+                    if finding.campaign == campaign.id
+                ],
+                "counts": counts([one for one in pages.findings if one.campaign == campaign.id]),
+                "usd": sum(one.usd for one in pages.findings if one.campaign == campaign.id),
+            }
+            for campaign in pages.campaigns
+        ]
+        rendered = template(name).render(
+            groups=groups,
+            simulated=any(campaign.simulated for campaign in pages.campaigns),
+            v=escape,
+            n=lambda value, form: Inert(format(value, form)),
+            style_hash=style_hash(name) if name.endswith(".html.j2") else "",
+        )
+        write_text(path, rendered)
+    return html
+
+
+def _shown(finding: Finding, base: Path) -> dict[str, Any]:
+    report = Path(finding.run) / "report.html"
+    link = report.relative_to(base).as_posix() if report.is_relative_to(base) else ""
+    return {
+        "name": f"r{finding.round}-{finding.id}",
+        "of": finding.of.rpartition("/")[2] if finding.of.startswith(finding.campaign) else finding.of,
+        "finding": finding,
+        "came": CAME[finding.came],
+        "verdict": WORDS.get(finding.verdict, "not tested"),
+        "report": link if report.exists() else "",
+        "dead": finding.came == "dead end",
+    }
