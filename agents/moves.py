@@ -64,7 +64,7 @@ TURNED = {
 
 
 class Earlier(View):
-    """A claim, and what it came to in the exploring patients. `depth` counts the moves behind it."""
+    """A claim, and what it came to in the exploring patients; `depth` moves led to it."""
 
     id: str
     hypothesis: Hypothesis
@@ -133,19 +133,7 @@ def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move,
     earlier : the claims so far, oldest first
     known : the cohort's data dictionary, all of it
     """
-    asked = {form(claim.hypothesis) for claim in earlier}
-    closed = [claim.hypothesis for claim in earlier if claim.came == "held"]
-    order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
-    found: list[Move] = []
-    for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
-        if claim.depth >= DEEPEST:
-            continue
-        for move in _moves(claim, known):
-            key = form(move.hypothesis)
-            if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
-                asked.add(key)
-                found.append(move)
-    return tuple(found)
+    return Policy((), known).moves(earlier)
 
 
 def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
@@ -171,7 +159,9 @@ def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
             everybody = _changed(
                 hypothesis, known, population=Population(description="", filters=())
             )
-            yield _move(claim, "refine", "too few in the subgroup: the same in everybody", everybody)
+            yield _move(
+                claim, "refine", "few are in the subgroup: the same in everybody", everybody
+            )
         elif came == "unclear" and hypothesis.comparison is not Comparison.PER_SD:
             yield from _uncut(claim, known)
         elif not within:
@@ -219,9 +209,7 @@ def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Itera
 
 
 def _uncut(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
-    single = _changed(
-        claim.hypothesis, known, **_single(claim.hypothesis.exposures[0], known)
-    )
+    single = _changed(claim.hypothesis, known, **_single(claim.hypothesis.exposures[0], known))
     if single.comparison is Comparison.PER_SD:
         yield _move(claim, "refine", "a cut loses information: the same per unit of spread", single)
 
@@ -396,45 +384,74 @@ def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float)
     return normal.cdf(relevant / error - normal.inv_cdf(1 - EXPLORING))
 
 
-def promise(
-    hypothesis: Hypothesis, prior: float, known: DataDictionary, share: float = 0.5
-) -> float:
-    """Expected information of a claim in bits, from its prior and the cohort's counts."""
-    return information(prior, exploring_power(hypothesis, known, share))
-
-
-def prior_of(move: Move, earlier: Sequence[Earlier]) -> float:
-    """The prior of a move, halved with each further move behind it."""
-    came: Came = next((claim.came for claim in earlier if claim.id == move.of), "none")
+def prior_of(move: Move, came: Came) -> float:
+    """The prior of a move on a claim that came to this, halved with each further move behind it."""
     return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
 
 
-def ranked(
-    fresh: Sequence[Hypothesis],
-    earlier: Sequence[Earlier],
-    known: DataDictionary,
-    share: float = 0.5,
-) -> tuple[tuple[float, Move], ...]:
-    """Moves and fresh claims by the information that they promise, in bits; the most first.
+class Policy:
+    """What to ask next on one cohort: moves, and fresh claims, by what they promise to tell.
 
     Parameters
     ----------
     fresh : claims from the literature, the best first
-    earlier : the claims so far, oldest first
+    known : the cohort's data dictionary, all of it
     share : the share of the patients that explores
     """
-    asked = {form(claim.hypothesis) for claim in earlier}
-    closed = [claim.hypothesis for claim in earlier if claim.came == "held"]
-    found = [
-        (
-            promise(hypothesis, FRESH, known, share),
-            Move(kind="move on", of="", why="from the literature", hypothesis=hypothesis, depth=0),
-        )
-        for hypothesis in fresh
-        if form(hypothesis) not in asked and not any(reopens(hypothesis, held) for held in closed)
-    ]
-    found += [
-        (promise(move.hypothesis, prior_of(move, earlier), known, share), move)
-        for move in next_moves(earlier, known)
-    ]
-    return tuple(sorted(found, key=lambda candidate: -candidate[0]))
+
+    def __init__(
+        self, fresh: Sequence[Hypothesis], known: DataDictionary, share: float = 0.5
+    ) -> None:
+        self.known = known
+        self.share = share
+        self._fresh = [
+            Move(kind="move on", of="", why="from the literature", hypothesis=claim, depth=0)
+            for claim in fresh
+        ]
+        self._moves: dict[tuple[str, str, int], tuple[Move, ...]] = {}
+        self._power: dict[object, float] = {}
+
+    def moves(self, earlier: Sequence[Earlier]) -> tuple[Move, ...]:
+        """The moves on all earlier claims, none asked before, and none that reopens a question."""
+        order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
+        asked, closed = self._known(earlier)
+        found: list[Move] = []
+        for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
+            for move in self._of(claim):
+                key = form(move.hypothesis)
+                if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
+                    asked.add(key)
+                    found.append(move)
+        return tuple(found)
+
+    def ranked(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
+        """Fresh claims and moves with the bits that each promises, the most first."""
+        asked, closed = self._known(earlier)
+        found = [
+            (self._bits(move, FRESH), move)
+            for move in self._fresh
+            if form(move.hypothesis) not in asked
+            and not any(reopens(move.hypothesis, held) for held in closed)
+        ]
+        came = {claim.id: claim.came for claim in earlier}
+        found += [
+            (self._bits(move, prior_of(move, came[move.of])), move) for move in self.moves(earlier)
+        ]
+        return tuple(sorted(found, key=lambda candidate: -candidate[0]))
+
+    def _known(self, earlier: Sequence[Earlier]) -> tuple[set[object], list[Hypothesis]]:
+        asked: set[object] = {form(claim.hypothesis) for claim in earlier}
+        return asked, [claim.hypothesis for claim in earlier if claim.came == "held"]
+
+    def _of(self, claim: Earlier) -> tuple[Move, ...]:
+        key = (claim.id, claim.came, claim.depth)
+        if key not in self._moves:
+            deep = claim.depth >= DEEPEST
+            self._moves[key] = () if deep else tuple(_moves(claim, self.known))
+        return self._moves[key]
+
+    def _bits(self, move: Move, prior: float) -> float:
+        key = form(move.hypothesis)
+        if key not in self._power:
+            self._power[key] = exploring_power(move.hypothesis, self.known, self.share)
+        return information(prior, self._power[key])

@@ -48,6 +48,14 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
     Chains are ranked by how many entities the cohort measures (two of different modality first),
     then by whether the literature gives a sign, then by their order in the brief.
     """
+    first = given.brief.relationships[0]
+    for asked in given.history.next:
+        hypothesis = settled(asked, given.dictionary)
+        if hypothesis.statement not in given.already:
+            return Proposal(
+                hypothesis=hypothesis, support=(StepRef(chain=first.chain, step=first.step),)
+            )
+    tried = {claim.statement for claim in given.history.claims}
     chains = sorted({one.chain for one in given.brief.relationships})
     ranked = []
     for chain in chains:
@@ -62,7 +70,7 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
         endpoint = _endpoint(steps, given.dictionary)
         for chosen in _choices(measured):
             hypothesis = _claim(chosen, steps, endpoint, given.dictionary)
-            if hypothesis.statement not in given.already:
+            if hypothesis.statement not in given.already and hypothesis.statement not in tried:
                 rest = tuple(
                     one.exposure
                     for group in ranked

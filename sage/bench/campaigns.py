@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Came, Earlier, came_to, ranked
+from agents.moves import Came, Earlier, Policy, came_to
 from sage.bench.null_statistics import rate
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -28,8 +28,8 @@ from validation.statistics.online import level
 from validation.verdict import CLEAR
 
 if TYPE_CHECKING:
-    from validation.cohort.cohort import Cohort
     from sage.settings import Settings
+    from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
     from validation.ledger.ledger import Ledger
 
@@ -82,7 +82,7 @@ class World:
         return draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
 
     def outcomes(self, contract: Contract) -> Iterator[tuple[TestOutcome, TestOutcome | None]]:
-        """Primary and adjusted test in the exploring, then in the confirmation patients."""
+        """The primary test in the exploring patients; it and the adjusted one in the others."""
         import numpy as np
 
         from validation.contracts.timing import as_known
@@ -96,11 +96,11 @@ class World:
         held = np.asarray(held_back(table, contract))
         cuts = cuts_of(table[~held], contract)
         adjusted = next((test for test in contract.tests if test.id == "adjusted"), None)
-        for rows in (table[~held], table[held]):
-            study = Study.of(contract, rows, cuts)
-            primary = run_method(study, contract.primary_test, Book(), {})
-            beside = None if adjusted is None else run_method(study, adjusted, Book(), {})
-            yield primary, beside
+        study = Study.of(contract, table[~held], cuts)
+        yield run_method(study, contract.primary_test, Book(), {}), None
+        study = Study.of(contract, table[held], cuts)
+        beside = None if adjusted is None else run_method(study, adjusted, Book(), {})
+        yield run_method(study, contract.primary_test, Book(), {}), beside
 
 
 def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
@@ -108,7 +108,7 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
     try:
         contract = world.draft(hypothesis.model_copy(update={"id": f"c{number}"}))
         parts = world.outcomes(contract)
-        found, beside = next(parts)
+        found, _ = next(parts)
     except (InputError, ValueError):
         return Trial(hypothesis, "dead end")
     came = came_to(contract, found)
@@ -185,11 +185,12 @@ Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
 """What to ask next, and how many moves lie behind it; None where nothing is left."""
 
 
-def by_rules(fresh: Sequence[Hypothesis]) -> Choose:
+def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
     """The policy of `sage campaign` with the rules: the claim that promises most information."""
+    policy = Policy(fresh, known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
-        found = ranked(fresh, earlier, world.known)
+        found = policy.ranked(earlier)
         return (found[0][1].hypothesis, found[0][1].depth) if found else None
 
     return choose
@@ -278,7 +279,7 @@ def null_campaign(
         write_world(folder / "cohort", seed=seed, patients=patients, null=True)
         cohort = load(folder / "cohort")
         world = World(cohort, folder, seed, Ledger(folder / "ledger.jsonl"))
-        trials = campaign(world, by_rules(biomarkers(fresh)))
+        trials = campaign(world, by_rules(biomarkers(fresh), world.known))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     opened = [trial.confirmed for trial in trials if trial.confirmed is not None]

@@ -196,9 +196,7 @@ def history(
         claims=tuple(
             EarlierClaim(
                 statement=finding.statement,
-                exposures=tuple(
-                    exposure.variable for exposure in finding.hypothesis.exposures
-                ),
+                exposures=tuple(exposure.variable for exposure in finding.hypothesis.exposures),
                 endpoint=finding.hypothesis.endpoint,
                 verdict=CAME[finding.came],
                 reason=finding.reason if finding.came == "dead end" else "",

@@ -48,9 +48,10 @@ def write_pages(notebook: Notebook) -> Path:
 def _shown(finding: Finding, base: Path) -> dict[str, Any]:
     report = Path(finding.run) / "report.html"
     link = report.relative_to(base).as_posix() if report.is_relative_to(base) else ""
+    same, _, of = finding.of.rpartition("/")
     return {
         "name": f"r{finding.round}-{finding.id}",
-        "of": finding.of.rpartition("/")[2] if finding.of.startswith(finding.campaign) else finding.of,
+        "of": of if same == finding.campaign else finding.of,
         "finding": finding,
         "came": CAME[finding.came],
         "verdict": WORDS.get(finding.verdict, "not tested"),

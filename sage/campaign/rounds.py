@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from agents.moves import FRESH, Earlier, Move, next_moves, promise, ranked
+from agents.moves import FRESH, Earlier, Move, Policy, exploring_power, information, next_moves
 from sage.campaign.notebook import (
     Asked,
     Finding,
@@ -153,7 +153,8 @@ def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
     folders = sorted(path for path in runs_dir.iterdir() if path.is_dir())
     campaigns = [path for path in folders if (path / FILE).is_file()]
     if name == "last":
-        known = [path for path in folders if (path / "manifest.json").is_file() or path in campaigns]
+        runs = [path for path in folders if (path / "manifest.json").is_file()]
+        known = sorted([*runs, *campaigns])
         newest = known[-1] if known else None
         return CampaignFolder(newest.resolve()) if newest in campaigns and newest else None
     found = [path for path in campaigns if path.name == name] or [
@@ -358,7 +359,7 @@ def _chosen(
     and the scientist has not run out of paths.
     """
     share = 1 - plan.request["split"] if plan.request.get("split") else 1.0
-    best = ranked((), earlier, known, share)
+    best = Policy((), known, share).ranked(earlier)
     fresh = _fresh_bits(known, share) if plan.widened < 2 else 0.0
     if not best and plan.widened >= 2:
         return (), "nothing is left to ask: no move, and no further claim on the paths"
@@ -393,7 +394,7 @@ def _fresh_bits(known: DataDictionary, share: float) -> float:
 
     return max(
         (
-            promise(claim(variable, endpoint.key), FRESH, known, share)
+            information(FRESH, exploring_power(claim(variable, endpoint.key), known, share))
             for variable in variables[:1]
             for endpoint in known.endpoints
         ),

@@ -10,7 +10,6 @@ import typer
 
 from sage.cli.options import AsJson
 from sage.cli.run import go_on
-from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:

@@ -332,9 +332,7 @@ def _same(first: Path, second: Path) -> bool | None:
     return first.read_bytes() == second.read_bytes()
 
 
-def go_on(
-    services: Services, *, quiet: bool, answer: dict[str, Any] | None = None
-) -> Pause | None:
+def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
     """Advance the run; with auto-approval, through the review as well."""
     need("literature", "going on with a run")
     from sage.console import nodes

@@ -35,9 +35,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     split = SplitRule()
     if share is not None:
         split = SplitRule(policy="discovery_confirmation", confirmation=share)
-    contract = draft(
-        hypothesis, services.dictionary, seed=services.manifest.seed, split=split
-    )
+    contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
     ledger = book(services)
     with services.freezing:
         if services.manifest.campaign:
