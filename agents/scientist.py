@@ -10,6 +10,7 @@ from agents.types import Citation, DictionaryView, Draft, OntologyBrief
 from agents.views import Proposal, ScientistInput
 from agents.wording import hypothesis_texts, reworded, unsupported_numbers
 from validation.hypothesis import Hypothesis
+from validation.signature import read_signature
 
 __all__ = ["SCIENTIST", "Proposal", "ScientistInput", "check_proposal", "compose_draft"]
 
@@ -26,7 +27,7 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
     problems = [
         f'variable "{key}" is not in the data dictionary; use one of its keys'
         for key in named
-        if key not in keys
+        if key not in keys and not _measured(key, dictionary)
     ]
     endpoints = {one.key for one in dictionary.endpoints}
     for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
@@ -37,6 +38,12 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
     if twice:
         problems.append(f'"{twice[0]}" is both an exposure and a covariate; keep it as an exposure')
     return problems
+
+
+def _measured(key: str, dictionary: DictionaryView) -> bool:
+    """True for the score of genes that the view offers."""
+    signature = read_signature(key)
+    return signature is not None and not signature.measured(set(dictionary.genes))[1]
 
 
 def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:

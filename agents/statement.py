@@ -56,7 +56,9 @@ def label_of(key: str, known: Known) -> str:
 def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     """The hypothesis with labels, population and statement written from its fields."""
     exposures = tuple(
-        one.model_copy(update={"label": label_of(one.variable, known)})
+        one
+        if one.signature is not None
+        else one.model_copy(update={"label": label_of(one.variable, known)})
         for one in hypothesis.exposures
     )
     filters = hypothesis.population.filters
@@ -72,24 +74,98 @@ def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     return settled.model_copy(update={"statement": state(settled, known)})
 
 
+def stated(hypothesis: Hypothesis, known: Known) -> Hypothesis:
+    """The hypothesis as it is, with its sentence written from the fields where it has none."""
+    if hypothesis.statement:
+        return hypothesis
+    return hypothesis.model_copy(update={"statement": state(hypothesis, known)})
+
+
 def state(hypothesis: Hypothesis, known: Known) -> str:
     """The claim as a sentence: who, compared with whom, with which outcome."""
     place = f"In {known.cohort}"
     if hypothesis.population.filters:
         place += f", among patients whose {_conditions(hypothesis.population.filters, known)}"
-    named = [(one.level, label_of(one.variable, known)) for one in hypothesis.exposures]
-    words = " combined with ".join(f"{level} {label}" for level, label in named)
-    outcome = _outcome(hypothesis, known)
-    if hypothesis.comparison is Comparison.INTERACTION:
-        return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
+    names = [_named(exposure, known) for exposure in hypothesis.exposures]
+    levels = [exposure.level for exposure in hypothesis.exposures]
+    outcome, first = _outcome(hypothesis, known), hypothesis.exposures[0]
+    words = " combined with ".join(
+        f"{level} {name}" for level, name in zip(levels, names, strict=True)
+    )
+    more = "higher" if first.level == "high" else "lower"
+    match hypothesis.comparison:
+        case Comparison.INTERACTION:
+            return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
+        case Comparison.PREDICTIVE | Comparison.MODIFICATION:
+            return f"{place}, {_modified(hypothesis, known, names)}."
+        case Comparison.TREND:
+            ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
+            groups = ORDERED[first.cut]
+            return f"{place}, each step from the {ends} {groups} of {names[0]} goes with {outcome}."
+        case Comparison.PER_DOUBLING:
+            amount = "doubling" if more == "higher" else "halving"
+            name = names[0] + (" plus one" if first.transform == "log2_plus_1" else "")
+            return f"{place}, each {amount} of {name} goes with {outcome}."
     if not uses_groups(hypothesis):
-        more = "higher" if hypothesis.exposures[0].level == "high" else "lower"
-        return f"{place}, each standard deviation of {more} {named[0][1]} goes with {outcome}."
-    other = " and ".join(f"{OPPOSITE[level]} {label}" for level, label in named)
-    one_cut = len(named) == 1 and hypothesis.exposures[0].cut is not CutRule.TERTILE
+        scale = {"rank": "the percentile of ", "log2": "the logarithm of ", "none": ""}
+        scale["log2_plus_1"] = scale["log2"]
+        name = f"{more} {names[0]}"
+        if first.transform != "none":
+            name = f"increase in {scale[first.transform]}{names[0]}"
+            name = name if more == "higher" else name.replace("increase", "decrease", 1)
+            return f"{place}, each standard deviation of {name} goes with {outcome}."
+        return f"{place}, each standard deviation of {name} goes with {outcome}."
+    short = [
+        name if exposure.signature is None else within_sentence(exposure.label)
+        for name, exposure in zip(names, hypothesis.exposures, strict=True)
+    ]
+    other = " and ".join(
+        f"{OPPOSITE[level]} {name}" for level, name in zip(levels, short, strict=True)
+    )
+    one_cut = len(names) == 1 and first.cut is not CutRule.TERTILE
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
         other = "all others"
     return f"{place}, {words} identifies patients with {outcome}, compared with {other}."
+
+
+ORDERED = {
+    CutRule.TERTILE: "third",
+    CutRule.QUARTILE: "quarter",
+    CutRule.LEVELS: "level",
+}
+
+
+def _named(exposure: Exposure, known: Known) -> str:
+    """An exposure's name in a sentence; a signature with what it computes."""
+    if exposure.signature is None:
+        return label_of(exposure.variable, known)
+    return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
+
+
+def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
+    """How one effect differs by the other variable, as the sign of the product term says it."""
+    predictive = hypothesis.comparison is Comparison.PREDICTIVE
+    at = 0 if predictive else 1
+    modifier, effect = hypothesis.exposures[at], hypothesis.exposures[1 - at]
+    endpoint = next((one for one in known.endpoints if one.key == hypothesis.endpoint), None)
+    label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
+    kind = endpoint.kind if endpoint else "survival"
+    more = "higher" if hypothesis.direction is Direction.HIGHER_RISK else "lower"
+    measure = {"binary": "odds ratio", "continuous": "difference"}.get(kind, "hazard ratio")
+    if modifier.cut is CutRule.CONTINUOUS:
+        sides = f"the {modifier.level}er the {names[at]}"
+    else:
+        sides = f"with {modifier.level} than with {OPPOSITE[modifier.level]} {names[at]}"
+    if predictive:
+        return (
+            f"{names[at]} predicts the effect of {names[1 - at]} on {label}: its {measure} is "
+            f"{more} {sides}"
+        )
+    side = effect.level if effect.cut is not CutRule.CONTINUOUS else f"{effect.level}er"
+    return (
+        f"{names[at]} modifies the association of {side} {names[1 - at]} with {label}: its "
+        f"{measure} is {more} {sides}"
+    )
 
 
 def _conditions(filters: tuple[Filter, ...], known: Known) -> str:
@@ -145,6 +221,16 @@ SUBGROUP = re.compile(
 """Words of a subgroup. A sentence changes none: its conditions have no single reading."""
 
 
+FIXED_WORDING = (
+    Comparison.PER_DOUBLING,
+    Comparison.TREND,
+    Comparison.PREDICTIVE,
+    Comparison.MODIFICATION,
+)
+"""Comparisons whose sentence is not read back: their fields are edited."""
+AS_FIELDS = "claim as its fields do; this kind of claim is changed by its fields"
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a statement says in fields, and the words that no field holds."""
@@ -161,6 +247,10 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     """
     plain = " ".join(text.rstrip(".").split())
     lowered = plain.lower()
+    if before.comparison in FIXED_WORDING or any(one.signature for one in before.exposures):
+        words = _words(plain)
+        same = words == _words(state(before, known))
+        return Reading({}, () if same else (AS_FIELDS,), ())
     cut = COMPARED.search(lowered)
     claim = lowered[: cut.start()] if cut else lowered
     rest = lowered[cut.end() :] if cut else ""

@@ -90,6 +90,16 @@ def describe_design(hypothesis: Hypothesis) -> str:
             return f"the interaction of {exposed}"
         case Comparison.PER_SD:
             return f"each standard deviation of {hypothesis.exposures[0].label}"
+        case Comparison.PER_DOUBLING:
+            return f"each doubling of {hypothesis.exposures[0].label}"
+        case Comparison.TREND:
+            return f"ordered groups of {hypothesis.exposures[0].label}, step by step"
+        case Comparison.PREDICTIVE:
+            marker, treatment = hypothesis.exposures
+            return f"the effect of {treatment.label} by {marker.label}"
+        case Comparison.MODIFICATION:
+            exposure, modifier = hypothesis.exposures
+            return f"the association of {exposure.label} by {modifier.label}"
 
 
 def describe_direction(hypothesis: Hypothesis, kind: str) -> str:

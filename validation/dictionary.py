@@ -11,6 +11,7 @@ from pydantic import Field
 
 from sage.core.models import Strict
 from validation.hypothesis import KnownAt
+from validation.signature import read_signature
 
 Modality = Literal["clinical", "expression", "imaging", "immune", "mutation", "derived"]
 
@@ -103,6 +104,8 @@ class DataDictionary(Strict):
         """True when `key` names a variable of this cohort."""
         if key.startswith("expression:"):
             return key.removeprefix("expression:") in set(self.expression)
+        if (signature := read_signature(key)) is not None:
+            return len(signature.measured(set(self.expression))[0]) > 1
         return any(variable.key == key for variable in self.variables)
 
     def endpoint(self, key: str) -> Endpoint | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from sage.core.models import Strict
+from validation.signature import GeneSignature, genes_of, read_signature
 
 LONGEST_ID = 80
 LONGEST_NAME = 200
@@ -42,11 +43,21 @@ class Population(Strict):
     filters: tuple[Filter, ...] = ()
 
 
+Transform = Literal["none", "log2", "log2_plus_1", "rank"]
+"""What is done to a variable's values first: log2(x), log2(x + 1), or the percentile among the
+analyzed patients, (mean rank - 1/2) / n."""
+
+
 class CutRule(StrEnum):
-    """How a continuous variable becomes groups. Only `OPTIMAL` looks at the outcome, and pays."""
+    """How a continuous variable becomes groups. Only `OPTIMAL` looks at the outcome, and pays.
+
+    `QUARTILE` and `LEVELS` (each value of an ordinal variable is a group) serve trends.
+    """
 
     MEDIAN = "median"
     TERTILE = "tertile"
+    QUARTILE = "quartile"
+    LEVELS = "levels"
     FIXED = "fixed"
     CONTINUOUS = "continuous"
     SPLINE = "spline"
@@ -55,18 +66,54 @@ class CutRule(StrEnum):
     effect is reported per standard deviation, because the one at the best cut is too large."""
 
 
+UNGROUPED = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+"""Cut rules that make no groups."""
+
+
 class Exposure(Strict):
     """A predictor. `level` is the side that the hypothesis calls exposed ("high" or "low").
 
     `variable` is a key of the data dictionary ("expression:FABP5", "imaging:tls_density",
-    "clinical:age"). `threshold` belongs to `CutRule.FIXED` alone, in the variable's unit.
+    "clinical:age"). With `signature` the predictor is a score of several genes, and `variable` may
+    be left out: it is the signature's key. `threshold` belongs to `CutRule.FIXED` alone, in the
+    variable's unit (after a rank transform: a percentile between 0 and 1). `randomized` says that
+    a treatment was assigned by chance.
     """
 
-    variable: str
+    variable: str = ""
     label: str
     level: Literal["high", "low"] = "high"
     cut: CutRule = CutRule.MEDIAN
     threshold: float | None = None
+    signature: GeneSignature | None = Field(default=None, exclude_if=lambda given: given is None)
+    transform: Transform = Field(default="none", exclude_if=lambda given: given == "none")
+    randomized: bool = Field(default=False, exclude_if=lambda given: not given)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_genes(cls, given: Any) -> Any:
+        """A signature and its key say the same: each is filled in from the other."""
+        if not isinstance(given, dict):
+            return given
+        key = given.get("variable") or ""
+        signature = given.get("signature")
+        if signature is None:
+            found = read_signature(key) if isinstance(key, str) else None
+            return given if found is None else given | {"variable": found.key, "signature": found}
+        found = GeneSignature.model_validate(signature)
+        same = key in ("", found.key) or read_signature(key) in (found, read_signature(found.key))
+        if not same:
+            raise ValueError(
+                f'exposure "{given.get("label")}": `variable` names "{key}" and `signature` other '
+                "genes: leave `variable` out"
+            )
+        return given | {"variable": found.key, "signature": found}
+
+    @model_validator(mode="after")
+    def _names_a_variable(self) -> Exposure:
+        if not self.variable:
+            raise ValueError(f'exposure "{self.label}": give `variable`, or a `signature`')
+        return self
 
     @model_validator(mode="after")
     def _threshold_belongs_to_fixed(self) -> Exposure:
@@ -88,6 +135,24 @@ class Comparison(StrEnum):
     """The product term of the two exposures in a model that holds both."""
     PER_SD = "per_sd"
     """One continuous exposure, per standard deviation."""
+    PER_DOUBLING = "per_doubling"
+    """One continuous exposure, per doubling of its value."""
+    TREND = "trend"
+    """One exposure in ordered groups, per step from one to the next (one degree of freedom)."""
+    PREDICTIVE = "predictive"
+    """Whether the effect of a treatment, the second exposure, differs by a biomarker, the first."""
+    MODIFICATION = "modification"
+    """Whether the association of the first exposure differs by the second one, the modifier."""
+
+    @property
+    def is_product(self) -> bool:
+        """True where the product term of two exposures is compared."""
+        return self in (Comparison.INTERACTION, Comparison.PREDICTIVE, Comparison.MODIFICATION)
+
+    @property
+    def is_slope(self) -> bool:
+        """True where one exposure is compared by its amount, without groups of two."""
+        return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND)
 
 
 class Direction(StrEnum):
@@ -101,6 +166,7 @@ class Direction(StrEnum):
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
+    Where `statement` is left out SAGE writes it from the fields.
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
     ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
@@ -117,7 +183,7 @@ class Hypothesis(Strict):
     """
 
     id: str
-    statement: str
+    statement: str = ""
     population: Population
     exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=3)
     comparison: Comparison
@@ -139,16 +205,66 @@ class Hypothesis(Strict):
     @model_validator(mode="after")
     def _comparison_fits(self) -> Hypothesis:
         count = len(self.exposures)
-        if self.comparison is Comparison.INTERACTION and count != 2:
-            raise ValueError(f"comparison `interaction` needs two exposures, not {count}")
-        if self.comparison is Comparison.PER_SD and count != 1:
-            raise ValueError(f"comparison `per_sd` needs one exposure, not {count}")
+        if self.comparison.is_product and count != 2:
+            raise ValueError(f"comparison `{self.comparison}` needs two exposures, not {count}")
+        if self.comparison.is_slope and count != 1:
+            raise ValueError(f"comparison `{self.comparison}` needs one exposure, not {count}")
+        return self
+
+    @model_validator(mode="after")
+    def _values_and_cuts_fit(self) -> Hypothesis:
+        comparison = self.comparison
+        for exposure in self.exposures:
+            named = f'exposure "{exposure.label}"'
+            ordered = exposure.cut in (CutRule.TERTILE, CutRule.QUARTILE, CutRule.LEVELS)
+            if comparison is Comparison.TREND and not ordered:
+                raise ValueError(f'{named}: a trend takes cut "tertile", "quartile" or "levels"')
+            if comparison is not Comparison.TREND and exposure.cut in (
+                CutRule.QUARTILE, CutRule.LEVELS,
+            ):  # fmt: skip
+                raise ValueError(f'{named}: cut "{exposure.cut}" serves comparison `trend` alone')
+            if exposure.randomized and comparison is not Comparison.PREDICTIVE:
+                raise ValueError(
+                    f"{named}: `randomized` serves the treatment of comparison `predictive`; "
+                    "elsewhere give `unadjusted_because`"
+                )
+            if exposure.transform == "none":
+                continue
+            if comparison is Comparison.PER_DOUBLING and exposure.transform == "rank":
+                raise ValueError(f"{named}: a percentile does not double; leave `transform` out")
+            grouped = exposure.cut not in UNGROUPED and comparison not in (
+                Comparison.PER_SD, Comparison.PER_DOUBLING,
+            )  # fmt: skip
+            if grouped and (exposure.cut, exposure.transform) != (CutRule.FIXED, "rank"):
+                raise ValueError(
+                    f'{named}: transform "{exposure.transform}" does not change who is on which '
+                    f'side of cut "{exposure.cut}"; leave it out, or compare per_sd'
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _genes_belong_to_one_exposure(self) -> Hypothesis:
+        for at, exposure in enumerate(self.exposures):
+            for other in self.exposures[:at]:
+                if both := genes_of(exposure.variable) & genes_of(other.variable):
+                    raise ValueError(
+                        f'gene "{min(both)}" is part of "{other.label}" and of '
+                        f'"{exposure.label}": keep it in one exposure'
+                    )
         return self
 
     @model_validator(mode="after")
     def _one_way_to_count_time(self) -> Hypothesis:
         if self.time_dependent and self.landmark is not None:
             raise ValueError("give `landmark` or `time_dependent`, not both")
+        amounts = self.comparison.is_slope and self.comparison is not Comparison.PER_SD
+        changes = any(exposure.transform != "none" for exposure in self.exposures)
+        product = self.comparison.is_product and self.comparison is not Comparison.INTERACTION
+        if self.time_dependent and (amounts or product or changes):
+            raise ValueError(
+                f"`time_dependent` counts a yes or no from when it happened: comparison "
+                f"`{self.comparison}` and transforms do not serve it"
+            )
         return self
 
     @field_validator("id")

@@ -18,9 +18,9 @@ def expected_direction(contract: Contract, effect: Effect) -> bool:
 def smallest_relevant(contract: Contract, effect: Effect) -> float:
     """The smallest relevant effect as a signed distance from none (log for ratios)."""
     size = (
-        contract.rules.relevant_difference
+        contract.relevant_difference
         if effect.scale == "difference (SD)"
-        else math.log(contract.rules.relevant_ratio)
+        else math.log(contract.relevant_ratio)
     )
     return size if contract.direction is Direction.HIGHER_RISK else -size
 

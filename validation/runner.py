@@ -355,7 +355,7 @@ def _results(
         book.put("power.required_events", power.required_events, "events")
     book.put("power.n", power.n, "patients")
     book.put("rules.alpha", contract.rules.alpha, "level")
-    book.put("rules.relevant_ratio", contract.rules.relevant_ratio, contract.scale)
+    book.put("rules.relevant_ratio", contract.relevant_ratio, contract.scale)
     if adjusted is not None:
         book.put("primary.q", adjusted.q, "q-value")
         beside = _q_adjusted(frozen, main, ledger)

@@ -81,7 +81,7 @@ from validation.controls.rules import (
     timing_objections,
     unshown_positive,
 )
-from validation.hypothesis import Direction
+from validation.hypothesis import Comparison, Direction
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -553,6 +553,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
+    limits += _of_a_product(contract)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
@@ -577,6 +578,22 @@ def _limits(evidence: Evidence) -> list[str]:
     ):
         if draws == 0:
             limits.append(f"control {name} is switched off in the contract")
+    return limits
+
+
+def _of_a_product(contract: Contract) -> list[str]:
+    """What an interaction leaves open: its scale, and who decided on the treatment."""
+    if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
+        return []
+    limits = []
+    if contract.scale != "difference (SD)":
+        limits.append(f"interaction of {contract.scale}s: says nothing of differences in risk")
+    treatment = contract.hypothesis.exposures[1]
+    if contract.comparison is Comparison.PREDICTIVE and not treatment.randomized:
+        limits.append(
+            f"{treatment.label} was not randomized: who was given it may differ in what decides "
+            "the outcome"
+        )
     return limits
 
 

@@ -192,9 +192,9 @@ def _power(
     patients = min(smallest, endpoint.n) * compared_share(hypothesis)
     events = int((endpoint.events or 0) * share)
     fraction = exposed_fraction(hypothesis)
-    per_sd = hypothesis.comparison is Comparison.PER_SD
+    per_sd = hypothesis.comparison.is_slope
     if endpoint.kind in ("survival", "competing") and events > 0:
-        if hypothesis.comparison is Comparison.INTERACTION:
+        if hypothesis.comparison.is_product:
             # A product term in a balanced 2 by 2 layout has the variance of q (1 - q) = 1/16.
             ratio = minimum_detectable_hr(events, None, settings.alpha, settings.power, sd=0.25)
         elif per_sd:

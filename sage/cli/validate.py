@@ -91,6 +91,7 @@ def run(
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
+    from agents.statement import stated
     from sage.cli.cohort import load_named
     from sage.cli.validate_text import print_verdict
     from sage.console import err, print_json
@@ -118,6 +119,7 @@ def run(
         for claim, name in zip(claims, names, strict=True):
             status.update(f"{name}: contract")
             if not isinstance(claim, FrozenContract):
+                claim = stated(claim, dictionary)
                 plan = draft(claim, dictionary, seed=seed, alpha=alpha, **rules)
                 claim = freeze(plan, data)
             require_same_data(claim, data)
@@ -215,6 +217,7 @@ def contract(
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
     """
+    from agents.statement import stated
     from sage.cli.cohort import load_named
     from sage.console import err
     from validation.contracts.contract import read_hypothesis
@@ -225,6 +228,7 @@ def contract(
     with err.status(f"reading {cohort}"):
         data = load_named(cohort, root, features)
         rules = _rules(split, impute)
+        claim = stated(claim, data.dictionary())
         frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
         _register(frozen, data)
     _show(frozen, save, as_json)

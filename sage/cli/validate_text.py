@@ -58,7 +58,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             line += f" [{note}]" if note else ""
             line += _beside(found, f"{part}{test.id}")
             out.print(line, markup=False, soft_wrap=True)
-        elif test.method in ("gray", "joint_groups") and number is not None:
+        elif test.method in ("gray", "joint_groups", "ordered_groups") and number is not None:
             out.print(f"    {part}{test.id} ({test.endpoint}): {p_is(number.value)}", markup=False)
         elif test.method == "calibration":
             slope, harrell = (
@@ -113,6 +113,7 @@ def contract_lines(plan: Contract) -> list[str]:
 
     others = {use.key: use.known_at for use in plan.variables if use.role != "exposure"}
     lines = [
+        f"claim: {plan.hypothesis.statement}",
         f"population: {plan.population}"
         + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
         f"comparison: {plan.exposed} against {plan.reference} ({plan.comparison.value})",
@@ -164,8 +165,8 @@ def _power(plan: Contract) -> str:
     if power.minimum_detectable is not None:
         text += f"; detectable at 80%: {power.minimum_detectable:.2f} ({plan.scale})"
     if power.required_events is not None:
-        ratio = plan.rules.relevant_ratio
-        text += f"; events for a {plan.scale} of {ratio:g}: {power.required_events}"
+        ratio = plan.relevant_ratio
+        text += f"; events for a {plan.scale} of {ratio:.3g}: {power.required_events}"
     return text
 
 

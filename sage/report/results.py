@@ -125,6 +125,7 @@ ORDER = (
     "primary",
     "kaplan_meier",
     "joint_groups",
+    "ordered_groups",
     "cumulative_incidence",
     "fine_gray",
     "adjusted",
@@ -145,6 +146,7 @@ TITLES = {
     "period_hazards": "Hazards by period of follow-up",
     "specification": "Specification curve",
     "joint_groups": "All groups that the exposures form",
+    "ordered_groups": "Ordered groups",
     "calibration": "Calibration of the adjusted model",
     "concordance": "Discrimination without and with the exposure (apparent)",
     "secondary": "secondary comparison",
@@ -202,6 +204,9 @@ def _place(key: str) -> tuple[int, str, int]:
 def _title(key: str) -> str:
     endpoint, _, plain = key.rpartition(".")
     words = TITLES.get(plain, plain.replace("_", " "))
+    if endpoint.startswith("within."):
+        which = {"1": "first", "2": "second"}[endpoint.removeprefix("within.")]
+        return f"Effect of the {which} exposure where the other is on its {plain} side"
     if not endpoint:
         return words
     name = words.startswith(PROPER)

@@ -151,6 +151,40 @@ def test_a_date_of_entry_is_not_taken_for_the_outcome(seed: int) -> None:
     assert found is None
 
 
+def left(
+    rng: np.random.Generator, death: np.ndarray, n: int = 400
+) -> tuple[np.ndarray, np.ndarray]:
+    """Event flag and follow-up in days, where patients also leave by chance."""
+    leave = np.minimum(rng.uniform(300, 3650, n), rng.exponential(6000, n) + 60)
+    return (death <= leave).astype(float), np.maximum(np.minimum(death, leave).round(), 1)
+
+
+def test_a_treatment_that_some_wait_for_is_named() -> None:
+    """Meant for 70% of the patients and reached after 500 days on average by those who live."""
+    named = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        event, time = left(rng, rng.exponential(1500, 400))
+        treated = (rng.exponential(500, 400) < time) & (rng.random(400) < 0.7)
+        named += leak_of(treated.astype(float), event, time) is not None
+    assert named >= 54
+
+
+@pytest.mark.parametrize("early", [0.15, 0.3, 0.5])
+@pytest.mark.parametrize("late", [0.5, 1.0])
+def test_a_marker_whose_effect_fades_is_not_taken_for_a_wait(early: float, late: float) -> None:
+    """The hazard ratio is `early` for 500 days, then `late`; nobody is spared from leaving."""
+    named = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        marker, risk = rng.random(400) < 0.5, rng.exponential(1500, 400)
+        first = np.where(marker, risk / early, risk)
+        later = 500 + (risk - 500 * np.where(marker, early, 1)) / np.where(marker, late, 1)
+        event, time = left(rng, np.where(first < 500, first, later))
+        named += leak_of(marker.astype(float), event, time) is not None
+    assert named <= 3
+
+
 def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
     """The unit of time, the sign of the marker, and any monotone scale of it do not matter."""
     for attack in ATTACKS.values():

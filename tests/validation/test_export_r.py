@@ -20,8 +20,16 @@ PAIR = [
 ]
 
 
+AMOUNT = {"variable": "clinical:amount", "label": "amount"}
+SEX = {"variable": "clinical:sex", "label": "sex"}
 GIVEN = {"variable": "clinical:given", "label": "given"}
 LATE = """
+[variables.amount]
+table = "clinical"
+column = "amount"
+kind = "continuous"
+label = "Amount"
+
 [variables.given]
 table = "clinical"
 column = "given"
@@ -39,6 +47,7 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
     raw.loc[raw.dead == 1, "cause"] = "tumor"
     raw.loc[(raw.dead == 1) & (raw.index % 4 == 0), "cause"] = "other"
     rng = np.random.default_rng(5)
+    raw["amount"] = np.round(np.exp(raw.marker) * 10, 4)
     raw["given"] = np.where(rng.random(len(raw)) < 0.6, "yes", "no")
     raw["since"] = np.where(raw.given == "yes", np.round(rng.exponential(20, len(raw)), 1), np.nan)
     more = cause_of_death("tumor", "other", "alive") + LATE
@@ -88,6 +97,36 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
             {"exposures": [PAIR[0] | {"cut": "spline"}], "time_dependent": True,
              "covariates": ["clinical:given", "clinical:stage"]},
             ["primary.nonlinearity.p", "primary.effect", "adjusted.effect"],
+        ),
+        ({"exposures": [AMOUNT], "comparison": "per_doubling"}, ["primary.p", "adjusted.effect"]),
+        (
+            {"exposures": [AMOUNT | {"cut": "continuous", "transform": "log2_plus_1"}],
+             "comparison": "per_sd"},
+            ["primary.effect", "adjusted.effect"],
+        ),
+        (
+            {"exposures": [AMOUNT | {"cut": "fixed", "threshold": 0.7, "transform": "rank"}]},
+            ["primary.effect", "primary.n"],
+        ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "quartile", "level": "low"}], "comparison": "trend"},
+            ["primary.effect", "adjusted.p", "ordered_groups.p"],
+        ),
+        (
+            {"exposures": [PAIR[1] | {"cut": "levels"}], "comparison": "trend",
+             "covariates": ["clinical:sex"]},
+            ["primary.effect", "adjusted.p"],
+        ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "continuous"}, SEX], "comparison": "predictive",
+             "covariates": ["clinical:stage"]},
+            ["primary.p", "within.2.exposed.effect", "within.2.reference.lower",
+             "within.1.exposed.p", "within.1.reference.n"],
+        ),
+        (
+            {"exposures": [PAIR[0], SEX], "comparison": "modification", "endpoint": "node",
+             "covariates": ["clinical:stage"]},
+            ["primary.effect", "within.1.exposed.effect"],
         ),
     ],
 )  # fmt: skip

@@ -38,11 +38,26 @@ for (use in plan$exposures) keep <- keep & !is.na(data[[use$key]])
 keep <- keep & !is.na(outcome_of(data, plan$primary_endpoint)[[1]])
 rows <- data[keep, , drop = FALSE]
 
+# Logarithms and percentiles of an exposure, where the contract asks for them.
+for (use in plan$exposures) if (!is.null(use$rescale)) {
+  x <- rows[[use$key]]
+  rows[[use$key]] <- switch(use$rescale, log2 = log2(x), log2_plus_1 = log2(x + 1),
+                            rank = (rank(x) - 0.5) / length(x))
+}
+products <- c("interaction", "predictive", "modification")
+
 # Cut-points, found in the population from the exposure alone unless they were handed over.
 find_cut <- function(x, use) {
   if (!is.null(use$cut)) return(use$cut)
   known <- x[!is.na(x)]
   cut <- list(mean = mean(known), sd = sd(known))
+  if (plan$comparison == "per_doubling") return(modifyList(cut, list(sd = 1)))
+  if (plan$comparison == "trend") {
+    cut$points <- switch(use$rule, levels = head(sort(unique(known)), -1),
+                         tertile = quantile(known, c(1, 2) / 3, names = FALSE),
+                         quartile = quantile(known, 1:3 / 4, names = FALSE))
+    return(cut)
+  }
   if (use$rule %in% c("continuous", "spline", "optimal")) return(cut)
   below_top <- function(value) if (value == max(known)) max(known[known < max(known)]) else value
   if (setequal(unique(known), c(0, 1))) {
@@ -56,7 +71,13 @@ find_cut <- function(x, use) {
   } else cut$lower <- cut$upper <- use$threshold
   cut
 }
-flat <- function(use) use$rule %in% c("continuous", "spline", "optimal")
+flat <- function(use) {
+  use$rule %in% c("continuous", "spline", "optimal") || plan$comparison == "per_doubling"
+}
+step <- function(x, cut, use) {
+  found <- rowSums(outer(x, unlist(cut$points), ">"))
+  if (use$level == "low") length(cut$points) - found else found
+}
 score <- function(x, cut, use) (if (use$level == "low") -1 else 1) * (x - cut$mean) / cut$sd
 exposed_side <- function(x, cut, level) {
   as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
@@ -64,11 +85,13 @@ exposed_side <- function(x, cut, level) {
 cuts <- lapply(plan$exposures, function(use) find_cut(rows[[use$key]], use))
 parts_of <- function(rows) Map(function(use, cut) {
   x <- rows[[use$key]]
-  if (flat(use)) score(x, cut, use) else exposed_side(x, cut, use$level)
+  if (plan$comparison == "trend") step(x, cut, use)
+  else if (flat(use)) score(x, cut, use) else exposed_side(x, cut, use$level)
 }, plan$exposures, cuts)
 exposure_of <- function(rows, parts) {
   first <- plan$exposures[[1]]
-  if (plan$comparison == "interaction") return(parts[[1]] * parts[[2]])
+  if (plan$comparison %in% products) return(parts[[1]] * parts[[2]])
+  if (plan$comparison == "trend") return(parts[[1]])
   if (plan$comparison == "per_sd" || flat(first)) {
     return(score(rows[[first$key]], cuts[[1]], first))
   }
@@ -134,7 +157,14 @@ frame_of <- function(test) {
   for (key in c(test$covariates, test$strata)) keep <- keep & !is.na(rows[[key]])
   if (!is.null(test$subgroup)) keep <- keep & matches(rows[[test$subgroup$variable]], test$subgroup)
   columns <- list(exposure[keep])
-  if (plan$comparison == "interaction") columns <- c(columns, lapply(parts, function(x) x[keep]))
+  if (!is.null(test$within)) {
+    mine <- parts[[test$within$exposure]]
+    other <- parts[[3 - test$within$exposure]]
+    side <- if (test$within$other == "exposed") 1 else if (all(other %in% 0:1)) 0 else -1
+    columns <- lapply(list(mine, other, mine * (other - side)), function(x) x[keep])
+  } else if (plan$comparison %in% products) {
+    columns <- c(columns, lapply(parts, function(x) x[keep]))
+  }
   columns <- c(columns, design(rows, test$covariates, keep))
   outcome <- lapply(outcome_of(rows, test$endpoint), function(x) x[keep])
   layer <- if (length(test$strata)) {
@@ -291,7 +321,7 @@ methods <- list(
   },
   concordance = function(test) {
     f <- frame_of(test)
-    main <- if (plan$comparison == "interaction") 3 else 1
+    main <- if (plan$comparison %in% products) 3 else 1
     event <- as.numeric(f$outcome$event == 1)
     for (name in c("with", "without")) {
       X <- if (name == "with") f$X else f$X[, -seq_len(main), drop = FALSE]
@@ -311,6 +341,16 @@ methods <- list(
     } else rep("all", sum(known))
     found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
     put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
+  },
+  ordered_groups = function(test) {
+    f <- frame_of(test)
+    event <- as.numeric(f$outcome$event == 1)
+    found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
+    off <- rowSums(cbind(found$obs - found$exp))
+    score <- seq_along(off) - 1
+    chisq <- sum(score * off)^2 / drop(score %*% found$var %*% score)
+    put(paste0(test$id, ".p"), pchisq(chisq, 1, lower.tail = FALSE))
+    put_counts(test$id, f)
   },
   fine_gray = function(test) {
     f <- frame_of(test)

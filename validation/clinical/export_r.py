@@ -47,6 +47,7 @@ IN_R = (
     "linear",
     "concordance",
     "joint_groups",
+    "ordered_groups",
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")
@@ -97,7 +98,7 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
         raise InputError(f"{inputs}: not the inputs of this analysis")
     contract, table = opened.contract, opened.table
     for use in contract.exposures:
-        table[use.key] = numbers_of(table, use)
+        table[use.key] = numbers_of(table, use.model_copy(update={"rescale": None}))
     folder.mkdir(parents=True, exist_ok=True)
     handed_over = opened.part == "confirmation"
     text = _plan(contract, analysis, analysis.cuts if handed_over else ())
@@ -161,12 +162,16 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
     for at, use in enumerate(contract.exposures):
         one: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
         one["rule"] = str(use.cut.value) if use.cut is not None else "median"
+        if use.rescale is not None:
+            one["rescale"] = use.rescale
         if use.threshold is not None:
             one["threshold"] = use.threshold
         if cuts:
-            kept = ("lower", "upper", "mean", "sd")
+            kept = ("lower", "upper", "mean", "sd", "points")
             one["cut"] = {
-                name: value for name in kept if (value := getattr(cuts[at], name)) is not None
+                name: list(value) if isinstance(value, tuple) else value
+                for name in kept
+                if (value := getattr(cuts[at], name)) is not None
             }
         exposures.append(one)
     tests = [
@@ -177,6 +182,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
             "covariates": _Vector(plan.covariates),
             "strata": _Vector(plan.strata),
             **({"subgroup": _filter(plan.subgroup)} if plan.subgroup is not None else {}),
+            **({"within": plan.within.model_dump()} if plan.within is not None else {}),
             "penalty": _penalized(plan, analysis),
             "skip": _skip(contract, plan, analysis),
         }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from validation.hypothesis import Comparison
+from validation.inputs.population import numbers_of
 from validation.prediction import PredictionModel, Term
 
 if TYPE_CHECKING:
@@ -103,7 +105,8 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
     """A continuous exposure in its own unit; a joint one in standard deviations."""
     import numpy as np
 
-    if len(study.contract.exposures) == 1 and len(model.cuts) == 1:
+    own_unit = study.contract.comparison not in (Comparison.PER_DOUBLING, Comparison.TREND)
+    if len(study.contract.exposures) == 1 and len(model.cuts) == 1 and own_unit:
         cut, use = model.cuts[0], study.contract.exposures[0]
         if cut.mean is not None and cut.sd is not None:
             turn = 1.0 if study.contract.hypothesis.exposures[0].level == "high" else -1.0
@@ -112,8 +115,8 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
                     "mean": cut.mean, "sd": cut.sd, "coefficient": turn * term.coefficient,
                 }
             )  # fmt: skip
-            values = study.rows[use.key].dropna().to_numpy(dtype=float)
-            unit = f", {use.unit}" if use.unit else ""
+            values = numbers_of(study.rows[study.rows[use.key].notna()], use)
+            unit = f", {use.rescale or use.unit}" if use.rescale or use.unit else ""
             return f"{use.label}{unit}", _numeric(values, own)
     known = study.exposed.x[~np.isnan(study.exposed.x)]
     low, high = (float(one) for one in np.quantile(known, SPAN))

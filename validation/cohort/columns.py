@@ -18,7 +18,8 @@ from validation.cohort.model import (
 from validation.cohort.tables import Loaded, codes, numeric, text_of
 from validation.cohort.timing import months_known
 from validation.dictionary import SINCE
-from validation.inputs.derive import Signature, mean_z, ssgsea, z_scores
+from validation.inputs.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
+from validation.signature import GeneSignature, read_signature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +39,9 @@ class CohortColumns(CohortData):
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
         """The genes of a signature variable ("signature:NAME") that the matrix holds."""
+        composed = read_signature(key)
+        if composed is not None and self.expression is not None:
+            return composed.measured(self.expression)[0]
         if key not in self.signatures or self.expression is None:
             raise InputError(self._unknown(key))
         matrix = self.expression
@@ -65,6 +69,10 @@ class CohortColumns(CohortData):
             values = self._gene(key)
         elif key in self.signatures:
             values = self._signature(self.signatures[key])
+        elif (signature := read_signature(key)) is not None:
+            if key not in self._columns:
+                self._columns[key] = self._composed(signature)
+            values = self._columns[key]
         elif key.endswith(SINCE):
             values = months_known(self, key.removesuffix(SINCE))
         else:
@@ -168,6 +176,26 @@ class CohortColumns(CohortData):
             members = np.isin(np.asarray(matrix.genes), np.asarray(genes))
             scores = ssgsea(np.asarray(matrix.values, dtype=float), members)
         return pd.Series(scores, index=matrix.patients)
+
+    def _composed(self, signature: GeneSignature) -> pd.Series:
+        import numpy as np
+        import pandas as pd
+
+        matrix = self.expression
+        if matrix is None:
+            raise InputError(f'cohort "{self.id}" has no expression matrix, which a score needs')
+        genes, lacking = signature.measured(matrix)
+        if len(genes) < 2:
+            raise InputError(
+                f'cohort "{self.id}" measures {len(genes)} of the {len(signature.genes)} genes of '
+                f"{signature.key}; not measured: {', '.join(lacking)}"
+            )
+        ranked = signature.method == "rank"
+        values = np.asarray(matrix.values, dtype=float) if ranked else matrix.block(genes)
+        place = {gene: at for at, gene in enumerate(matrix.genes if ranked else genes)}
+        rows = np.asarray([place[gene] for gene in genes], dtype=np.int64)
+        score = composed_scores(signature.of_measured(matrix), values, [rows])[0]
+        return pd.Series(score, index=matrix.patients)
 
     def _unknown(self, key: str) -> str:
         import difflib

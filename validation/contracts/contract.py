@@ -46,6 +46,7 @@ Method = Literal[
     "concordance",
     "calibration",
     "joint_groups",
+    "ordered_groups",
     "site",
     "time_dependent",
     "table_one",
@@ -53,14 +54,15 @@ Method = Literal[
     "missing_data",
     "decision_curve",
 ]
+Rescale = Literal["log2", "log2_plus_1", "rank"]
 Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
 
 
 class VariableUse(Strict):
     """A variable as the contract uses it: where from, on what scale, cut by which rule.
 
-    Cut-points are computed in the analyzed population from this variable alone. `known_at` and
-    `before` are the data dictionary's.
+    Cut-points are computed in the analyzed population from this variable alone, after `rescale`.
+    `known_at` and `before` are the data dictionary's.
     """
 
     key: str
@@ -72,6 +74,7 @@ class VariableUse(Strict):
     transform: Literal["as_is", "z_score", "indicator"] = "as_is"
     cut: CutRule | None = None
     threshold: float | None = None
+    rescale: Rescale | None = Field(default=None, exclude_if=lambda given: given is None)
     level: Literal["high", "low"] | None = None
     known_at: KnownAt = "unknown"
     before: str | float | None = None
@@ -87,6 +90,16 @@ class EndpointUse(Strict):
     unit: str | None = None
 
 
+class Within(Strict):
+    """The effect of one of two exposures (1 or 2) where the other is at one of its sides.
+
+    A continuous other one is held a standard deviation to that side of its mean.
+    """
+
+    exposure: Literal[1, 2]
+    other: Literal["exposed", "reference"]
+
+
 class TestPlan(Strict):
     """One registered test. `claim` is True where its p-value could support a claim."""
 
@@ -99,6 +112,7 @@ class TestPlan(Strict):
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
     subgroup: Filter | None = None
+    within: Within | None = Field(default=None, exclude_if=lambda given: given is None)
     claim: bool = False
     note: str = ""
 
@@ -107,7 +121,8 @@ class Power(Strict):
     """What the primary test can see, from event counts and group sizes alone.
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
-    standard deviations for continuous outcomes.
+    standard deviations for continuous outcomes. `unit_sd` is the exposure's standard deviation in
+    the unit of its effect (doublings, steps), where that is not the standard deviation itself.
     """
 
     n: int
@@ -118,6 +133,7 @@ class Power(Strict):
     required_events: int | None
     basis: Literal["dictionary", "cohort"]
     note: str = ""
+    unit_sd: float | None = Field(default=None, exclude_if=lambda given: given is None)
 
 
 class MissingRule(Strict):
@@ -292,6 +308,18 @@ class Contract(Strict):
     def primary_test(self) -> TestPlan:
         """The test that the verdict rests on."""
         return self.test(self.primary)
+
+    @property
+    def relevant_ratio(self) -> float:
+        """The smallest relevant ratio in the unit of the effect: per doubling or step what the
+        rules ask for per standard deviation.
+        """
+        return float(self.rules.relevant_ratio ** (1 / (self.power.unit_sd or 1.0)))
+
+    @property
+    def relevant_difference(self) -> float:
+        """The smallest relevant difference in the unit of the effect."""
+        return self.rules.relevant_difference / (self.power.unit_sd or 1.0)
 
     @property
     def exposures(self) -> tuple[VariableUse, ...]:

@@ -14,6 +14,7 @@ from validation.contracts.contract import (
     EndpointUse,
     KnownPositive,
     MissingRule,
+    Rescale,
     Rules,
     Scale,
     SpecificationPlan,
@@ -30,7 +31,7 @@ from validation.contracts.registered import (
     uses_groups,
 )
 from validation.contracts.timing import require_known
-from validation.dictionary import DataDictionary, Endpoint
+from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
 from validation.inputs.variables import (
     MOST_LEVELS,
@@ -39,6 +40,7 @@ from validation.inputs.variables import (
     stratum,
     use_of,
 )
+from validation.signature import genes_of
 
 STANDARD_COVARIATES = (
     ("clinical:age",),
@@ -160,7 +162,7 @@ def draft(
         seed=seed,
         untested=hypothesis.untested,
         notes=(
-            *_notes(dictionary, exposures, endpoint),
+            *_notes(hypothesis, dictionary, exposures, endpoint),
             *(reasoned.lines() if reasoned is not None else ()),
             *lost,
         ),
@@ -189,6 +191,9 @@ def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
 
 
 def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis) -> VariableUse:
+    if one.signature is not None:
+        measured = set(dictionary.expression)
+        one.signature.require_measured(measured, one.label, dictionary.cohort)
     found = find_variable(dictionary, one.variable)
     if found.kind == "categorical":
         raise InputError(
@@ -196,13 +201,19 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         )
     continuous = one.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    if continuous and several and hypothesis.comparison is not Comparison.INTERACTION:
+    if continuous and several and not hypothesis.comparison.is_product:
         raise InputError(
             f'exposure "{one.label}": cut "{one.cut}" cannot form joint groups; use median, '
             "tertile or fixed, or compare by interaction"
         )
-    if one.cut in SEARCHING and hypothesis.comparison is Comparison.INTERACTION:
+    if one.cut in SEARCHING and hypothesis.comparison.is_product:
         raise InputError(f'exposure "{one.label}": an interaction takes "continuous" or a cut')
+    treatment = hypothesis.comparison is Comparison.PREDICTIVE and one is hypothesis.exposures[1]
+    if treatment and found.kind != "binary":
+        raise InputError(
+            f'exposure "{one.label}" ({one.variable}) is {found.kind}; a predictive claim names '
+            "the biomarker first and then the treatment, which is yes or no"
+        )
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
         raise InputError(f'exposure "{one.label}": extremes need a cut, not "{one.cut}"')
     return VariableUse(
@@ -213,6 +224,7 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
         source=found.source,
         unit=found.unit,
         transform="z_score" if continuous else "as_is",
+        rescale=_rescale(one, found, hypothesis.comparison),
         cut=one.cut,
         threshold=one.threshold,
         level=one.level,
@@ -221,12 +233,36 @@ def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis)
     )
 
 
+def _rescale(one: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
+    """What is done to the values first: the hypothesis' transform, or what a doubling asks for."""
+    doubling = comparison is Comparison.PER_DOUBLING
+    if one.transform == "none" and not doubling:
+        return None
+    if found.kind in ("binary", "categorical"):
+        raise InputError(
+            f'exposure "{one.label}" ({one.variable}) is {found.kind}: there is nothing to '
+            "transform"
+        )
+    if one.transform == "rank":
+        return "rank"
+    logged = (found.unit or "").startswith("log2")
+    if logged and doubling and one.transform == "none":
+        return None
+    if logged:
+        raise InputError(
+            f'exposure "{one.label}" ({one.variable}) is on a logarithmic scale already '
+            f"({found.unit}): leave `transform` out"
+        )
+    return "log2" if one.transform == "none" else one.transform
+
+
 def _refuse_unfit_exposures(
     hypothesis: Hypothesis, endpoint: Endpoint, secondary: list[Endpoint]
 ) -> None:
     """Refuse exposures that hold an outcome, and cut rules that the primary endpoint lacks."""
     for one in hypothesis.exposures:
-        holds = [also.key for also in (endpoint, *secondary) if one.variable in also.contained_in]
+        mine = {one.variable, *(f"expression:{gene}" for gene in genes_of(one.variable))}
+        holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
         if holds:
             raise InputError(
                 f'exposure "{one.label}" ({one.variable}) holds the outcome "{holds[0]}" in it '
@@ -335,9 +371,29 @@ def _known_positive(
 
 def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
     exposed = " and ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+    if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
+        first, second = hypothesis.exposures
+        predictive = hypothesis.comparison is Comparison.PREDICTIVE
+        effect, modifier = (second, first) if predictive else (first, second)
+        opposite = "low" if modifier.level == "high" else "high"
+        of = effect.label if effect.level == "high" or predictive else f"low {effect.label}"
+        if modifier.cut is CutRule.CONTINUOUS:
+            more = f"per standard deviation of {modifier.level}er {modifier.label}"
+            return f"effect of {of}, {more}", f"effect of {of} at the mean"
+        sides = (
+            f"effect of {of} with {modifier.label} {side}" for side in (modifier.level, opposite)
+        )
+        return next(sides), next(sides)
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
+        low = hypothesis.exposures[0].level == "low"
+        if hypothesis.comparison is Comparison.PER_DOUBLING:
+            per, other_side = ("halving", "twice as much") if low else ("doubling", "half as much")
+        else:
+            per, other_side = "step", "one group higher" if low else "one group lower"
+        return f"{exposed} (per {per})", other_side
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
         low = all(one.level == "low" for one in hypothesis.exposures)
         other_side = "higher" if low else "lower"
@@ -351,15 +407,21 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
 
 
 def _notes(
-    dictionary: DataDictionary, exposures: list[VariableUse], endpoint: Endpoint
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    exposures: list[VariableUse],
+    endpoint: Endpoint,
 ) -> tuple[str, ...]:
     notes = []
+    doubled = hypothesis.comparison is Comparison.PER_DOUBLING
     if dictionary.simulated:
         notes.append("SIMULATED cohort: no statement about patients follows from it")
     for one in exposures:
         found = find_variable(dictionary, one.key)
         if found.note:
             notes.append(f"{found.label}: {found.note}")
+        if one.rescale is None and doubled:
+            notes.append(f"{one.label}: a doubling is one unit of {found.unit}")
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
     return tuple(notes)

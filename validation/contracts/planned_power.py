@@ -41,8 +41,11 @@ def planned_power(
     events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * analyzed
     fraction = exposed / (exposed + reference) if grouped else None
     spread = None
-    if hypothesis.comparison is Comparison.INTERACTION:
+    if hypothesis.comparison.is_product:
         spread = _product_spread(hypothesis)
+    elif hypothesis.comparison is Comparison.TREND:
+        groups = 4 if hypothesis.exposures[0].cut is CutRule.QUARTILE else 3
+        spread = math.sqrt((groups**2 - 1) / 12)
     elif not grouped:
         spread = 1.0
     return power_of(analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread)
@@ -76,6 +79,7 @@ def power_of(
     basis: str,
     *,
     spread: float | None = None,
+    unit_sd: float | None = None,
 ) -> Power:
     """Minimum detectable effect and required events for given sizes (no outcome values).
 
@@ -84,6 +88,7 @@ def power_of(
     fraction : share of the exposed, for two groups
     spread : standard deviation of the exposure given what the model holds beside it (main effects,
         strata); takes the place of `fraction`
+    unit_sd : standard deviation of the exposure in the unit of its effect, where that is another
     """
     from validation.statistics.power import (
         events_needed,
@@ -100,7 +105,8 @@ def power_of(
     if kind in ("survival", "competing") and events:
         count = max(1, round(events))
         detectable = minimum_detectable_hr(count, share, rules.alpha, 0.8, sd=spread)
-        required = events_needed(rules.relevant_ratio, share, rules.alpha, 0.8, sd=spread)
+        relevant = rules.relevant_ratio ** (1 / (unit_sd or 1.0))
+        required = events_needed(relevant, share, rules.alpha, 0.8, sd=spread)
     elif kind == "binary" and events and 0 < round(events) < n:
         if spread is None and fraction is not None:
             detectable = minimum_detectable_or(n, round(events), fraction, rules.alpha, 0.8)
@@ -121,6 +127,7 @@ def power_of(
             "required_events": required,
             "basis": basis,
             "note": note,
+            "unit_sd": None if unit_sd is None else round(unit_sd, 4),
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Method, TestPlan
+from validation.contracts.contract import Method, TestPlan, Within
 from validation.dictionary import DataDictionary, Endpoint
 from validation.hypothesis import Comparison, CutRule, Hypothesis
 
@@ -11,13 +11,20 @@ SEARCHING: dict[CutRule, Method] = {
     CutRule.SPLINE: "spline",
     CutRule.OPTIMAL: "maximally_selected",
 }
+ADJUSTED: dict[str, Method] = {
+    "survival": "cox",
+    "competing": "cause_specific",
+    "binary": "logistic",
+    "continuous": "linear",
+}
 PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
+TREND_CUTS = (CutRule.TERTILE, CutRule.QUARTILE)
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 
 def uses_groups(hypothesis: Hypothesis) -> bool:
     """True when two groups are compared; False for slopes and interactions."""
-    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
+    if hypothesis.comparison.is_slope or hypothesis.comparison.is_product:
         return False
     return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
 
@@ -56,6 +63,19 @@ def tests_of(
         tests += of_endpoint(
             f"{other.key}.", other, grouped, rule, covariates, strata, primary=False
         )
+    if endpoint.kind == "survival" and hypothesis.comparison is Comparison.TREND:
+        tests.append(
+            TestPlan(
+                id="ordered_groups",
+                role="secondary",
+                method="ordered_groups",
+                endpoint=endpoint.key,
+                strata=strata,
+                note="log-rank test for trend; carries no claim",
+            )
+        )
+    if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
+        tests += _each_within_the_other(hypothesis, endpoint, covariates, strata)
     for number, one in enumerate(hypothesis.subgroups, start=1):
         tests.append(
             tests[0].model_copy(
@@ -69,6 +89,38 @@ def tests_of(
             )
         )
     return tuple(tests)
+
+
+def _each_within_the_other(
+    hypothesis: Hypothesis,
+    endpoint: Endpoint,
+    covariates: tuple[str, ...],
+    strata: tuple[str, ...],
+) -> list[TestPlan]:
+    """The effect of each exposure on both sides of the other one, from one model of all terms."""
+    covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
+    found = []
+    for exposure, other in ((2, 1), (1, 2)):
+        effect, held = hypothesis.exposures[exposure - 1], hypothesis.exposures[other - 1]
+        sides = {"exposed": held.level, "reference": "low" if held.level == "high" else "high"}
+        where = {side: f"where {held.label} is {level}" for side, level in sides.items()}
+        if hypothesis.comparison is Comparison.PREDICTIVE and other == 2:
+            words = {"high": "with", "low": "without"}
+            where = {side: f"{words[level]} {held.label}" for side, level in sides.items()}
+        for side, text in where.items():
+            found.append(
+                TestPlan(
+                    id=f"within.{exposure}.{side}",
+                    role="subgroup",
+                    method=ADJUSTED[endpoint.kind],
+                    endpoint=endpoint.key,
+                    covariates=covariates,
+                    strata=strata,
+                    within=Within.model_validate({"exposure": exposure, "other": side}),
+                    note=f"{effect.label} {text}",
+                )
+            )
+    return found
 
 
 def _followed(
@@ -186,12 +238,6 @@ def of_endpoint(
         ("continuous", True): "rank",
         ("continuous", False): "linear",
     }
-    adjusted: dict[str, Method] = {
-        "survival": "cox",
-        "competing": "cause_specific",
-        "binary": "logistic",
-        "continuous": "linear",
-    }
     method = main[endpoint.kind, grouped]
     note = ""
     if rule in SEARCHING and endpoint.kind == "survival":
@@ -244,7 +290,7 @@ def of_endpoint(
                 "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
             )
     if covariates:
-        kind = adjusted[endpoint.kind]
+        kind = ADJUSTED[endpoint.kind]
         add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
     known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
     if known and endpoint.kind == "survival" and primary:
@@ -269,7 +315,10 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
     own = hypothesis.exposures[0].cut
     if binary:
         return (own,)
-    if hypothesis.comparison is Comparison.INTERACTION:
+    if hypothesis.comparison is Comparison.TREND:
+        levels = own is CutRule.LEVELS
+        cuts = [own, CutRule.CONTINUOUS] if levels else [own, *TREND_CUTS, CutRule.CONTINUOUS]
+    elif hypothesis.comparison.is_product:
         cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
     elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]

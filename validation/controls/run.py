@@ -24,7 +24,7 @@ from validation.controls.results import (
     TimingResult,
 )
 from validation.hypothesis import CutRule, Direction
-from validation.inputs.population import Exposed, expose, find_cut, numbers_of
+from validation.inputs.population import Exposed, cut_for, expose, numbers_of, rescaled
 from validation.inputs.study import Study
 from validation.results import Book, TestOutcome
 
@@ -71,7 +71,8 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     rows = table[apply_filters(table, contract.filters)]
     whole = Study(contract, rows, study.cuts, study.exposed)
     value, event = whole.outcome(contract.primary_test.endpoint)
-    values = [numbers_of(rows, use) for use in contract.exposures]
+    plain = [use.model_copy(update={"rescale": None}) for use in contract.exposures]
+    values = [numbers_of(rows, use) for use in plain]
     absent: Any = np.isnan(np.column_stack(values)).any(axis=1)
     layers = all_layers(whole)
     keep: Any = ~np.isnan(value)
@@ -224,7 +225,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     use = contract.exposures[exposure]
     keep = _arrays(study)[0]
     rows = study.rows
-    own = numbers_of(rows, use)
+    own = numbers_of(rows, use.model_copy(update={"rescale": None}))
     prefix = f"{use.key}{SEPARATOR}"
     columns = (
         [] if candidates is None else [one for one in candidates if str(one).startswith(prefix)]
@@ -301,7 +302,8 @@ def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
         below = int((values[exposure] <= use.threshold).sum())
         use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
     try:
-        cuts[exposure] = find_cut(raw, use)
+        raw = rescaled(raw, use)
+        cuts[exposure] = cut_for(contract.comparison, raw, use)
     except InputError:
         return None
     values[exposure] = raw

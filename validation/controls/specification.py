@@ -10,7 +10,7 @@ from validation.contracts.registered import SEARCHING
 from validation.controls.results import ControlStatus, Specifications
 from validation.controls.run import all_layers
 from validation.hypothesis import Comparison, CutRule, Direction
-from validation.inputs.population import Cut, expose, find_cut, numbers_of
+from validation.inputs.population import Cut, cut_for, expose, numbers_of
 from validation.inputs.study import Study
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
 def _own_cut(study: Study) -> str:
     """The claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
     rules = {str(use.cut) for use in study.contract.exposures}
-    if study.contract.comparison is Comparison.PER_SD and not rules & set(SEARCHING):
+    slope = study.contract.comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
+    if slope and not rules & set(SEARCHING):
         return CutRule.CONTINUOUS.value
     return rules.pop() if len(rules) == 1 else CLAIMED
 
@@ -176,21 +177,25 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
     if rule is CutRule.FIXED and any(use.threshold is None for use in uses):
         return None
     try:
-        return tuple(find_cut(numbers_of(study.rows, use), use, rule) for use in uses)
+        return tuple(
+            cut_for(study.contract.comparison, numbers_of(study.rows, use), use, rule)
+            for use in uses
+        )
     except InputError:
         return None
 
 
 def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
-    """(n,) the exposure under these cuts; of an interaction (n, 3), with both main effects."""
+    """(n,) the exposure under these cuts; of a product (n, 3), with both main effects."""
     import numpy as np
 
     contract = study.contract
     values = tuple(numbers_of(study.rows, use) for use in contract.exposures)
     comparison = contract.comparison
-    if comparison is Comparison.PER_SD and cuts[0].rule is not CutRule.CONTINUOUS:
+    slope = comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
+    if slope and cuts[0].rule is not CutRule.CONTINUOUS:
         comparison = Comparison.EXTREMES
     exposed = expose(comparison, contract.exposures, values, cuts)
-    if comparison is Comparison.INTERACTION:
+    if comparison.is_product:
         return np.column_stack([exposed.x, *exposed.parts])
     return exposed.x

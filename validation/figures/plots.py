@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sage.core.log import logger
 from validation.controls.keys import Key
-from validation.hypothesis import Comparison
 from validation.results import Effect, Figure, p_is
 from validation.types import Number, sha256_file
 
@@ -49,6 +48,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
     by_method = {
         "kaplan_meier": _kaplan_meier,
         "joint_groups": _joint_groups,
+        "ordered_groups": _joint_groups,
         "calibration": _calibration,
         "cumulative_incidence": _incidence,
         "decision_curve": _decision,
@@ -125,12 +125,12 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
 def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures import kaplan_meier_figure
-    from validation.methods.groups import joint_groups_of
+    from validation.methods.groups import groups_of
     from validation.statistics.survival import kaplan_meier
 
     contract = analysis.contract
     label = contract.endpoint(outcome.endpoint).label
-    names, codes = joint_groups_of(study)
+    names, codes = groups_of(study)
     time, event = study.outcome(outcome.endpoint)
     assert event is not None
     keep = (codes >= 0) & (time == time) & (event == event)
@@ -142,6 +142,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     p = p_is(analysis.result().numbers[f"{outcome.id}.p"].value)
     within = "stratified " if contract.test(outcome.id).strata else ""
+    asked = "trend over" if outcome.method == "ordered_groups" else "over"
     path = out / f"{outcome.id}.svg"
     drawing = partial(
         kaplan_meier_figure,
@@ -149,7 +150,7 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         time_unit="months",
         title=f"{label}, all groups",
         endpoint=label,
-        annotation=[f"{within}log-rank over {len(names)} groups {p}"],
+        annotation=[f"{within}log-rank {asked} {len(names)} groups {p}"],
         description=f"{label} in all groups of {contract.hypothesis.id}",
     )
     return _figure(
@@ -357,8 +358,7 @@ def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figu
         title="Exposed against reference",
         measure=(
             "Ratio of HRs"
-            if contract.comparison is Comparison.INTERACTION
-            and primary.effect.scale == "hazard ratio"
+            if contract.comparison.is_product and primary.effect.scale == "hazard ratio"
             else primary.effect.scale.capitalize()
         ),
         description=title,
@@ -394,6 +394,8 @@ def _model_label(contract: Contract, one: TestOutcome) -> str:
     label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
     if control:
         return f"{label} (negative control)"
+    if plan.within is not None:
+        return f"{contract.endpoint(one.endpoint).label}: {plan.note}"
     if plan.subgroup is None:
         return label
     part = plan.subgroup

@@ -21,6 +21,7 @@ from validation.inputs.population import Cut, cuts_of, held_back
 from validation.inputs.variables import use_of
 from validation.ledger.ledger import Ledger
 from validation.overlap import DESCRIPTION, require_other_patients
+from validation.signature import GeneSignature, read_signature
 from validation.types import canonical_json, sha256_file, sha256_text
 
 if TYPE_CHECKING:
@@ -203,6 +204,10 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
         only; the message names it.
     """
     contract = frozen.contract
+    for exposure in contract.hypothesis.exposures:
+        if exposure.signature is not None:
+            measured = set(second.dictionary().expression)
+            exposure.signature.require_measured(measured, exposure.label, second.id)
     second.table(list(dict.fromkeys(_asked(contract))), [contract.primary_test.endpoint])
     uses = [use_of(second.dictionary(), use.key, use.role) for use in contract.exposures]
     require_known(contract.hypothesis, uses, [])
@@ -259,6 +264,8 @@ def _has(cohort: Cohort, key: str) -> bool:
     if key.startswith("expression:"):
         matrix = cohort.expression
         return matrix is not None and key.removeprefix("expression:") in matrix
+    if read_signature(key) is not None:
+        return cohort.dictionary().has(key)
     return any(one == key for one in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
 
 
@@ -326,8 +333,9 @@ def _draws(
     import numpy as np
 
     from validation.controls.numeric import matched_features
-    from validation.inputs.derive import mean_z
+    from validation.inputs.derive import composed_scores
 
+    composed = read_signature(use.key)
     genes = [gene for gene in _genes(cohort, use) if gene in place]
     wanted = contract.controls.random_features
     picks = [
@@ -349,4 +357,5 @@ def _draws(
     count = min(len(one) for one in picks)
     shuffled = [rng.permutation(one)[:count] for one in picks]
     sets = [np.asarray([one[at] for one in shuffled]) for at in range(count)]
-    return np.column_stack([mean_z(values[:, np.unique(one)].T) for one in sets])
+    kept = GeneSignature(genes=tuple(genes)) if composed is None else composed.of_measured(place)
+    return np.column_stack(composed_scores(kept, values.T, sets))

@@ -6,6 +6,8 @@ Arrays in, arrays out. None of them looks at an outcome.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +17,7 @@ from pydantic import Field, ValidationError
 from sage.core.data import data_folder
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from validation.signature import GeneSignature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,19 +107,81 @@ def ssgsea(values: Floats, members: NDArray[np.bool_], weight: float = 0.25) -> 
 
     Source: Barbie et al. 2009 (Nature), with the weight 0.25 used there.
     """
-    import numpy as np
-    from scipy.stats import rankdata
-
     inside = int(members.sum())
     if inside == 0 or inside == len(members):
         raise InputError("ssGSEA needs genes inside the set and genes outside it")
-    scores = np.empty(values.shape[1])
-    for column in range(values.shape[1]):
-        ranks = rankdata(values[:, column], method="average")
-        order = np.argsort(-ranks, kind="stable")
-        hit = members[order]
-        gain = np.where(hit, ranks[order] ** weight, 0.0)
-        scores[column] = float(
-            (np.cumsum(gain) / gain.sum() - np.cumsum(~hit) / (len(hit) - inside)).sum()
-        )
-    return scores
+    return Ranking.of(values, weight).score(members.nonzero()[0])
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Each patient's genes in order, ready to score any set of them (`ssgsea`).
+
+    `gain` (genes, patients) is the rank from below to the power of the weight, `left` how many
+    genes stand at a gene's place or below it. The sum over the ranking of a distribution that
+    jumps at the set's genes is the sum over these genes of jump times `left`.
+    """
+
+    gain: Floats
+    left: Floats
+
+    @classmethod
+    def of(cls, values: Floats, weight: float = 0.25) -> Ranking:
+        """Rank the genes (rows) of each patient (column); ties share their mean rank."""
+        import numpy as np
+        from scipy.stats import rankdata
+
+        ranks = rankdata(values, method="average", axis=0)
+        order = np.argsort(-ranks, axis=0, kind="stable")
+        left = np.empty(values.shape)
+        np.put_along_axis(left, order, np.arange(len(values), 0, -1.0)[:, None], axis=0)
+        return cls(np.asarray(ranks**weight, dtype=float), left)
+
+    def score(self, genes: NDArray[np.int64]) -> Floats:
+        """(patients,) enrichment score of a set, by the positions of its genes."""
+        import numpy as np
+
+        gain, left, total = self.gain[genes], self.left[genes], len(self.gain)
+        inside = (gain * left).sum(axis=0) / gain.sum(axis=0)
+        outside = (total * (total + 1) / 2 - left.sum(axis=0)) / (total - len(genes))
+        return np.asarray(inside - outside, dtype=float)
+
+
+def weighted_z(values: Floats, weights: Floats) -> Floats:
+    """Weighted sum of the genes' z-scores per patient, over the sum of the weights' sizes.
+
+    Parameters
+    ----------
+    values : (genes, patients)
+    weights : (genes,), of either sign; constant genes and unknown values leave the sums
+    """
+    import numpy as np
+
+    scores = z_scores(values)
+    sizes = np.where(np.isnan(scores), 0.0, np.abs(weights)[:, None]).sum(axis=0)
+    if not (sizes > 0).any():
+        raise InputError("signature: every gene of it is constant in this cohort")
+    total = np.nansum(scores * weights[:, None], axis=0)
+    return np.asarray(np.where(sizes > 0, total / np.where(sizes > 0, sizes, 1.0), np.nan))
+
+
+def composed_scores(
+    signature: GeneSignature, values: Floats, sets: Sequence[NDArray[np.int64]]
+) -> list[Floats]:
+    """Scores of gene sets as a signature computes them, one (patients,) array for each set.
+
+    Parameters
+    ----------
+    signature : its method; weights are those of the set's genes, place by place
+    values : (genes, patients) every gene
+    sets : positions of the genes that take the place of the signature's measured ones
+    """
+    import numpy as np
+
+    if signature.method == "rank":
+        ranking = Ranking.of(values)
+        return [ranking.score(np.unique(genes)) for genes in sets]
+    if signature.method == "mean_z":
+        return [mean_z(values[np.unique(genes)]) for genes in sets]
+    weights = np.asarray(signature.weights, dtype=float)
+    return [weighted_z(values[genes], weights) for genes in sets]

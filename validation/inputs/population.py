@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, Power, VariableUse
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
+UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
+"""Comparisons whose effect is per unit and not per standard deviation."""
 POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
 
 
 class Cut(Strict):
     """The cut-points of one exposure, in its own unit: at or below `lower` is low, above `upper`
-    is high. They differ only for tertiles.
+    is high. They differ only for tertiles and quartiles. `points` part the ordered groups of a
+    trend.
     """
 
     variable: str
@@ -35,6 +40,7 @@ class Cut(Strict):
     upper: float | None = None
     mean: float | None = None
     sd: float | None = None
+    points: tuple[float, ...] = Field(default=(), exclude_if=lambda given: not given)
 
 
 def apply_filters(table: pd.DataFrame, filters: tuple[Filter, ...]) -> pd.Series:
@@ -75,8 +81,45 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def rescaled(values: Floats, use: VariableUse) -> Floats:
+    """Values on the scale that the contract asks for: logarithms to base 2, or percentiles.
+
+    Raises
+    ------
+    InputError
+        If a value has no logarithm.
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    if use.rescale is None:
+        return values
+    known = ~np.isnan(values)
+    found = np.full(len(values), np.nan)
+    if use.rescale == "rank":
+        found[known] = (rankdata(values[known]) - 0.5) / max(int(known.sum()), 1)
+        return found
+    least = 0.0 if use.rescale == "log2" else -1.0
+    none = int((values[known] <= least).sum())
+    if none:
+        remedy = 'use transform "log2_plus_1", "rank"' if least == 0.0 else 'use transform "rank"'
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}): {none} of {int(known.sum())} patients have '
+            f"values of {least:g} or below, which have no logarithm; {remedy}, or compare per_sd"
+        )
+    found[known] = np.log2(values[known] - least)
+    return found
+
+
 def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
-    """An exposure as numbers: binary text becomes 0/1, `high` being yes, positive, mutated ..."""
+    """An exposure as numbers on the contract's scale.
+
+    Binary text becomes 0/1, `high` being yes, positive, mutated ...
+    """
+    return rescaled(_numbers(table, use), use)
+
+
+def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
     import numpy as np
     import pandas as pd
 
@@ -130,6 +173,8 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
         if upper == known.max():
             upper = float(known[known < known.max()].max())
         lower = min(lower, upper)
+    elif rule in (CutRule.QUARTILE, CutRule.LEVELS):
+        lower = upper = float(np.median(known))
     else:
         assert use.threshold is not None
         lower = upper = use.threshold
@@ -139,6 +184,53 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
             f"side empty (values from {known.min():g} to {known.max():g})"
         )
     return Cut(variable=use.key, rule=rule, lower=lower, upper=upper, mean=mean, sd=sd)
+
+
+SHARES = {CutRule.TERTILE: (1 / 3, 2 / 3), CutRule.QUARTILE: (0.25, 0.5, 0.75)}
+MOST_GROUPS = 8
+"""Values up to which an ordinal variable makes groups of a trend."""
+
+
+def ordered_cut(values: Floats, use: VariableUse) -> Cut:
+    """The points that part the ordered groups of a trend, from known values alone.
+
+    Raises
+    ------
+    InputError
+        If the values make fewer than three groups, or levels make more than `MOST_GROUPS`.
+    """
+    import numpy as np
+
+    rule = use.cut or CutRule.TERTILE
+    known = values[~np.isnan(values)]
+    found = find_cut(values, use, CutRule.CONTINUOUS)
+    levels = np.unique(known)
+    if rule is CutRule.LEVELS:
+        if len(levels) > MOST_GROUPS:
+            raise InputError(
+                f'exposure "{use.label}" ({use.key}) has {len(levels)} values; a trend over levels '
+                f'takes at most {MOST_GROUPS}. Use cut "tertile" or "quartile"'
+            )
+        points = tuple(float(level) for level in levels[:-1])
+    else:
+        points = tuple(float(one) for one in np.quantile(known, SHARES[rule]))
+    if len(set(points)) < len(points) or points[-1] >= levels[-1] or len(points) < 2:
+        raise InputError(
+            f'exposure "{use.label}" ({use.key}): cut "{rule}" makes fewer groups than it names, '
+            f"since too many patients share a value ({len(levels)} values in all); a trend needs "
+            "three groups or more"
+        )
+    return found.model_copy(update={"rule": rule, "points": points})
+
+
+def cut_for(
+    comparison: Comparison, values: Floats, use: VariableUse, rule: CutRule | None = None
+) -> Cut:
+    """The cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do."""
+    rule = rule or use.cut
+    if comparison is Comparison.TREND and rule not in CONTINUOUS:
+        return ordered_cut(values, use.model_copy(update={"cut": rule}))
+    return find_cut(values, use, rule)
 
 
 @dataclass
@@ -175,15 +267,20 @@ def expose(
     """Groups or scores from the exposures' values and their cuts."""
     import numpy as np
 
+    if comparison is Comparison.TREND and cuts[0].points:
+        step = _step(values[0], cuts[0], uses[0].level or "high")
+        return Exposed(x=step, parts=(step,), grouped=False)
+    if comparison is Comparison.PER_DOUBLING:
+        cuts = tuple(cut.model_copy(update={"rule": CutRule.CONTINUOUS, "sd": 1.0}) for cut in cuts)
     continuous = [cut.rule in CONTINUOUS for cut in cuts]
     coded = tuple(
         _z(one, cut, use.level or "high") if flat else side(one, cut, use.level or "high")[0]
         for one, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)
     )
-    if comparison is Comparison.INTERACTION:
+    if comparison.is_product:
         first, second = coded
         return Exposed(x=first * second, parts=coded, grouped=False, product=True)
-    if comparison is Comparison.PER_SD or continuous[0]:
+    if comparison.is_slope or continuous[0]:
         cut, use = cuts[0], uses[0]
         return Exposed(x=_z(values[0], cut, use.level or "high"), parts=coded, grouped=False)
     together = np.prod(np.vstack(coded), axis=0)
@@ -207,6 +304,15 @@ def _z(values: Floats, cut: Cut, level: str) -> Floats:
     return score if level == "high" else -score
 
 
+def _step(values: Floats, cut: Cut, level: str) -> Floats:
+    """The ordered group of each value, counted from 0 on the side that is not exposed."""
+    import numpy as np
+
+    step = (values[:, None] > np.asarray(cut.points)).sum(axis=1).astype(float)
+    step = step if level == "high" else len(cut.points) - step
+    return np.where(np.isnan(values), np.nan, step)
+
+
 def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
     """Who has the outcome at all; its value is not looked at."""
     columns = [one for one in (f"{endpoint}.time", f"{endpoint}.value") if one in table.columns]
@@ -228,7 +334,8 @@ def cuts_of(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
     rows = table[in_population(table, contract)]
     if rows.empty:
         raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
-    return tuple(find_cut(numbers_of(rows, use), use) for use in contract.exposures)
+    compared = contract.comparison
+    return tuple(cut_for(compared, numbers_of(rows, use), use) for use in contract.exposures)
 
 
 def losses(table: pd.DataFrame, contract: Contract) -> str:
@@ -282,7 +389,9 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         raise InputError(f"nobody is left to analyze: {losses(table, contract)}")
     uses = contract.exposures
     values = tuple(numbers_of(rows, use) for use in uses)
-    cuts = tuple(find_cut(one, use) for one, use in zip(values, uses, strict=True))
+    cuts = tuple(
+        cut_for(contract.comparison, of_all, use) for of_all, use in zip(values, uses, strict=True)
+    )
     exposed = expose(contract.comparison, uses, values, cuts)
     n = int((~np.isnan(exposed.x)).sum())
     share = float(np.nanmean(exposed.x)) if exposed.grouped else None
@@ -293,7 +402,11 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         )
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
-    return power_of(n, expected, share, kind, contract.rules, "cohort", spread=spread)
+    unit_sd = None
+    if contract.comparison in UNSCALED:
+        unit_sd = float(np.nanstd(exposed.x, ddof=1))
+    rules = contract.rules
+    return power_of(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
@@ -332,7 +445,8 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
 
     from validation.inputs.variables import MOST_LEVELS
 
-    if not exposed.product and not contract.strata:
+    unscaled = contract.comparison in UNSCALED
+    if not exposed.product and not contract.strata and not unscaled:
         return None if exposed.grouped else 1.0
     keep = ~np.isnan(exposed.x)
     blocks = [np.ones((len(rows), 1))]

@@ -227,7 +227,7 @@ class Study:
 
     def adjusters(self) -> list[tuple[str, Floats]]:
         """Main effects that an interaction model needs beside its product term."""
-        if self.contract.comparison.value != "interaction":
+        if not self.contract.comparison.is_product:
             return []
         uses = self.contract.exposures
         return [(use.label, part) for use, part in zip(uses, self.exposed.parts, strict=True)]

@@ -6,6 +6,7 @@ from sage.core.errors import InputError
 from validation.contracts.contract import VariableUse
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import CutRule, Hypothesis
+from validation.signature import WORDS, GeneSignature, read_signature
 
 MOST_LEVELS = 12
 MOST_SITES = 500
@@ -25,13 +26,18 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
         if one.key == key:
             return one
     if dictionary.has(key):
+        signature = read_signature(key)
+        label, source = f"{key.removeprefix('expression:')} expression", "expression matrix"
+        if signature is not None:
+            label, source = signature.text, _measured(signature, dictionary)
         return Variable(
             key=key,
-            label=f"{key.removeprefix('expression:')} expression",
-            modality="expression",
+            label=label,
+            modality="expression" if signature is None else "derived",
             kind="continuous",
-            unit=dictionary.expression_unit,
-            source="expression matrix",
+            unit=dictionary.expression_unit if signature is None else WORDS[signature.method],
+            source=source,
+            note="" if signature is None else source,
             known_at=dictionary.expression_known_at,
             n=dictionary.expression_n,
             missing=round(1 - dictionary.expression_n / max(dictionary.n_patients, 1), 4),
@@ -42,6 +48,13 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     raise InputError(
         f'cohort "{dictionary.cohort}" has no variable "{key}"; near: {", ".join(near) or "none"}'
     )
+
+
+def _measured(signature: GeneSignature, dictionary: DataDictionary) -> str:
+    """Of how many genes a score is made here, and which ones are missing."""
+    held, lacking = signature.measured(set(dictionary.expression))
+    found = f"{WORDS[signature.method]} of {len(held)} of {len(signature.genes)} genes"
+    return f"{found}; not measured: {', '.join(lacking)}" if lacking else found
 
 
 def use_of(dictionary: DataDictionary, key: str, role: str) -> VariableUse:

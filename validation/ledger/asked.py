@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from validation.ledger.lines import Registration, Screened
 from validation.ledger.store import Store
+from validation.signature import read_signature
 from validation.types import canonical_json, sha256_text
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def screened_before(
     for key in mine.exposures:
         if key in cohort.derived:
             keys += cohort.derived[key].of
+        if (signature := read_signature(key)) is not None and cohort.expression is not None:
+            keys += [f"expression:{gene}" for gene in signature.measured(cohort.expression)[0]]
     found = {}
     for row in store.rows(related, ("screen",)):
         said = Screened.model_validate_json(row.body)

@@ -168,7 +168,29 @@ def claim_of(frozen: FrozenContract) -> str:
     value = {key: part for key, part in value.items() if key not in PROSE}
     hypothesis = value["hypothesis"]
     value["hypothesis"] = {key: part for key, part in hypothesis.items() if key not in PROSE}
+    if any(exposure.signature is not None for exposure in frozen.contract.hypothesis.exposures):
+        value = _without_given_names(value)
     return sha256_text(canonical_json([value, frozen.data_hashes]))[:16]
+
+
+def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
+    """A contract on a signature without what it is called: its key says what it computes."""
+    named = {"label", "signature", "source"}
+    hypothesis = value["hypothesis"]
+    exposures = [
+        {key: part for key, part in exposure.items() if key not in named}
+        for exposure in hypothesis["exposures"]
+    ]
+    variables = [
+        {key: part for key, part in variable.items() if key not in named}
+        for variable in value["variables"]
+    ]
+    kept = {key: part for key, part in value.items() if key not in ("exposed", "reference")}
+    return kept | {
+        "hypothesis": hypothesis | {"exposures": exposures}, "variables": variables,
+        "tests": [{key: part for key, part in test.items() if key != "note"}
+                  for test in value["tests"]],
+    }  # fmt: skip
 
 
 def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:

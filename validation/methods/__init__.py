@@ -54,6 +54,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,
+    "ordered_groups": groups.joint_groups,
     "site": sites.site,
     "time_dependent": regression.time_dependent,
     "table_one": clinical.table_one,

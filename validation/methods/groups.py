@@ -1,4 +1,4 @@
-"""All groups that two cut exposures form, side by side: the joint stratification of a claim."""
+"""All groups side by side: those that two cut exposures form, and the ordered ones of a trend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
-from validation.hypothesis import CutRule
+from validation.hypothesis import Comparison, CutRule
 from validation.inputs.study import Study
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
 from validation.results import Book, TestOutcome
@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
 
 
-def joint_groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
-    """Names of the four groups, and each patient's (-1 where an exposure is unknown).
+def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
+    """Names of a claim's groups, and each patient's (-1 where an exposure is unknown).
 
-    The first is the one where neither exposure is at its exposed level. With tertiles "not
-    high" holds the middle third as well.
+    Of two exposures the four groups, of which the first is the one where neither is at its exposed
+    level ("not high" holds the middle third as well); of a trend the ordered groups, from the side
+    that is not exposed.
     """
     import numpy as np
 
+    if study.contract.comparison is Comparison.TREND:
+        use, cut = study.contract.exposures[0], study.cuts[0]
+        x, count = study.exposed.x, len(cut.points) + 1
+        up = use.level != "low"
+        names = tuple(
+            f"{use.label}, group {at if up else count + 1 - at} of {count}"
+            for at in range(1, count + 1)
+        )
+        return names, np.where(np.isnan(x), -1, np.nan_to_num(x)).astype(np.int64)
     first, second = study.contract.exposures
     names = tuple(
         f"{_side(first, a)}, {_side(second, b)}" for a in (False, True) for b in (False, True)
@@ -45,12 +55,15 @@ def _side(use: VariableUse, exposed: bool) -> str:
 
 
 def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Log-rank test over all four groups, and each group's hazard ratio against the first."""
+    """Log-rank test over all groups, and each group's hazard ratio against the first.
+
+    Of the ordered groups of a trend it is the log-rank test for trend.
+    """
     import numpy as np
 
-    from validation.statistics.survival import kaplan_meier, logrank
+    from validation.statistics.survival import kaplan_meier, logrank, logrank_trend
 
-    names, codes = joint_groups_of(study)
+    names, codes = groups_of(study)
     time, event = study.outcome(plan.endpoint)
     assert event is not None
     keep = (codes >= 0) & ~np.isnan(time) & ~np.isnan(event)
@@ -67,8 +80,9 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             )
     notes: list[str] = []
     layers = layers_of(study, plan, keep, e, notes)
-    found = logrank(t, e, g, layers)
-    X = np.column_stack([(g == code).astype(float) for code in (1, 2, 3)])
+    test = logrank_trend if plan.method == "ordered_groups" else logrank
+    found = test(t, e, g, layers)
+    X = np.column_stack([(g == code).astype(float) for code in range(1, len(names))])
     fit = fit_cox(t, e, X, list(names[1:]), study, notes, layers)
     book.put(f"{plan.id}.p", found.p, "p-value")
     book.put(f"{plan.id}.statistic", found.statistic, f"chi-squared, {found.df} df")

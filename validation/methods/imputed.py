@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
 
 def imputes(study: Study, plan: TestPlan) -> bool:
-    """True where the contract imputes and the test has covariates."""
-    return study.contract.missing.policy == "multiple_imputation" and bool(plan.covariates)
+    """True where the contract imputes and the test has covariates, and one exposure's effect."""
+    return (
+        plan.within is None
+        and study.contract.missing.policy == "multiple_imputation"
+        and bool(plan.covariates)
+    )
 
 
 def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

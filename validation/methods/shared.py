@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Scale, TestPlan
+from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
 from validation.results import Book, Effect, TestOutcome
 
@@ -110,11 +110,31 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     if lost and plan.covariates and study.contract.missing.policy == "multiple_imputation":
         notes[0] += " (nothing is imputed here)"
     Z, names = study.design(plan.covariates, keep)
+    if plan.within is not None:
+        inner = within_columns(study, plan.within)
+        notes.append(plan.note)
+        X = np.column_stack([*(column[keep] for _, column in inner), *([Z] if names else [])])
+        return keep, X, [*(name for name, _ in inner), *names], notes
     main = [(name, part[keep]) for name, part in study.adjusters()]
     columns = [study.exposed.x[keep], *(part for _, part in main)]
     label = study.contract.exposed if not main else "interaction"
     X = np.column_stack([*columns, Z]) if Z.shape[1] else np.column_stack(columns)
     return keep, X, [label, *(name for name, _ in main), *names], notes
+
+
+def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:
+    """One exposure, the other, and their product with the other counted from the side it is held
+    at: the first coefficient then is the exposure's effect on that side.
+    """
+    uses, parts = study.contract.exposures, study.exposed.parts
+    mine, other = within.exposure - 1, 2 - within.exposure
+    groups = set(parts[other][parts[other] == parts[other]]) <= {0.0, 1.0}
+    side = 1.0 if within.other == "exposed" else 0.0 if groups else -1.0
+    return [
+        (f"{uses[mine].label} where {uses[other].label} is held", parts[mine]),
+        (uses[other].label, parts[other]),
+        ("interaction", parts[mine] * (parts[other] - side)),
+    ]
 
 
 def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: list[str]) -> Any:

@@ -71,6 +71,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
     "time_dependent": (*COUNTS, *ESTIMATE, "p"),
+    "ordered_groups": COUNTS,
     "kaplan_meier": COUNTS,
     "cumulative_incidence": COUNTS,
     "schoenfeld": COUNTS,
@@ -202,14 +203,18 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
     if plan.method == "joint_groups":
         return parts
     plain = plan.method in ("kaplan_meier", "rmst", "period_hazards", "cumulative_incidence")
-    interaction = contract.comparison.value == "interaction" and not plain
+    if plan.within is not None:
+        mine = plan.within.exposure - 1
+        return (parts[mine], parts[1 - mine], f"product_{plan.id}")
+    interaction = contract.comparison.is_product and not plain
     if interaction and plan.method not in ("spline", "maximally_selected"):
         return ("exposure", *parts)
     return ("exposure",)
 
 
 def _imputes(contract: Contract, plan: TestPlan) -> bool:
-    return contract.missing.policy == "multiple_imputation" and bool(plan.covariates)
+    imputing = contract.missing.policy == "multiple_imputation"
+    return imputing and plan.within is None and bool(plan.covariates)
 
 
 def prepare_second(inputs: Path, folder: Path) -> Task | None:
@@ -229,6 +234,7 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 
     from validation.analysis import Analysis
     from validation.inputs.population import apply_filters
+    from validation.methods.shared import within_columns
 
     analysis = Analysis.open(inputs)
     study, _ = analysis.study()
@@ -248,6 +254,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
     for plan in contract.tests:
+        if plan.within is not None:
+            table[f"product_{plan.id}"] = within_columns(study, plan.within)[2][1]
         if plan.subgroup is not None and part != "replication":
             table[f"subset_{plan.id}"] = apply_filters(study.rows, (plan.subgroup,))
     table = table.sample(frac=1, random_state=contract.seed % 2**32).reset_index(drop=True)

@@ -173,16 +173,17 @@ def screen_cohort(
     if np.all(times == times[0]):
         raise InputError(f"{endpoint}: all {len(times)} patients have one time, {times[0]:g}")
     everything = np.column_stack(blocks)
-    apart = _parts(everything[rows], events)
+    features = everything[rows]
+    apart = _parts(features, events)
     detectable = np.asarray(shown)
     leaks = tuple(np.asarray(names)[apart & detectable].tolist())
     picked = detectable & ~apart
     if not picked.any():
         raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
-    features = everything[np.ix_(rows, picked)]
+    features = features if picked.all() else features[:, picked]
     names = [name for name, one in zip(names, picked, strict=True) if one]
     if ledger is not None:
-        _register(ledger, cohort, endpoint, names, table.index, everything[:, picked])
+        _register(ledger, cohort, endpoint, names, table.index, everything, picked)
     begin = time.perf_counter()
     found = screen(
         times,
@@ -215,6 +216,7 @@ def _register(
     names: list[str],
     index: pd.Index,
     features: NDArray[np.float64],
+    picked: NDArray[np.bool_],
 ) -> None:
     """Note a screen with the ranks of its features among the patients that the ledger keeps."""
     from validation.patients import profiles
@@ -222,7 +224,7 @@ def _register(
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
-    ledger.screen(cohort, endpoint, names, profiles(features[rows].T))
+    ledger.screen(cohort, endpoint, names, profiles(features[rows][:, picked].T))
 
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:

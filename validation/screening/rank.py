@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class ScreenResult(HazardRatios):
     covariates: tuple[str, ...]
     per_sd: bool
 
-    @property
+    @cached_property
     def ok(self) -> BoolArray:
         """Which features have an estimate."""
         return np.array([s == "ok" for s in self.status], dtype=bool)

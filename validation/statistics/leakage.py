@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.stats import beta, norm, rankdata
 
 from validation.statistics.base import BoolArray, FloatArray
@@ -48,10 +49,12 @@ FOLLOWS_THE_TIME = 0.6
 """Rank correlation with the time among those with the event."""
 EARLY = 0.1
 """Share of the patients who left first, for whatever reason."""
-FIRST = 0.25
-"""Share of the patients who left in the time in which a wait for treatment shows."""
-AWAITED = 5.5
-"""Sum of two z-values, each of at least 2, that a baseline variable does not reach."""
+WAITS = (0.02, 0.05, 0.1, 0.2)
+"""Mean waits for a treatment that are tried: quantiles of follow-up."""
+AWAITED = 6.0
+"""Log-likelihood units by which a wait explains who leaves better than a baseline variable does."""
+CENSORED_TOO = 0.5
+"""The part of it that the censored give at least."""
 IMMORTAL = (0.1, 0.4)
 """Early ratio of the hazard to leave, estimate and upper limit, that no treatment reaches."""
 FOLLOWS_THE_EVENT = 0.5
@@ -127,7 +130,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, tells: float) -> Leak 
     if len(np.unique(x)) != 2:
         return None
     immortal = None if leaving < 0 else _immortal(z, t)
-    if immortal is None and with_event < -0.8 * slope:
+    if immortal is None and with_event < -0.7 * slope:
         immortal = _awaited(z, e, t)
     return None if immortal is None else Leak("follow_up", immortal)
 
@@ -149,20 +152,65 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
 
 
 def _awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
-    """Its safer side is rare among those who left early with the event, and as rare without it.
+    """Who is on its safer side had to be followed until there: a treatment that some wait for.
 
-    So a treatment shows that only some were to get. What protects from the event does not keep
-    patients from being censored.
+    If waits are exponential with mean w, the hazard of a carrier to leave, whatever the reason, is
+    1 - exp(-t / w) of what it were. That is compared with a baseline variable: a constant hazard
+    ratio for the event, and none for being censored. Effects that fade also favor the former among
+    the events, so that the censored have to favor it as well: by chance alone they do so by
+    `CENSORED_TOO` log-likelihood units in at most exp(-`CENSORED_TOO`) of baseline variables.
     """
-    early = float(np.quantile(t, FIRST))
-    until = np.minimum(t, early)
-    died, left = (_slope(until, (e == state) & (t <= early), z)[1] for state in (1, 0))
-    if min(died, left) < 2.0 or died + left < AWAITED:
+    safe = z < z.mean()
+    event, left = (_leavers(safe, e == state, t) for state in (1, 0))
+    constant, none = _constant_ratio(event, 0.0), _log_likelihood(left, 0.0)
+    gains = []
+    for wait in np.quantile(t, WAITS):
+        reached = [np.log(-np.expm1(-leavers.time / wait)) for leavers in (event, left)]
+        by_event = _constant_ratio(event, reached[0]) - constant
+        gains.append((by_event, _log_likelihood(left, reached[1]) - none))
+    by_event, by_left = max(gains, key=sum)
+    if by_event + by_left < AWAITED or by_left < CENSORED_TOO:
         return None
     return (
-        f"in the first quarter of follow-up its safer side goes with a lower hazard of the event "
-        f"(z = {died:.1f}) and of being censored (z = {left:.1f}), and not so later"
+        f"those on its safer side hardly leave at first, with the event (log-likelihood "
+        f"{by_event:.1f} better than by a constant hazard ratio) or without it ({by_left:.1f}): to "
+        "get there they had to be followed for some time"
     )
+
+
+@dataclass(frozen=True)
+class _Leavers:
+    """Patients who left: when, whether from the safer side, and the log odds of it at random."""
+
+    time: FloatArray
+    safe: BoolArray
+    log_odds: FloatArray
+
+
+def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
+    """Those who leave while both sides are at risk."""
+    order = np.argsort(t, kind="stable")
+    safe, leaves, t = safe[order], leaves[order], t[order]
+    first = np.searchsorted(t, t)
+    on_safe, others = (np.cumsum(side[::-1])[::-1][first] for side in (safe, ~safe))
+    both = leaves & (on_safe > 0) & (others > 0) & (t > 0)
+    return _Leavers(t[both], safe[both], np.log(on_safe[both] / others[both]))
+
+
+def _log_likelihood(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
+    """Partial log-likelihood of who leaves, where the safer side's hazard has this ratio."""
+    odds = leavers.log_odds + log_ratio
+    return float((leavers.safe * odds - np.logaddexp(0, odds)).sum())
+
+
+def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
+    """The largest log-likelihood with a constant hazard ratio beside `log_ratio`."""
+    found = minimize_scalar(
+        lambda constant: -_log_likelihood(leavers, log_ratio + constant),
+        bounds=(-8, 8),
+        method="bounded",
+    )
+    return -float(found.fun)
 
 
 def _missingness(known: BoolArray, had: BoolArray) -> Leak | None:

@@ -1,0 +1,276 @@
+"""The richer language of claims: each kind from its fields to its verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from sage.core.errors import InputError
+from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
+from validation import cohort as cohorts
+from validation.contracts.draft import draft
+from validation.hypothesis import Exposure, Hypothesis
+from validation.inputs.derive import Ranking, ssgsea
+from validation.ledger.ledger import Ledger
+from validation.results import Results
+from validation.runner import run
+from validation.signature import GeneSignature, read_signature
+
+GENES = [f"G{at:03d}" for at in range(80)]
+EXPRESSION = """
+[expression]
+file = "expression.csv"
+symbol = "symbol"
+scale = "log2"
+transform = "none"
+known_at = "baseline"
+
+[variables.amount]
+table = "clinical"
+column = "amount"
+kind = "continuous"
+label = "Amount"
+
+[variables.treated]
+table = "clinical"
+column = "treated"
+kind = "binary"
+label = "Treatment"
+"""
+SCORE = {"label": "effector score", "signature": {"genes": GENES[:6]}, "cut": "continuous"}
+
+
+def genes_of(n: int, seed: int) -> pd.DataFrame:
+    """(genes, patients) expression with a factor that the first ten genes share."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(8, 1, size=(len(GENES), n))
+    values[:10] += rng.normal(size=n)
+    return pd.DataFrame(values.round(4), index=pd.Index(GENES, name="symbol"))
+
+
+def world(
+    folder: Path, n: int = 300, *, seed: int = 0, score: float = 0.0, amount: float = 0.0,
+    product: float = 0.0,
+) -> Path:  # fmt: skip
+    """A cohort whose hazard follows a score of genes, an amount's doublings, and treatment by
+    marker, each by the logarithm of its hazard ratio.
+    """
+    rng = np.random.default_rng(seed + 100)
+    raw = patients(n, seed=seed)
+    expression = genes_of(n, seed)
+    expression.columns = pd.Index(raw.patient)
+    raw["amount"] = np.round(2.0 ** rng.normal(3, 1.5, n), 4)
+    raw["treated"] = np.where(rng.random(n) < 0.5, "yes", "no")
+    first = expression.iloc[:6].to_numpy()
+    z = ((first - first.mean(1, keepdims=True)) / first.std(1, keepdims=True)).mean(0)
+    high = raw.marker > raw.marker.median()
+    risk = score * z / z.std() + amount * np.log2(raw.amount)
+    risk = risk + product * (raw.treated == "yes") * (high - 0.5) + 0.5 * (raw.stage - 2.5)
+    time, stop = rng.exponential(40 / np.exp(risk - risk.mean())), rng.uniform(20, 90, n)
+    raw["months"], raw["dead"] = (
+        np.round(np.minimum(time, stop) + 0.1, 2),
+        (time <= stop).astype(int),
+    )
+    raw["node"] = np.where(rng.random(n) < 1 / (1 + np.exp(-risk)), "N1", "N0")
+    write(folder, raw, more=NODE + EXPRESSION)
+    expression.to_csv(folder / "expression.csv")
+    return folder
+
+
+def result(folder: Path, hypothesis: Hypothesis, *, reproduce: bool = True) -> Results:
+    cohort = cohorts.load(folder)
+    out = folder.parent / f"{folder.name}-out"
+    shutil.rmtree(out, ignore_errors=True)
+    frozen = frozen_for(cohort, hypothesis)
+    return run(frozen, cohort, out, ledger=Ledger(out / "l"), figures=False, reproduce=reproduce)
+
+
+AMOUNT = {"variable": "clinical:amount", "label": "amount"}
+MARKER = {"variable": "clinical:marker", "label": "marker"}
+TREATED = {"variable": "clinical:treated", "label": "treatment", "randomized": True}
+KINDS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
+    "signature": ({"exposures": [SCORE], "comparison": "per_sd"}, {"score": 0.7}),
+    "rank score": (
+        {"exposures": [{"label": "s", "signature": {"genes": GENES[:6], "method": "rank"}}]},
+        {"score": 0.9},
+    ),
+    "weighted": (
+        {"exposures": [{"label": "s", "signature": {
+            "genes": GENES[:6], "method": "weighted", "weights": [1, 1, 1, 1, 1, 0.5]}}]},
+        {"score": 0.9},
+    ),
+    "doubling": ({"exposures": [AMOUNT], "comparison": "per_doubling"}, {"amount": 0.4}),
+    "percentile": (
+        {"exposures": [AMOUNT | {"transform": "rank", "cut": "continuous"}],
+         "comparison": "per_sd"},
+        {"amount": 0.5},
+    ),
+    "trend": (
+        {"exposures": [AMOUNT | {"cut": "quartile"}], "comparison": "trend"}, {"amount": 0.5},
+    ),
+    "predictive": (
+        {"exposures": [MARKER, TREATED], "comparison": "predictive"}, {"product": 1.8},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_planted_truth_of_each_kind_is_found(tmp_path: Path, kind: str) -> None:
+    changes, planted = KINDS[kind]
+    n = 500 if kind == "predictive" else 300
+    found = result(world(tmp_path / "w", n, seed=1, **planted), claim(**changes))
+    assert found.verdict.verdict == "supported", (found.verdict.badge, found.verdict.reasons)
+    assert found.reproduction and not found.reproduction[0].of("differs", "missing")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_worlds_support_almost_nothing(tmp_path: Path, kind: str) -> None:
+    changes, _ = KINDS[kind]
+    supported = sum(
+        result(
+            world(tmp_path / f"w{seed}", 160, seed=seed), claim(**changes), reproduce=False
+        ).verdict.verdict
+        == "supported"
+        for seed in range(6)
+    )
+    assert supported <= 1
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+SHIPPED = sorted((PAGE.parent / "hypotheses" / "claims").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) -> None:
+    """As the page prints it, and as `sage validate contract` does."""
+    from agents.statement import read_statement, stated
+    from sage.cli.cohort import load_named
+    from validation.contracts.contract import read_hypothesis
+
+    hypothesis = read_hypothesis(path)
+    cohort = load_named("gbsg2" if path.stem.endswith("rfs") else "demo", None).dictionary()
+    text = stated(hypothesis, cohort).statement
+    page = " ".join(PAGE.read_text(encoding="utf-8").replace("\n> ", " ").split())
+    if path.stem != "signature_weighted_os":
+        assert text in page
+    assert not read_statement(text, hypothesis, cohort).missing
+    for block in re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        if json.loads(block)["id"] == hypothesis.id:
+            assert Hypothesis.model_validate_json(block) == hypothesis
+    assert draft(hypothesis, cohort).comparison == hypothesis.comparison
+
+
+def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
+    """Another name, another order of genes, another unit of weights: one key, one attempt."""
+    cohort = cohorts.load(world(tmp_path / "w", 120))
+    ledger = Ledger(tmp_path / "l")
+    same = [
+        {"label": "effector", "signature": {"genes": ["G000", "G001"], "method": "weighted",
+                                            "weights": [1, -2]}},
+        {"label": "exhaustion", "signature": {"genes": ["G001", "G000"], "method": "weighted",
+                                              "weights": [-1, 0.5]}},
+    ]  # fmt: skip
+    said = [
+        ledger.register(frozen_for(cohort, claim(exposures=[one], id=one["label"]))) for one in same
+    ]
+    assert said[0].claim == said[1].claim
+    assert said[0].exposures == said[1].exposures
+    other = same[0] | {"signature": {"genes": ["G000", "G001"]}}
+    assert ledger.register(frozen_for(cohort, claim(exposures=[other]))).claim != said[0].claim
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"exposures": [{"label": "s", "signature": {"genes": ["A", "A"]}}]}, "named twice"),
+        ({"exposures": [{"label": "s", "signature": {"genes": ["A", "B"], "weights": [1, 2]}}]},
+         "exactly when"),
+        ({"exposures": [{"label": "s", "signature": {"genes": ["A", "B"], "method": "weighted",
+                                                     "weights": [1, 0]}}]}, "other than 0"),
+        ({"exposures": [{"label": "s", "variable": "clinical:age",
+                         "signature": {"genes": ["A", "B"]}}]}, "leave `variable` out"),
+        ({"exposures": [{"label": "s"}]}, "give `variable`"),
+        ({"exposures": [AMOUNT | {"transform": "log2"}]}, "does not change who"),
+        ({"exposures": [AMOUNT | {"transform": "rank"}], "comparison": "per_doubling"},
+         "does not double"),
+        ({"exposures": [AMOUNT], "comparison": "trend"}, "a trend takes"),
+        ({"exposures": [AMOUNT | {"cut": "quartile"}]}, "serves comparison `trend`"),
+        ({"exposures": [AMOUNT], "comparison": "predictive"}, "needs two exposures"),
+        ({"exposures": [TREATED]}, "`randomized` serves"),
+        ({"exposures": [{"variable": "expression:A", "label": "a"},
+                        {"label": "s", "signature": {"genes": ["A", "B"]}}]}, "keep it in one"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_says_two_things_is_refused(changes, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        claim(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"exposures": [{"label": "s", "signature": {"genes": ["G000", "G001", "NOPE"]}}]},
+         "measures 2 of 3 genes.*not measured: NOPE.*min_measured"),
+        ({"exposures": [MARKER | {"cut": "continuous", "transform": "log2"}],
+          "comparison": "per_sd"}, "no logarithm"),
+        ({"exposures": [{"variable": "expression:G000", "label": "g", "cut": "continuous",
+                         "transform": "log2"}], "comparison": "per_sd"}, "logarithmic scale"),
+        ({"exposures": [MARKER, {"variable": "clinical:stage", "label": "stage"}],
+          "comparison": "predictive"}, "biomarker first"),
+        ({"exposures": [MARKER | {"cut": "levels"}], "comparison": "trend"}, "at most 8"),
+        ({"exposures": [{"variable": "clinical:treated", "label": "t", "cut": "tertile"}],
+          "comparison": "trend"}, "fewer groups"),
+        ({"exposures": [{"variable": "clinical:treated", "label": "t"}],
+          "comparison": "per_doubling"}, "nothing to transform"),
+    ],
+)  # fmt: skip
+def test_data_that_cannot_bear_a_claim_are_refused_by_name(tmp_path, changes, message) -> None:
+    cohort = cohorts.load(world(tmp_path / "w", 120))
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        frozen_for(cohort, claim(**changes))
+
+
+def test_contracts_without_the_new_fields_have_the_hash_that_they_had(tmp_path: Path) -> None:
+    """A field at its default is not written, and does not enter the hash."""
+    cohort = load(tmp_path / "c", patients(120), more=NODE)
+    text = frozen_for(cohort).model_dump_json()
+    for name in ("signature", "transform", "rescale", "randomized", "within", "unit_sd"):
+        assert f'"{name}":' not in text.replace('"transform":"as_is"', "").replace(
+            '"transform":"z_score"', "").replace('"transform":"indicator"', "")  # fmt: skip
+
+
+def test_rank_scores_are_those_of_the_running_sum() -> None:
+    """The closed form against the walk down the ranking of Barbie and others."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 30, size=(50, 7)).astype(float)
+    members = np.zeros(50, dtype=bool)
+    members[[3, 9, 20, 41]] = True
+    found = ssgsea(values, members)
+    for column in range(7):
+        from scipy.stats import rankdata
+
+        ranks = rankdata(values[:, column])
+        order = np.argsort(-ranks, kind="stable")
+        gain = np.where(members[order], ranks[order] ** 0.25, 0.0)
+        walk = np.cumsum(gain) / gain.sum() - np.cumsum(~members[order]) / 46
+        assert found[column] == pytest.approx(walk.sum())
+    assert Ranking.of(values).score(np.flatnonzero(members)) == pytest.approx(found)
+
+
+def test_a_key_reads_back_as_its_signature() -> None:
+    given = GeneSignature.model_validate(
+        {"genes": ["B", "A"], "method": "weighted", "weights": [4, -2]}
+    )
+    back = read_signature(given.key)
+    assert back is not None
+    assert back.key == given.key == "signature:weighted(A*-0.5,B*1)"
+    assert Exposure(variable=given.key, label="s").signature == back
+    assert read_signature("signature:mean_z(A)") is None
+    assert read_signature("clinical:age") is None
