@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.advance import go_on
 from sage.cli.options import AsJson
-from sage.cli.run import go_on
 from sage.core.extras import need
 
 if TYPE_CHECKING:

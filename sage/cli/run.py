@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.advance import go_on
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
@@ -330,34 +331,6 @@ def _same(first: Path, second: Path) -> bool | None:
     if not first.is_file():
         return None
     return first.read_bytes() == second.read_bytes()
-
-
-def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = None) -> Pause | None:
-    """Advance the run; with auto-approval, through the review as well."""
-    need("literature", "going on with a run")
-    from sage.console import nodes
-    from sage.machine.drive import advance, review_answer
-    from sage.machine.state import Decision
-
-    with nodes(quiet=quiet) as listen:
-        services.listener = listen
-        try:
-            pause = advance(services, answer)
-            while pause and pause.kind == "review" and services.manifest.auto_approve:
-                decisions = tuple(
-                    Decision(hypothesis_id=one, action="approve", automatic=True)
-                    for one in pause.waiting
-                )
-                pause = advance(services, review_answer(pause, decisions))
-        except KeyboardInterrupt:
-            from sage.console import err
-
-            err.print(
-                "\nstopped; nothing finished is lost. Go on with: sage resume"
-                f" {services.manifest.campaign or services.folder.id}"
-            )
-            raise typer.Exit(130) from None
-    return pause
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
