@@ -5,13 +5,15 @@ from __future__ import annotations
 from pydantic import Field
 
 from agents.base import Agent, Resources, Role, View, prompt_file
+from agents.question.types import PartRole, Question
 from kg.types import EntityType
 
 
 class PathRequest(View):
-    """What path generation sees: the prompt, and nothing else."""
+    """What path generation sees: the prompt and its parts, and nothing else."""
 
     prompt: str
+    question: Question = Question(prompt="")
     already: tuple[str, ...] = Field(
         default=(), description="queries already tried that led to no path"
     )
@@ -31,8 +33,11 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
     """Leave the choice of concepts to the graph search; name only the disease context.
 
     The context is the longest disease name of the ontology that the prompt contains; a prompt
-    without one gets the whole prompt as its context.
+    without one gets the whole prompt as its context. A question in another language is put to the
+    graph by the English names of its parts.
     """
+    if given.question.language != "en":
+        return _by_parts(given.question)
     found = [
         entry
         for entry in resources.ontology.entries()
@@ -41,6 +46,23 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
     ]
     domain = max(found, key=lambda entry: len(entry.name)).name if found else given.prompt
     return PathQuery(sources=(), targets=(), domain=domain)
+
+
+def _by_parts(question: Question) -> PathQuery:
+    """The question's parts as a query: what is asked about, and the outcome."""
+    ends = tuple(part.name for part in question.named(PartRole.ENDPOINT) if part.name)
+    starts = tuple(
+        part.graph_node or part.name
+        for role in (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
+        for part in question.named(role)
+        if part.name and not part.negated
+    )
+    setting = question.setting
+    return PathQuery(
+        sources=starts[:6],
+        targets=ends[:6],
+        domain=setting.asked or setting.cohort or question.prompt,
+    )
 
 
 def _mentions(text: str, names: tuple[str, ...]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from agents.question.agent import QUESTION, read_question
+from agents.question.types import Question, QuestionInput, Reading
 from agents.types import History
 from kg.printable import one_line
 from sage import settings as settings_module
@@ -16,11 +18,13 @@ from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.files import write_json
 from sage.machine.services import Services
+from sage.questions import Corrections, contract, question_input, refuse, settle
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
-from sage.wiring import demo_graph, load_cohort
+from sage.wiring import graph_path, load_cohort
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Request:
     confirm: str | None = None
     campaign: str = ""
     out: Path | None = None
+    corrections: Corrections = field(default_factory=Corrections)
 
 
 KEPT_SETTINGS = (
@@ -66,14 +71,24 @@ KEPT_SETTINGS = (
 
 
 def begin(
-    request: Request, settings: Settings, progress: Callable[[str, int, int], None]
+    request: Request,
+    settings: Settings,
+    progress: Callable[[str, int, int], None],
+    show: Callable[[Question], None] = lambda question: None,
 ) -> Services:
     """Check everything that can be checked before work starts, then create the run folder.
+
+    Parameters
+    ----------
+    request, settings : what was asked, and with what
+    progress : told how far the graph is
+    show : shows the question's contract, before anything runs
 
     Raises
     ------
     InputError
-        If the prompt is empty, the graph, corpus or cohort is missing or unfit, or `out` is taken.
+        If the prompt is empty or cannot be answered on this cohort, the graph, corpus or cohort is
+        missing, unfit or of another disease, or `out` is taken.
     """
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
@@ -88,11 +103,7 @@ def begin(
     second = request.confirm or request.replicate
     if second:
         load_cohort(second, settings)
-    kg = request.kg.resolve() if request.kg else demo_graph(settings, progress)
-    if not kg.exists():
-        raise InputError(
-            f"--kg: there is no {kg}; build one with `sage kg build SOURCES --out DIR`"
-        )
+    kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():
         raise InputError(f"--corpus: {corpus} is no folder")
@@ -138,11 +149,24 @@ def begin(
     )
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
+    given = question_input(manifest.prompt, dictionary, services.graph)
+    if reasoner == "rules":  # which costs nothing: what cannot be answered leaves no folder
+        _agree(services, given, read_question(given, services.resources), request, show)
     root.mkdir(parents=True, exist_ok=True)
     folder.hold()
     folder.save(manifest)
     folder.record.seal_manifest()
     folder.event("run", prompt=manifest.prompt, reasoner=reasoner)
+    with services.node("question"):
+        reading = services.ask(QUESTION, given, "question").output
+        question = contract(given, reading, services.ontology, request.corrections)
+        write_json(folder.output("contract"), question)
+    if reasoner != "rules":
+        try:
+            _agree(services, given, reading, request, show)
+        except InputError as error:
+            folder.update(status="failed", problem=str(error)[:1000])
+            raise
     return services
 
 
@@ -161,6 +185,20 @@ def check_second(replicate: str | None, confirm: str | None, split: float | None
             "give --split or --confirm, not both: a claim is confirmed in held-back patients or in"
             " a second cohort"
         )
+
+
+def _agree(
+    services: Services,
+    given: QuestionInput,
+    reading: Reading,
+    request: Request,
+    show: Callable[[Question], None],
+) -> None:
+    """Show the contract, refuse what cannot be answered, and let the asker agree."""
+    question = contract(given, reading, services.ontology, request.corrections)
+    show(question)
+    refuse(question)
+    settle(question, yes=request.corrections.yes)
 
 
 def _stable_name(cohort: str) -> str:

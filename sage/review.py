@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from agents.question.carried import account_line
 from agents.scientist import variable_problems
 from agents.statement import read_statement, settled
 from agents.types import Draft, dictionary_view
@@ -269,6 +270,7 @@ def decide(services: Services, draft: Draft) -> Decision:
 
     from sage.console import err, out
 
+    out.print(account_line(services.question, draft.hypothesis), markup=False, soft_wrap=True)
     show_draft(draft)
     name = draft.hypothesis.id
     while True:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agents.disclosure import Withheld
+    from agents.question.types import QuestionInput, Reading
     from agents.reasoners.chat import ChatReasoner
     from kg.embedding.embed import Embedder
     from kg.lexicon.ontology import Ontology
@@ -137,6 +138,47 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
     out = settings.cache_dir / "graphs" / f"corpus-{key}"
     build([corpus], out, BuildOptions(), Ontology.load(ontology), progress=progress)
     return out
+
+
+def make_ontology() -> Ontology:
+    """The ontology that ships with SAGE."""
+    from kg.lexicon.ontology import Ontology
+
+    return Ontology.load(data_root() / "ontology")
+
+
+def graph_path(
+    kg: Path | None,
+    settings: Settings,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Path:
+    """Where a graph lies: the one given, else the demonstration graph.
+
+    Raises
+    ------
+    InputError
+        If the given one is not there.
+    """
+    path = kg.resolve() if kg else demo_graph(settings, progress)
+    if not path.exists():
+        raise InputError(
+            f"--kg: there is no {path}; build one with `sage kg build SOURCES --out DIR`"
+        )
+    return path
+
+
+def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
+    """Who reads a question outside a run: rules, or the settings' model."""
+    from agents.base import Reasoner, Resources
+    from agents.question.agent import QUESTION
+    from agents.reasoners.rules import RulesReasoner
+
+    reasoner: Reasoner = RulesReasoner(Resources(ontology=make_ontology()))
+    if settings.effective_reasoner == "chat":
+        place = settings.cache_dir / "questions"
+        place.mkdir(parents=True, exist_ok=True)
+        reasoner = make_chat(settings, place, budget_usd=None)
+    return lambda given: reasoner.ask(QUESTION, given).output
 
 
 def make_literature(

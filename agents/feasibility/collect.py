@@ -9,6 +9,7 @@ from agents.feasibility.data_facts import data_facts
 from agents.feasibility.external import ExternalFact
 from agents.feasibility.facts import FactList
 from agents.feasibility.logic_facts import logic_facts
+from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
@@ -33,6 +34,7 @@ def gather(
     *,
     settings: FeasibilitySettings | None = None,
     machine: Machine | None = None,
+    numbers: ContractNumbers | None = None,
 ) -> list[EvidenceItem]:
     """Facts for the four steps, numbered E1, E2, … in a fixed order.
 
@@ -43,13 +45,15 @@ def gather(
     registry_tools : entries of the tool registry
     clients : outside registries; None asks none, and the verdict then rests on the cohort, the
         installed packages and the registry alone
+    numbers : of the draft contract; without them, those that the dictionary's counts give
     """
     settings = settings or FeasibilitySettings()
     machine = machine or Machine()
     facts = FactList()
-    data_facts(facts, expanded.hypothesis, dictionary, settings)
+    numbers = numbers or contract_numbers(expanded.hypothesis, dictionary)
+    data_facts(facts, expanded.hypothesis, dictionary, numbers, settings)
     computed = tool_facts(facts, expanded.hypothesis, dictionary, registry_tools)
-    logic_facts(facts, expanded.hypothesis, dictionary, settings)
+    logic_facts(facts, expanded.hypothesis, dictionary, numbers, settings)
     resource_facts(facts, expanded.hypothesis, dictionary, computed, machine, settings)
     for fact in clients.facts(expanded) if clients is not None else ():
         facts.add(

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from agents.feasibility.facts import FactList
+from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary, Endpoint
-from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.hypothesis import Exposure, Hypothesis
 
 
 @dataclass(frozen=True)
@@ -32,38 +33,11 @@ def held(dictionary: DataDictionary, key: str) -> Held | None:
     return None
 
 
-def exposed_fraction(hypothesis: Hypothesis) -> float:
-    """Share of patients expected in the exposed group, by the cut rules, if exposures are
-    independent: one half per median, one third per tertile, one half where unknown.
-
-    For `extremes` it is the exposed share of those compared.
-    """
-    shares = [1 / 3 if one.cut is CutRule.TERTILE else 0.5 for one in hypothesis.exposures]
-    exposed, rest = 1.0, 1.0
-    for share in shares:
-        exposed *= share
-        rest *= 1.0 - share
-    if hypothesis.comparison is Comparison.EXTREMES:
-        return exposed / (exposed + rest)
-    return exposed
-
-
-def compared_share(hypothesis: Hypothesis) -> float:
-    """Share of the population that enters the comparison: below one only for `extremes`."""
-    if hypothesis.comparison is not Comparison.EXTREMES or len(hypothesis.exposures) == 1:
-        return 1.0
-    exposed, rest = 1.0, 1.0
-    for one in hypothesis.exposures:
-        share = 1 / 3 if one.cut is CutRule.TERTILE else 0.5
-        exposed *= share
-        rest *= 1.0 - share
-    return exposed + rest
-
-
 def data_facts(
     facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
+    numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
     """Facts of step one."""
@@ -104,10 +78,22 @@ def data_facts(
             remedy=f"Use a cohort with {hypothesis.endpoint}, or one of the endpoints {have_keys}.",
         )
         return
-    _endpoint(facts, endpoint, settings, source)
-    smallest = min((one.n for one in found if one is not None), default=dictionary.n_patients)
-    if all(one is not None for one in found):
-        _power(facts, hypothesis, endpoint, dictionary, smallest, settings)
+    if any(have is None for have in found):
+        return
+    if numbers.refused:
+        facts.add(
+            "data",
+            "contract",
+            f"No contract can be drafted: {numbers.refused}.",
+            source,
+            found=False,
+            share=0.0,
+            blocking=True,
+            remedy=numbers.refused,
+        )
+        return
+    _endpoint(facts, endpoint, numbers, settings, dictionary)
+    _power(facts, numbers, settings)
 
 
 def _exposure(
@@ -141,105 +127,91 @@ def _exposure(
     return have if usable else None
 
 
+CONTRACT = "draft contract"
+
+
 def _endpoint(
-    facts: FactList, endpoint: Endpoint, settings: FeasibilitySettings, source: str
+    facts: FactList,
+    endpoint: Endpoint,
+    numbers: ContractNumbers,
+    settings: FeasibilitySettings,
+    dictionary: DataDictionary,
 ) -> None:
-    if endpoint.events is None:
+    compared = f"{numbers.shown(numbers.patients)} patients whom the contract compares"
+    whole = f"{dictionary.n_patients} in {dictionary.cohort}"
+    compared += f" ({numbers.filters}; {whole})" if numbers.filters else f" (of {whole})"
+    events = numbers.event_count
+    if events is None:
         facts.add(
             "data",
             "endpoint",
-            f"{endpoint.label} is known for {endpoint.n} patients.",
-            source,
-            found=endpoint.n > 0,
-            share=1.0 if endpoint.n else 0.0,
-            value=endpoint.n,
+            f"{endpoint.label} is known for {compared}.",
+            CONTRACT,
+            found=numbers.patients > 0,
+            share=1.0 if numbers.patients else 0.0,
+            value=numbers.patients,
             unit="patients",
             blocking=True,
-            remedy="" if endpoint.n else f"Use a cohort that records {endpoint.label}.",
+            remedy="" if numbers.patients else f"Use a cohort that records {endpoint.label}.",
         )
         return
-    enough = endpoint.events >= settings.least_events
+    enough = events >= settings.least_events
     facts.add(
         "data",
         "endpoint",
-        f"{endpoint.label}: {endpoint.events} events among {endpoint.n} patients.",
-        source,
+        f"{endpoint.label}: {numbers.shown(events)} events expected among {compared}.",
+        CONTRACT,
         found=enough,
-        share=min(1.0, endpoint.events / (5.0 * settings.least_events)),
-        value=endpoint.events,
+        share=min(1.0, events / (5.0 * settings.least_events)),
+        value=events if numbers.shown(events) == str(events) else None,
         unit="events",
         blocking=True,
         remedy=""
         if enough
-        else f"At least {settings.least_events} events of {endpoint.label} are needed: a larger "
-        "cohort, longer follow-up, or a more frequent endpoint.",
+        else f"At least {settings.least_events} events of {endpoint.label} are needed: a wider"
+        " population, a larger cohort, longer follow-up, or a more frequent endpoint.",
     )
 
 
-def _power(
-    facts: FactList,
-    hypothesis: Hypothesis,
-    endpoint: Endpoint,
-    dictionary: DataDictionary,
-    smallest: int,
-    settings: FeasibilitySettings,
-) -> None:
-    from validation.statistics.power import minimum_detectable_hr, minimum_detectable_or
-
-    # Assumes that events fall on those with all variables as on the rest, and no filter's loss:
-    # the dictionary gives counts per variable, not per combination.
-    share = min(1.0, smallest / max(1, dictionary.n_patients)) * compared_share(hypothesis)
-    patients = min(smallest, endpoint.n) * compared_share(hypothesis)
-    events = int((endpoint.events or 0) * share)
-    fraction = exposed_fraction(hypothesis)
-    per_sd = hypothesis.comparison.is_slope
-    if endpoint.kind in ("survival", "competing") and events > 0:
-        if hypothesis.comparison.is_product:
-            # A product term in a balanced 2 by 2 layout has the variance of q (1 - q) = 1/16.
-            ratio = minimum_detectable_hr(events, None, settings.alpha, settings.power, sd=0.25)
-        elif per_sd:
-            ratio = minimum_detectable_hr(events, None, settings.alpha, settings.power, sd=1.0)
-        else:
-            ratio = minimum_detectable_hr(events, fraction, settings.alpha, settings.power)
-        word = "hazard ratio per standard deviation" if per_sd else "hazard ratio"
-    elif endpoint.kind == "binary" and 0 < events < int(patients):
-        ratio = minimum_detectable_or(
-            int(patients), events, 0.5 if per_sd else fraction, settings.alpha, settings.power
-        )
-        word = "odds ratio"
-    else:
+def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySettings) -> None:
+    ratio = numbers.detectable
+    if ratio is None or numbers.kind == "continuous":
         return
     span = settings.hopeless_ratio - settings.comfortable_ratio
     visible = ratio < settings.hopeless_ratio
-    comfortable = ratio <= settings.comfortable_ratio
     share = 1.0 - max(0.0, ratio - settings.comfortable_ratio) / span
+    exposed = "" if numbers.exposed is None else f" and {numbers.exposed:.0%} exposed"
+    events = numbers.event_count
+    counted = "" if events is None else f"With {numbers.shown(events)} events{exposed}, the"
     facts.add(
         "data",
         "power",
-        f"With about {events} events and {fraction:.0%} exposed, the smallest {word} seen with "
-        f"{settings.power:.0%} power at alpha {settings.alpha:g} is {ratio:.2f}.",
-        "validation.statistics.power",
+        f"{counted or 'The'} smallest {numbers.scale} that the primary test sees with 80% power at"
+        f" alpha {numbers.alpha:g} is {ratio:.2f}.",
+        CONTRACT,
         found=visible,
         share=share,
         value=ratio,
-        unit=word,
+        unit=numbers.scale,
         blocking=True,
         remedy=""
         if visible
-        else f"Only a {word} beyond {settings.hopeless_ratio:g} could be seen: compare larger "
-        "groups (median cut, fewer joint conditions) or use a cohort with more events.",
+        else f"Only a {numbers.scale} beyond {settings.hopeless_ratio:g} could be seen: compare"
+        " larger groups (median cut, fewer joint conditions, a wider population) or use a cohort"
+        " with more events.",
     )
-    if visible and not comfortable:
+    if visible and ratio > settings.comfortable_ratio:
         facts.add(
             "data",
             "power",
-            f"Effects smaller than a {word} of {ratio:.2f} will be missed.",
-            "validation.statistics.power",
+            f"Effects smaller than a {numbers.scale} of {ratio:.2f} will be missed.",
+            CONTRACT,
             found=False,
             share=share,
             value=ratio,
-            unit=word,
-            remedy=f"Read a negative result as inconclusive for a {word} below {ratio:.2f}.",
+            unit=numbers.scale,
+            remedy=f"Read a negative result as inconclusive for a {numbers.scale} below"
+            f" {ratio:.2f}.",
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.feasibility.data_facts import compared_share, exposed_fraction
 from agents.feasibility.facts import FactList
+from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary
 from validation.hypothesis import CutRule, Direction, Hypothesis
@@ -15,6 +15,7 @@ def logic_facts(
     facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
+    numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
     """Facts of step three."""
@@ -44,17 +45,20 @@ def logic_facts(
     _circular(facts, hypothesis)
     _confounders(facts, hypothesis, dictionary)
     _untested(facts, hypothesis)
-    _terms(facts, hypothesis, dictionary, settings)
-    share = exposed_fraction(hypothesis) * compared_share(hypothesis)
-    group = int(share * dictionary.n_patients)
+    _terms(facts, numbers, settings)
+    if numbers.exposed is None:
+        return
+    group = round(numbers.exposed * numbers.patients)
+    group = min(group, numbers.patients - group)
     facts.add(
         "logic",
         "groups large enough",
-        f"About {group} of {dictionary.n_patients} patients are expected in the exposed group.",
-        f"data dictionary of {dictionary.cohort}",
+        f"The smaller of the two groups has {numbers.shown(group)} of the"
+        f" {numbers.shown(numbers.patients)} patients whom the contract compares.",
+        "draft contract",
         found=group >= 20,
         share=min(1.0, group / 50.0),
-        value=group,
+        value=group if numbers.shown(group) == str(group) else None,
         unit="patients",
         remedy="" if group >= 20 else "Join fewer conditions, or cut at the median.",
     )
@@ -139,23 +143,18 @@ def _untested(facts: FactList, hypothesis: Hypothesis) -> None:
     )
 
 
-def _terms(
-    facts: FactList,
-    hypothesis: Hypothesis,
-    dictionary: DataDictionary,
-    settings: FeasibilitySettings,
-) -> None:
-    endpoint = dictionary.endpoint(hypothesis.endpoint)
-    if endpoint is None or endpoint.events is None:
+def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySettings) -> None:
+    events = numbers.event_count
+    if events is None or numbers.refused:
         return
-    terms = len(hypothesis.exposures) + len(hypothesis.covariates)
-    per_term = endpoint.events / terms
+    per_term = events / numbers.terms
     enough = per_term >= settings.events_per_variable
     facts.add(
         "logic",
         "events per model term",
-        f"{per_term:.1f} events per model term ({endpoint.events} events, {terms} terms).",
-        f"data dictionary of {dictionary.cohort}",
+        f"{per_term:.1f} events per model term ({numbers.shown(events)} events,"
+        f" {numbers.terms} terms of the adjusted model).",
+        "draft contract",
         found=enough,
         share=min(1.0, per_term / settings.events_per_variable),
         value=per_term,

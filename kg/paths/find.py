@@ -142,8 +142,7 @@ def generate(
         said.notes.append(f"{total} paths exist; {len(rows)} spread evenly over them were scored.")
     if not len(rows):
         said.notes.append(
-            f"No path of at most {options.max_hops} steps joins these concepts: raise max_hops, "
-            "or name other concepts."
+            f"No path of at most {options.max_hops} steps joins these concepts; name others."
         )
         return _result(said, (), 0)
     rows = _through_named(graph, rows, said)

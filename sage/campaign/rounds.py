@@ -34,6 +34,7 @@ from sage.core.models import Strict
 from sage.runfolder import RunFolder, new_id
 
 if TYPE_CHECKING:
+    from agents.question.types import Question
     from agents.types import History
     from sage.machine.drive import Pause
     from sage.machine.services import Services
@@ -223,6 +224,7 @@ def conduct(
     settings: Settings,
     advance: Callable[[Services], Pause | None],
     tell: Tell,
+    show: Callable[[Question], None],
 ) -> Pause | None:
     """Run rounds until one waits for a person (its pause) or a rule stops the campaign (None).
 
@@ -230,13 +232,14 @@ def conduct(
     ----------
     advance : takes a round's run to its end, or to where it waits
     tell : called with what happens, in words
+    show : shows the question's contract before the first round
     """
     from sage.campaign.page import write_pages
 
     while True:
         plan = folder.plan()
         number = folder.notebook.read().rounds.get(plan.id, 0) + 1
-        found = _opening(folder, plan, number, settings)
+        found = _opening(folder, plan, number, settings, show)
         if isinstance(found, str):
             folder.update(status="finished", stopped=found)
             folder.notebook.enter(_asked(folder, found))
@@ -291,10 +294,15 @@ def _intention(moves: Sequence[Move]) -> str:
 
 
 def _opening(
-    folder: CampaignFolder, plan: Plan, number: int, settings: Settings
+    folder: CampaignFolder,
+    plan: Plan,
+    number: int,
+    settings: Settings,
+    show: Callable[[Question], None],
 ) -> tuple[Services, tuple[Move, ...]] | str:
     """The round under way or a new one with the moves that it makes; or why there is none."""
     from sage.begin import Request, begin, reopen
+    from sage.questions import Corrections
 
     left = None
     pages = folder.notebook.read()
@@ -318,7 +326,16 @@ def _opening(
     told = history(mine, next_moves(earlier, known), [move.hypothesis for move in moves])
     request = _request(plan, left, told, run.root)
     wide = settings.model_copy(update={"paths": min(50, settings.paths * (1 + plan.widened))})
-    return begin(Request(**request), wide, lambda stage, done, total: None), moves
+    asked = folder.round(1).output("contract")
+    again = asked if number > 1 and asked.exists() else None
+    request["corrections"] = Corrections(
+        edited=again or (Path(request.pop("question")) if request.get("question") else None),
+        yes=bool(again) or request["yes"],
+    )
+    for name in ("question", "yes"):
+        request.pop(name, None)
+    shown = (lambda question: None) if again else show
+    return begin(Request(**request), wide, lambda stage, done, total: None, shown), moves
 
 
 def _request(plan: Plan, left: float | None, told: History, out: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from sage.cli.ask import ask
 from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
 from sage.cli.run import replay, resume, review, run
@@ -89,5 +90,5 @@ def _root(
     configure(log_level, log_file)
 
 
-for _command in (run, campaign, review, resume, replay, runs, show, doctor, config):
+for _command in (ask, run, campaign, review, resume, replay, runs, show, doctor, config):
     app.command()(_command)

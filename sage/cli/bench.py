@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
     from sage.bench.novelty import Scored
+    from sage.bench.questions import QuestionScore
     from sage.settings import Settings
 
 app = typer.Typer(help="Calibration benchmarks.", no_args_is_help=True)
@@ -269,3 +270,77 @@ def _online(settings: Settings, index: LocalIndex, embed: Embed | None) -> Liter
         embed=embed,
         retractions=retraction_source(email=settings.contact_email),
     )
+
+
+@app.command()
+def questions(
+    gold: Path | None = typer.Option(None, help="Gold prompts (.jsonl); default: those that ship."),
+    shared: Path | None = typer.Option(
+        None, envvar="SAGE_SHARED", help="Folder of shared data; cohorts that need it are skipped."
+    ),
+    reasoner: Literal["rules", "chat"] = typer.Option("rules", help="Who reads and drafts."),
+    parse_only: bool = typer.Option(False, "--parse-only", help="Read contracts, draft nothing."),
+    held_out: bool | None = typer.Option(
+        None, "--held-out/--seen", help="Only prompts held out from tuning, or only the others."
+    ),
+    limit: int | None = typer.Option(None, min=1, help="Only the first prompts."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+) -> None:
+    """Score how well questions are kept: their parts parsed, carried by the hypothesis, or said.
+
+    Example: sage bench questions --parse-only --limit 5
+    """
+    from sage.bench.questions import read_gold, score
+    from sage.console import counting, print_json
+    from sage.settings import load
+
+    chosen = [item for item in read_gold(gold) if held_out in (None, item.held_out)][:limit]
+    with counting("questions", quiet=as_json) as advance:
+        scores = score(
+            chosen,
+            load(reasoner=reasoner),
+            shared,
+            hypotheses=not parse_only,
+            progress=lambda done: advance("questions", done, len(chosen)),
+        )
+    if as_json:
+        print_json([item.model_dump(mode="json") for item in scores])
+        return
+    _tell_questions(scores)
+
+
+def _tell_questions(scores: list[QuestionScore]) -> None:
+    from rich.table import Table
+
+    from sage.console import out
+
+    done = [item for item in scores if not item.skipped]
+    groups = {kind: [item for item in done if item.kind == kind] for kind in
+              dict.fromkeys(item.kind for item in done)}  # fmt: skip
+    groups["seen while it was built"] = [item for item in done if not item.held_out]
+    groups["held out"] = [item for item in done if item.held_out]
+    groups["all"] = done
+    table = Table("prompts", "n", "as expected", "intent", "parts", "parsed", "kept", "said",
+                  "silent")  # fmt: skip
+    for name, rows in groups.items():
+        if not rows:
+            continue
+        parts = sum(item.parts for item in rows)
+        table.add_row(
+            name,
+            str(len(rows)),
+            f"{sum(item.answered for item in rows) / len(rows):.1%}",
+            f"{sum(item.intent for item in rows) / len(rows):.1%}",
+            str(parts),
+            f"{sum(item.parsed for item in rows) / parts:.1%}" if parts else "-",
+            f"{sum(item.kept for item in rows) / parts:.1%}" if parts else "-",
+            f"{sum(item.said for item in rows) / parts:.1%}" if parts else "-",
+            str(sum(item.silent for item in rows)),
+        )
+    out.print(table)
+    for reason in dict.fromkeys(item.skipped for item in scores if item.skipped):
+        count = sum(item.skipped == reason for item in scores)
+        out.print(f"{count} skipped: {reason}", markup=False)
+    for item in done:
+        if item.trouble and not item.held_out:
+            out.print(f"{item.id}: {'; '.join(item.trouble)}", markup=False, soft_wrap=True)

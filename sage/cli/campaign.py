@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sage.cli.advance import go_on
+from sage.cli.ask import QuestionFile
 from sage.cli.options import AsJson
+from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:
+    from agents.question.types import Question
     from sage.campaign.rounds import CampaignFolder
     from sage.machine.drive import Pause
     from sage.settings import Settings
@@ -67,6 +71,10 @@ def campaign(
     ),
     base_url: str | None = typer.Option(None, help="An OpenAI-compatible endpoint."),
     out: Path | None = typer.Option(None, help="Folder for the campaign; default runs/ID."),
+    question_file: QuestionFile = None,
+    yes: bool = typer.Option(
+        False, "--yes", help="Take the question as it was read, also where diseases differ."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Ask on in rounds: each sees what earlier ones found, and proposes what to test next.
@@ -103,6 +111,8 @@ def campaign(
         "seed": seed,
         "corpus": _absolute(corpus),
         "as_of": as_of,
+        "question": _absolute(question_file),
+        "yes": yes or as_json,
     }
     folder = begin_campaign(
         question,
@@ -115,7 +125,12 @@ def campaign(
         notebook=notebook,
         out=out,
     )
-    _conduct(folder, settings, as_json=as_json)
+    try:
+        _conduct(folder, settings, as_json=as_json)
+    except InputError:
+        if not (folder.round(1).root / "manifest.json").exists():
+            shutil.rmtree(folder.root)  # The question was refused: nothing began.
+        raise
 
 
 def _absolute(path: Path | None) -> str | None:
@@ -143,14 +158,19 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
 def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> None:
     from sage.campaign.rounds import conduct
     from sage.console import err
+    from sage.questions import lines
 
     def tell(text: str) -> None:
         if not as_json:
             err.print(text, markup=False, soft_wrap=True)
 
+    def show(found: Question) -> None:
+        for line in lines(found):
+            tell(line)
+
     tell(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
     with folder.held():
-        pause = conduct(folder, settings, partial(go_on, quiet=as_json), tell)
+        pause = conduct(folder, settings, partial(go_on, quiet=as_json), tell, show)
     _tell(folder, pause, as_json=as_json)
 
 

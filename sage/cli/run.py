@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sage.cli.advance import go_on
+from sage.cli.ask import (
+    Drop,
+    Endpoint,
+    Exposure,
+    Modifier,
+    Populations,
+    QuestionFile,
+    Treatment,
+    corrections_of,
+)
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import need
 
 if TYPE_CHECKING:
+    from agents.question.types import Question
     from sage.machine.drive import Pause
     from sage.machine.services import Services
     from sage.settings import Settings
@@ -67,6 +78,16 @@ def run(
         False, "--estimate", help="Print calls, tokens and money per agent, and end there."
     ),
     out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
+    exposure: Exposure = None,
+    endpoint: Endpoint = None,
+    modifier: Modifier = None,
+    treatment: Treatment = None,
+    population: Populations = None,
+    drop: Drop = None,
+    question: QuestionFile = None,
+    yes: bool = typer.Option(
+        False, "--yes", help="Take the question as it was read, also where diseases differ."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
@@ -76,6 +97,7 @@ def run(
     """
     from sage.begin import Request, begin
     from sage.console import counting, err
+    from sage.questions import lines
     from sage.settings import load
 
     settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
@@ -98,9 +120,24 @@ def run(
         corpus=corpus,
         as_of=as_of,
         out=out,
+        corrections=corrections_of(
+            exposure,
+            endpoint,
+            modifier,
+            treatment,
+            population,
+            drop,
+            question,
+            yes=yes or as_json,
+        ),
     )
+
+    def show(found: Question) -> None:
+        for line in lines(found):
+            err.print(line, markup=False, soft_wrap=True)
+
     with counting("graph", quiet=as_json) as progress:
-        services = begin(request, settings, progress)
+        services = begin(request, settings, progress, (lambda found: None) if as_json else show)
     if not as_json:
         err.print(f"run [bold]{services.folder.id}[/]  ({services.manifest.reasoner} reasoner)")
     _go(services, as_json=as_json)
@@ -344,6 +381,7 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
+    from agents.question.carried import account_line
     from sage.console import out, print_json
     from sage.review import drafts_of, show_draft
 
@@ -359,6 +397,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for one in drafts:
+        out.print(account_line(services.question, one.hypothesis), markup=False, soft_wrap=True)
         show_draft(one)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
@@ -407,7 +446,8 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
         print_json(result)
         return
     for one in result["hypotheses"]:
-        out.print(f"\n[bold]{one['id']}[/] {one['statement']}")
+        out.print(f"\n{one['carries']}", markup=False, soft_wrap=True)
+        out.print(f"[bold]{one['id']}[/] {one['statement']}")
         out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")
         tell_verdict(one)
     if result["simulated"]:

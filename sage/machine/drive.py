@@ -117,7 +117,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if answer is not None:
             begin = Command(resume=answer)
         elif snapshot.created_at is None:
-            begin = {"prompt": services.manifest.prompt}
+            begin = {"prompt": services.manifest.prompt, "question": services.question}
         else:
             begin = None
         _trace_decisions(services, answer or {})

@@ -16,7 +16,7 @@ from sage.machine.tracing import AGENTS
 from sage.settings import Settings
 
 RECORDED = "tcga-blca-tls"
-ONCE = {"path_generation": QUERIES, "ontologist": 1}
+ONCE = {"question": 1, "path_generation": QUERIES, "ontologist": 1}
 CRITICS = ("prover", "verifier", "judge")
 
 
@@ -54,6 +54,7 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
             sizes[agent.returns.__name__],
         )
         for agent in AGENTS
+        if agent.returns.__name__ in sizes
     ]
 
 

@@ -131,6 +131,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Judge feasibility on gathered evidence, before anything is computed."""
     from agents.coding.carrying import LIMITS
     from agents.feasibility import FEASIBILITY, Machine, gather
+    from agents.feasibility.plan import contract_numbers
     from agents.feasibility.types import FeasibilityInput
 
     expanded = state["expanded"]
@@ -144,6 +145,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
             services.tool_cards,
             services.evidence_clients,
             machine=machine,
+            numbers=contract_numbers(expanded.hypothesis, services.dictionary, services.cohort),
         )
         given = FeasibilityInput(
             expanded=expanded,

@@ -22,6 +22,7 @@ from sage.machine.state import (
     OntologistIn,
     PathGenerationIn,
     RankIn,
+    RedesignIn,
     ReviewIn,
     RunState,
     ScientistIn,
@@ -36,15 +37,34 @@ def after_review(state: RunState) -> Any:
     """To the scientist while another hypothesis is asked for; else fan out over the approved."""
     from langgraph.types import Send
 
-    settled = {one.hypothesis_id for one in state.get("decided", [])}
     if state.get("wishes"):
         return "scientist"
-    if any(one.hypothesis.id not in settled for one in state["drafts"]):
+    if _undecided(state):
         return "review"
-    reviewed = state.get("reviewed", [])
-    if not reviewed:
-        return "report"
-    return [Send("evaluate", {"reviewed_one": one, "round": 0}) for one in reviewed]
+    evaluated = {evaluation.hypothesis_id for evaluation in state.get("evaluations", [])}
+    waiting = [
+        reviewed
+        for reviewed in state.get("reviewed", [])
+        if reviewed.hypothesis.id not in evaluated
+    ]
+    if waiting:
+        return [Send("evaluate", {"reviewed_one": reviewed, "round": 0}) for reviewed in waiting]
+    return "judge" if evaluated else "report"
+
+
+def _undecided(state: RunState) -> bool:
+    settled = {decision.hypothesis_id for decision in state.get("decided", [])}
+    return any(draft.hypothesis.id not in settled for draft in state["drafts"])
+
+
+def after_scientist(state: RunState) -> Any:
+    """To the review; where a redesign or a wish led to no draft, on with what there is."""
+    return "review" if _undecided(state) else after_review({**state, "wishes": []})
+
+
+def after_redesign(state: RunState) -> str:
+    """Back to the scientist while an infeasible claim is to be redesigned; else to the judge."""
+    return "scientist" if state.get("wishes") else "judge"
 
 
 def build_evaluation(services: Services) -> Any:
@@ -120,6 +140,7 @@ def build(services: Services) -> Any:
         ("path_generation", hypothesize.path_generation, PathGenerationIn),
         ("ontologist", hypothesize.ontologist, OntologistIn),
         ("scientist", hypothesize.scientist, ScientistIn),
+        ("redesign", hypothesize.redesign, RedesignIn),
         ("judge", evaluate.judge, JudgeIn),
         ("report", rank_and_report, RankIn),
     ):
@@ -130,11 +151,11 @@ def build(services: Services) -> Any:
     graph.add_edge(START, "path_generation")
     graph.add_edge("path_generation", "ontologist")
     graph.add_edge("ontologist", "scientist")
-    graph.add_edge("scientist", "review")
-    graph.add_conditional_edges(
-        "review", after_review, ["scientist", "review", "evaluate", "report"]
-    )
-    graph.add_edge("evaluate", "judge")
+    onward = ["scientist", "review", "evaluate", "judge", "report"]
+    graph.add_conditional_edges("scientist", after_scientist, onward)
+    graph.add_conditional_edges("review", after_review, onward)
+    graph.add_edge("evaluate", "redesign")
+    graph.add_conditional_edges("redesign", after_redesign, ["scientist", "judge"])
     graph.add_conditional_edges("judge", after_judging, ["interpret", "report"])
     graph.add_edge("interpret", "report")
     graph.add_edge("report", END)

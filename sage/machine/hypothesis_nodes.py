@@ -7,16 +7,18 @@ from typing import Any
 
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
 from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
+from agents.question.types import PartRole, Question
 from agents.scientist import SCIENTIST, ScientistInput, compose_draft
 from agents.types import Draft, History, ReviewedHypothesis, dictionary_view
 from kg.types import PathSearch
 from sage.core.errors import InputError
-from sage.core.files import write_json
+from sage.core.files import read_json, write_json
 from sage.machine.services import Services
 from sage.machine.state import (
     Decision,
     OntologistIn,
     PathGenerationIn,
+    RedesignIn,
     ReviewAnswer,
     ReviewIn,
     ScientistIn,
@@ -29,12 +31,22 @@ QUERIES = 3
 def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
     """Turn the prompt into a graph query, walk the graph, keep the best paths.
 
-    A query that leads to no path goes back to the agent, a bounded number of times.
+    A query that leads to no path goes back to the agent, a bounded number of times. Where the graph
+    has none, or is about another disease, a question that names what the cohort measures goes on
+    without: the claim is then tested as asked, and the literature says what is known of it.
     """
     with services.node("path_generation"):
+        question = state.get("question") or Question(prompt=state["prompt"])
+        if question.setting.mismatches and _direct(question):
+            message = f"no path is taken: {' '.join(question.setting.mismatches)}"
+            services.folder.event("note", node="path_generation", message=message)
+            empty = PathSearch(prompt=state["prompt"], concepts=(), unmatched=(), paths=(),
+                               candidates=0, notes=(message,))  # fmt: skip
+            write_json(services.folder.output("paths"), empty)
+            return {"paths": []}
         already: tuple[str, ...] = ()
         for attempt in range(QUERIES):
-            request = PathRequest(prompt=state["prompt"], already=already)
+            request = PathRequest(prompt=state["prompt"], question=question, already=already)
             name = "path_generation" + (f"-r{attempt}" if attempt else "")
             query = services.ask(PATH_GENERATION, request, name).output
             search = _walk(services, state["prompt"], query)
@@ -42,10 +54,18 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
                 break
             already += (f"{', '.join(query.sources)} -> {', '.join(query.targets)}",)
         write_json(services.folder.output("paths"), search)
-        if not search.paths:
+        if not search.paths and not _direct(question):
             hint = " ".join(search.notes) or "Name a gene, cell type, feature or endpoint."
             raise InputError(f"the prompt matches no path in {services.manifest.kg}. {hint}")
+        if not search.paths:
+            message = "the graph has no path between the question's parts; tested as asked"
+            services.folder.event("note", node="path_generation", message=message)
         return {"paths": list(search.paths)}
+
+
+def _direct(question: Question) -> bool:
+    """True where the question itself names what the cohort can compare."""
+    return any(part.variables for part in question.testable(PartRole.EXPOSURE))
 
 
 def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
@@ -121,6 +141,40 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
             write_json(services.folder.output(f"draft-{name}"), draft)
             drafts.append(draft)
         return {"drafts": drafts, "wishes": []}
+
+
+REDESIGNS = 2
+"""Infeasible claims of a run that go back to the scientist, at most."""
+
+
+def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
+    """Send infeasible claims back to the scientist, with the reason, before the run ends."""
+    redesigned = list(state.get("redesigned", []))
+    infeasible = [
+        evaluation.hypothesis_id
+        for evaluation in state.get("evaluations", [])
+        if evaluation.ended == "infeasible" and evaluation.hypothesis_id not in redesigned
+    ][: REDESIGNS - len(redesigned)]
+    if not infeasible:
+        return {"wishes": []}
+    with services.node("redesign"):
+        wishes = []
+        for name in infeasible:
+            reason = _why_infeasible(services, name)
+            wishes.append(
+                f"{name} was judged infeasible: {reason} Redesign it: keep the question's parts,"
+                " and change what made it infeasible (groups, population, number of exposures)."
+            )
+            place = f"h{len(state['drafts']) + len(wishes)}"
+            write_json(services.folder.output(f"redesign-{place}"), {"of": name, "reason": reason})
+            services.folder.event("note", node="redesign", message=wishes[-1])
+        return {"wishes": wishes, "redesigned": [*redesigned, *infeasible]}
+
+
+def _why_infeasible(services: Services, name: str) -> str:
+    verdict = read_json(services.folder.output(f"feasibility-{name}"))["output"]
+    reasons = (*verdict["blockers"], *verdict["what_would_make_it_feasible"])
+    return " ".join(dict.fromkeys(reasons)) or str(verdict["summary"])
 
 
 def review(state: ReviewIn) -> dict[str, Any]:

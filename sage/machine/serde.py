@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MODULES = (
     "agents.feasibility.types",
     "agents.interpreter",
+    "agents.question.types",
     "agents.summary",
     "agents.types",
     "agents.views",

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from agents.feasibility.types import FeasibilityVerdict
 from agents.interpreter import Interpretation
+from agents.question.types import Question
 from agents.summary import FeasibilityView, NoveltyView
 from agents.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
 from kg.types import ScoredPath
@@ -60,10 +61,12 @@ class RunState(TypedDict, total=False):
     """Channels of the whole run."""
 
     prompt: str
+    question: Question
     paths: list[ScoredPath]
     brief: OntologyBrief
     drafts: list[Draft]
     wishes: list[str]
+    redesigned: list[str]
     decided: list[Decision]
     reviewed: list[ReviewedHypothesis]
     evaluations: Annotated[list[Evaluation], operator.add]
@@ -73,9 +76,10 @@ class RunState(TypedDict, total=False):
 
 
 class PathGenerationIn(TypedDict):
-    """Path generation reads the prompt."""
+    """Path generation reads the prompt and its parts."""
 
     prompt: str
+    question: Question
 
 
 class OntologistIn(TypedDict):
@@ -98,6 +102,14 @@ class ReviewIn(TypedDict):
     drafts: list[Draft]
     decided: list[Decision]
     reviewed: list[ReviewedHypothesis]
+
+
+class RedesignIn(TypedDict):
+    """Redesign reads how evaluations ended, and which infeasible claims were redesigned before."""
+
+    evaluations: list[Evaluation]
+    redesigned: list[str]
+    drafts: list[Draft]
 
 
 class JudgeIn(TypedDict):

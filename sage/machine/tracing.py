@@ -17,6 +17,7 @@ from agents.novelty.prover import PROVER
 from agents.novelty.verifier import VERIFIER
 from agents.ontologist import ONTOLOGIST
 from agents.path_generation import PATH_GENERATION
+from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
 from agents.summary import SUMMARY
 from sage.core.errors import InputError
@@ -27,6 +28,7 @@ from sage.core.models import Strict
 from sage.runfolder import RunFolder
 
 AGENTS: tuple[Agent[Any, Any], ...] = (
+    QUESTION,
     PATH_GENERATION,
     ONTOLOGIST,
     SCIENTIST,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
+from sage.questions import lines
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -113,6 +114,7 @@ def _render(page: Page, name: str) -> str:
 
     rendered = template(name).render(
         run=page.run,
+        question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         ledger=page.ledger,
@@ -140,6 +142,7 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
             hypotheses.append(
                 {
                     "id": one.id,
+                    "carries": one.carries,
                     "statement": one.expanded.hypothesis.statement,
                     "novelty": round(float(one.debate["score"]), 2),
                     "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from agents.demands import Demands
 from agents.interpreter import Interpretation
+from agents.question.carried import account_line
+from agents.question.types import Question
 from agents.summary import Summary, title_of
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.wording import describe_design, describe_direction
@@ -99,6 +101,7 @@ class HypothesisPage:
     figures: list[Any] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
+    carries: str = ""
     coding: dict[str, Any] | None = None
     reproduction: ReproductionPage | None = None
 
@@ -126,6 +129,7 @@ class Page:
     """The report's content."""
 
     run: Manifest
+    question: Question
     hypotheses: list[HypothesisPage]
     rejected: list[Rejected]
     ledger: list[LedgerRow]
@@ -165,8 +169,12 @@ def collect(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
+    question = _model(folder.output("contract"), Question) or Question(prompt=run.prompt)
+    for page in pages:
+        page.carries = account_line(question, page.expanded.hypothesis)
     return Page(
         run=run,
+        question=question,
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
         ledger=ledger,

@@ -65,7 +65,8 @@ def test_empty_graph(tmp_path: Path) -> None:
 
 def test_prompt_that_matches_nothing(tmp_path: Path) -> None:
     message = _refused("run", "zzqx wvut", cwd=tmp_path)
-    assert "matches no path" in message
+    assert "off topic" in message
+    assert not (tmp_path / "runs").exists()
 
 
 def test_empty_prompt(tmp_path: Path) -> None:

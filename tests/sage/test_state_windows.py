@@ -17,16 +17,18 @@ from agents.novelty.prover import PROVER
 from agents.novelty.verifier import VERIFIER
 from agents.ontologist import ONTOLOGIST
 from agents.path_generation import PATH_GENERATION
+from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
 from agents.summary import SUMMARY
 from sage.machine.graph import build, build_evaluation, build_interpretation
 from sage.machine.services import Services
 
 WINDOWS = {
-    "path_generation": {"prompt"},
+    "path_generation": {"prompt", "question"},
     "ontologist": {"paths"},
     "scientist": {"brief", "drafts", "wishes"},
     "review": {"drafts", "decided", "reviewed"},
+    "redesign": {"evaluations", "redesigned", "drafts"},
     "judge": {"tested"},
     "report": {"evaluations", "decided"},
 }
@@ -45,7 +47,8 @@ INTERPRETATION = {
 
 # What an agent's input may be built of, and words that must not occur anywhere in its schema.
 READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
-    (PATH_GENERATION, {"prompt", "already"}, {"ScoredPath", "Hypothesis"}),
+    (QUESTION, {"prompt", "cohort", "graph"}, {"ScoredPath", "Hypothesis", "OntologyBrief"}),
+    (PATH_GENERATION, {"prompt", "question", "already"}, {"ScoredPath", "Hypothesis"}),
     (ONTOLOGIST, {"paths"}, {"prompt", "Hypothesis"}),
     (SCIENTIST, {"brief", "dictionary", "already", "wishes", "history"},
      {"ScoredPath", "PathScores"}),
@@ -86,7 +89,7 @@ def test_each_agent_reads_its_row_and_nothing_else(
     assert reads.model_config.get("extra") == "forbid"
     nested = set(reads.model_json_schema().get("$defs", {}))
     assert not nested & never
-    assert agent.name == "path_generation" or "prompt" not in reads.model_fields
+    assert agent.name in ("question", "path_generation") or "prompt" not in reads.model_fields
 
 
 def test_langgraph_hands_a_node_only_its_window() -> None:

@@ -14,9 +14,7 @@ from validation.statistics.errors import ShapeError
 from validation.statistics.multiplicity import p_to_e
 from validation.statistics.online import all_or_nothing, e_lond, level, lord, spending
 
-P_VALUES = st.lists(
-    st.one_of(st.floats(0.0, 1.0), st.floats(0.0, 0.002)), min_size=1, max_size=40
-)
+P_VALUES = st.lists(st.one_of(st.floats(0.0, 1.0), st.floats(0.0, 0.002)), min_size=1, max_size=40)
 
 
 def test_all_places_together_spend_alpha() -> None:

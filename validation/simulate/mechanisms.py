@@ -142,15 +142,13 @@ def write_planted(
     first_event = np.minimum(progression, death)
     of_tumor = rng.random(n) < 0.8
     clinical["OS.time"], clinical["OS"] = days, died.astype(int)
-    clinical["PFI.time"] = np.minimum(
-        np.maximum(np.minimum(first_event, leave).round(), 1.0), days
-    )
+    clinical["PFI.time"] = np.minimum(np.maximum(np.minimum(first_event, leave).round(), 1.0), days)
     clinical["PFI"] = (first_event <= leave).astype(int)
     clinical["DSS.time"], clinical["DSS"] = days, (died & of_tumor).astype(int)
     clinical["cause_of_death"] = np.where(died, np.where(of_tumor, "tumor", "other"), "alive")
     clinical.to_csv(folder / "clinical.csv", index=False)
-    told = {"simulated": True, "seed": seed,
-            "mechanisms": [mechanism.model_dump(mode="json") for mechanism in mechanisms]}  # fmt: skip
+    planted = [mechanism.model_dump(mode="json") for mechanism in mechanisms]
+    told = {"simulated": True, "seed": seed, "mechanisms": planted}
     (folder / "mechanisms.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     for stale in ("truth.json", "PLANTED.md"):
         (folder / stale).unlink()

@@ -1,0 +1,80 @@
+"""The numbers of the draft contract, of which feasibility speaks: one count, one effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.base import View
+from agents.disclosure import MIN_COUNT
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract
+from validation.contracts.draft import draft
+from validation.dictionary import DataDictionary
+from validation.hypothesis import Hypothesis
+from validation.inputs.population import exact_power
+
+if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+
+
+class ContractNumbers(View):
+    """What the primary test of a draft contract compares, and what it can see.
+
+    `patients` and `events` are those compared, filters and complete exposures applied; `exposed`
+    is the share of the exposed group among them. `terms` counts the terms of the adjusted model.
+    `refused` says why no contract can be drafted; the numbers are empty then.
+    """
+
+    patients: int = 0
+    events: float | None = None
+    exposed: float | None = None
+    detectable: float | None = None
+    scale: str = ""
+    kind: str = ""
+    alpha: float = 0.05
+    terms: int = 1
+    filters: str = ""
+    refused: str = ""
+
+    @property
+    def event_count(self) -> int | None:
+        """Events as a whole number."""
+        return None if self.events is None else round(self.events)
+
+    def shown(self, count: int) -> str:
+        """A count as it may be shown."""
+        return str(count) if count == 0 or count >= MIN_COUNT else f"fewer than {MIN_COUNT}"
+
+
+def contract_numbers(
+    hypothesis: Hypothesis, dictionary: DataDictionary, cohort: Cohort | None = None
+) -> ContractNumbers:
+    """The numbers of the contract that would be frozen for `hypothesis`.
+
+    With the cohort they are those that freezing writes into it: group sizes as they are, events at
+    the cohort's overall rate, no outcome by exposure. Without it they are the dictionary's.
+    """
+    try:
+        contract = draft(hypothesis, dictionary)
+        power = contract.power if cohort is None else exact_power(contract, cohort)
+    except InputError as error:
+        return ContractNumbers(refused=str(error))
+    return ContractNumbers(
+        patients=power.n,
+        events=power.events,
+        exposed=power.fraction_exposed,
+        detectable=power.minimum_detectable,
+        scale=contract.scale,
+        kind=contract.endpoint(contract.primary_test.endpoint).kind,
+        alpha=contract.rules.alpha,
+        terms=_terms(contract, dictionary),
+        filters=contract.population if contract.filters else "",
+    )
+
+
+def _terms(contract: Contract, dictionary: DataDictionary) -> int:
+    levels = {variable.key: variable.levels for variable in dictionary.variables
+              if variable.kind == "categorical"}  # fmt: skip
+    return len(contract.exposures) + sum(
+        max(1, len(levels.get(key, {})) - 1) for key in contract.covariates
+    )

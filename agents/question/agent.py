@@ -1,0 +1,52 @@
+"""The question agent: a prompt becomes a contract."""
+
+from __future__ import annotations
+
+from agents.base import Agent, Resources, Role, prompt_file
+from agents.question.ground import ground
+from agents.question.read import read
+from agents.question.types import PartRole, Question, QuestionInput, Reading
+from agents.question.vocabulary import Vocabulary
+from agents.question.words import key_of
+from kg.lexicon.ontology import Ontology
+
+
+def read_question(given: QuestionInput, resources: Resources) -> Reading:
+    """The question read by rules; see `agents.question.read.read`."""
+    return read(given.prompt, Vocabulary(given, resources.ontology))
+
+
+def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
+    """Only words of the prompt, a name for each part, and an exposure or a reason for none."""
+    prompt = key_of(given.prompt)
+    problems = [
+        f'part "{part.words}" does not stand in the question; quote its words as they are'
+        for part in reading.parts
+        if key_of(part.words) not in prompt
+    ]
+    problems += [
+        f'part "{part.words}" has no name; write the concept in plain English'
+        for part in reading.parts
+        if not part.name.strip()
+    ]
+    if not reading.parts and not reading.refusals and given.prompt.strip():
+        problems.append("name the parts of the question, or refuse it and say why")
+    if sum(part.role is PartRole.ENDPOINT for part in reading.parts) > 3:
+        problems.append("name at most three endpoints")
+    return problems
+
+
+def contract_of(given: QuestionInput, reading: Reading, ontology: Ontology) -> Question:
+    """The contract of a reading: every part looked up, whoever read it."""
+    return ground(given, reading, Vocabulary(given, ontology))
+
+
+QUESTION = Agent(
+    name="question",
+    role=Role.NANO,
+    reads=QuestionInput,
+    returns=Reading,
+    prompt=prompt_file(__file__, "question.md"),
+    rule=read_question,
+    check=check_reading,
+)

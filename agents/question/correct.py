@@ -1,0 +1,92 @@
+"""A question corrected by the asker: other parts, parts left out, or the contract edited whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agents.question.ground import ground
+from agents.question.types import Asked, PartRole, Question, QuestionInput, Reading
+from agents.question.vocabulary import Vocabulary
+from agents.question.words import key_of
+from sage.core.errors import InputError
+
+
+def corrected(
+    given: QuestionInput,
+    reading: Reading,
+    vocabulary: Vocabulary,
+    replaced: Mapping[PartRole, Sequence[str]],
+    dropped: Sequence[str] = (),
+) -> Question:
+    """The contract with the asker's corrections, each of which is noted.
+
+    Parameters
+    ----------
+    given, reading, vocabulary : the question as it was read
+    replaced : words that stand for all parts of a role
+    dropped : words of parts that the asker agrees to leave out
+
+    Raises
+    ------
+    InputError
+        If a word to drop is none of the question's, or a correction is itself unknown.
+    """
+    parts = [part for part in reading.parts if not replaced.get(part.role)]
+    notes = list(reading.notes)
+    for role, several in replaced.items():
+        for words in several:
+            parts.append(Asked(words=words, role=role, name=words))
+            notes.append(f'The asker set the {role.value} to "{words}".')
+    changed = reading.model_copy(
+        update={
+            "parts": tuple(parts),
+            "notes": tuple(notes),
+            "refusals": () if replaced else reading.refusals,
+        }
+    )
+    wanted = {key_of(words): words for words in dropped}
+    named = {key_of(part.words) for part in parts} | {key_of(part.name) for part in parts}
+    for key, words in wanted.items():
+        if key not in named:
+            listed = ", ".join(f'"{part.words}"' for part in parts) or "none"
+            raise InputError(f'--drop "{words}": the question has no such part; it has {listed}')
+    kept = tuple(
+        part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)
+    )
+    question = ground(given, changed.model_copy(update={"parts": kept}), vocabulary)
+    if not wanted:
+        return question
+    whole = ground(given, changed, vocabulary)
+    left_out = tuple(
+        part.model_copy(update={"left_out": "left out at the asker's word"})
+        for part in whole.parts
+        if {key_of(part.words), key_of(part.name)} & set(wanted)
+    )
+    return question.model_copy(update={"parts": (*question.parts, *left_out)})
+
+
+def edited(question: Question, given: QuestionInput) -> Question:
+    """An edited contract, held against the cohort.
+
+    Raises
+    ------
+    InputError
+        If it names a variable or an endpoint that the cohort does not have.
+    """
+    keys = {variable.key for variable in given.cohort.variables}
+    keys |= {f"expression:{gene}" for gene in given.cohort.genes}
+    endpoints = {endpoint.key for endpoint in given.cohort.endpoints}
+    for part in question.parts:
+        named = [*part.variables, *(item.variable for item in part.filters)]
+        strange = [key for key in named if key not in keys]
+        if strange:
+            raise InputError(
+                f'--question: part "{part.words}" names {strange[0]}, which {given.cohort.cohort}'
+                " does not have; see `sage cohort show`"
+            )
+        if part.endpoint and part.endpoint not in endpoints:
+            raise InputError(
+                f'--question: part "{part.words}" names endpoint {part.endpoint};'
+                f" {given.cohort.cohort} has {', '.join(sorted(endpoints))}"
+            )
+    return question

@@ -1,0 +1,258 @@
+"""From a reading to the contract: what each part is known as, and what stands in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agents.question.subgroups import Condition, conditions, contradictions
+from agents.question.types import (
+    Asked,
+    GraphName,
+    Intent,
+    Part,
+    PartRole,
+    Question,
+    QuestionInput,
+    Reading,
+    Setting,
+    Supply,
+)
+from agents.question.vocabulary import Concept, Vocabulary, organ_of
+from agents.question.words import key_of
+from kg.types import EntityType
+from validation.hypothesis import Filter
+
+
+def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:
+    """The question with each part looked up in cohort, ontology and graph.
+
+    Names come from a reader (rules or a model); keys, stand-ins, supplies and refusals do not.
+    """
+    setting = _setting(given, reading)
+    notes = list(reading.notes)
+    parts = []
+    for asked in reading.parts:
+        part, note = _part(asked, given, vocabulary, setting)
+        parts.append(part)
+        if note:
+            notes.append(f"{note}.")
+        if part.stands_in and part.testable:
+            notes.append(
+                f'"{part.words}" is not measured itself; stands in for it: {part.stands_in}.'
+            )
+    refusals = [*reading.refusals]
+    if not refusals:
+        refusals = _refusals(reading, parts, given, setting)
+    return Question(
+        prompt=given.prompt,
+        language=reading.language,
+        intent=reading.intent,
+        direction=reading.direction,
+        parts=tuple(parts),
+        setting=setting,
+        notes=tuple(dict.fromkeys(notes)),
+        refusals=tuple(dict.fromkeys(refusals)),
+    )
+
+
+def _part(
+    asked: Asked, given: QuestionInput, vocabulary: Vocabulary, setting: Setting
+) -> tuple[Part, str]:
+    base = Part(
+        words=asked.words,
+        role=asked.role,
+        negated=asked.negated,
+        level=asked.level,
+        corrected_from=asked.corrected_from,
+    )
+    if asked.role in (PartRole.POPULATION, PartRole.MODIFIER) and (
+        found := _conditions(asked.name.casefold(), given)
+    ):
+        return _subgroup(base, found[0].variable, found[0].filters, given), ""
+    concept = vocabulary.find(asked.name) or vocabulary.find_gene(asked.name)
+    organ = organ_of(concept.name if concept else asked.name)
+    disease = concept is None or concept.kind is EntityType.DISEASE
+    if asked.role is PartRole.POPULATION and organ and disease:
+        name = concept.name if concept else asked.name
+        same = not setting.cohort or organ_of(setting.cohort) == organ
+        elsewhere = () if same else (_needs_cohort(name, given),)
+        node = concept.graph_node if concept else ""
+        return base.model_copy(
+            update={
+                "name": name,
+                "kind": EntityType.DISEASE,
+                "setting": True,
+                "graph_node": node,
+                "supply": elsewhere,
+            }
+        ), ""
+    if concept is None:
+        return base.model_copy(
+            update={
+                "nearest": vocabulary.nearest(asked.name),
+                "supply": (_unknown(asked, given),),
+            }
+        ), ""
+    if asked.role is PartRole.ENDPOINT and not concept.outcome:
+        concept = replace(concept, variables=())
+    if asked.role is PartRole.TREATMENT and not concept.variables and _everybody(concept, given):
+        return base.model_copy(
+            update={"name": concept.name, "kind": concept.kind, "setting": True}
+        ), (
+            f"Every patient of {given.cohort.cohort} received {concept.name}: who benefits from it"
+            " cannot be told from who does well anyway"
+        )
+    if asked.role is PartRole.POPULATION:
+        lacking = concept.supply or (_unknown(asked, given),)
+        return base.model_copy(
+            update={
+                "name": concept.name,
+                "kind": concept.kind,
+                "supply": lacking,
+                "ontology_id": concept.ontology_id,
+                "graph_node": concept.graph_node,
+            }
+        ), ""
+    supply = concept.supply
+    if not (concept.variables or concept.endpoint or concept.open_to or supply):
+        supply = (_unknown(asked, given),)
+    return base.model_copy(
+        update={
+            "name": concept.name,
+            "kind": concept.kind,
+            "graph_node": concept.graph_node,
+            "ontology_id": concept.ontology_id,
+            "variables": concept.variables,
+            "every": concept.every,
+            "open_to": concept.open_to,
+            "stands_in": concept.stands_in,
+            "endpoint": concept.endpoint,
+            "nearest": concept.nearest,
+            "supply": supply,
+        }
+    ), concept.note
+
+
+def _conditions(name: str, given: QuestionInput) -> list[Condition]:
+    """The subgroup that a name states, by itself or as patients who are it."""
+    for text in (name, f"{name} patients"):
+        if found := conditions(text, given.cohort.variables):
+            return found
+    return []
+
+
+def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: QuestionInput) -> Part:
+    if base.role is PartRole.MODIFIER and filters:
+        return base.model_copy(update={"name": what, "variables": (filters[0].variable,)})
+    if filters:
+        return base.model_copy(update={"name": what, "filters": filters})
+    how = f"{given.cohort.cohort} has no {what} with such a value; add one to its cohort.toml"
+    return base.model_copy(
+        update={"name": what, "supply": (Supply(kind="cohort variable", how=how),)}
+    )
+
+
+def _everybody(concept: Concept, given: QuestionInput) -> bool:
+    return key_of(concept.name) in key_of(given.cohort.title)
+
+
+def _needs_cohort(name: str, given: QuestionInput) -> Supply:
+    return Supply(
+        kind="cohort variable",
+        how=f"{given.cohort.cohort} is no cohort of {name}; give one with --cohort",
+    )
+
+
+def _unknown(asked: Asked, given: QuestionInput) -> Supply:
+    return Supply(
+        kind="literature build",
+        how=f'neither graph nor ontology nor {given.cohort.cohort} has a name for "{asked.words}";'
+        " a graph built from literature on it would (`sage kg build`), and a cohort that measures"
+        " it",
+    )
+
+
+def _setting(given: QuestionInput, reading: Reading) -> Setting:
+    asked = next(
+        (
+            part.name
+            for part in reading.parts
+            if part.role is PartRole.POPULATION and organ_of(part.name)
+        ),
+        "",
+    )
+    cohort = disease_of_cohort(given)
+    graph = disease_of_graph(given.graph)
+    mismatches = []
+    for first, second, text in (
+        (asked, cohort, "The question is about {0}, and the cohort {2} about {1}."),
+        (asked, graph, "The question is about {0}, and the knowledge graph about {1}."),
+        (cohort, graph, "The cohort {2} is about {0}, and the knowledge graph about {1}."),
+    ):
+        if first and second and organ_of(first) != organ_of(second):
+            mismatches.append(text.format(first, second, given.cohort.cohort))
+    return Setting(asked=asked, graph=graph, cohort=cohort, mismatches=tuple(mismatches))
+
+
+def disease_of_cohort(given: QuestionInput) -> str:
+    """The cancer that the cohort's title, name or notes name."""
+    for text in (given.cohort.title, given.cohort.cohort, *given.cohort.notes):
+        organ = organ_of(text)
+        if organ:
+            return f"{organ} cancer"
+    return ""
+
+
+def disease_of_graph(names: tuple[GraphName, ...]) -> str:
+    """The cancer that most of the graph's links to cancers are about."""
+    weights: dict[str, int] = {}
+    for node in names:
+        organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""
+        if organ:
+            weights[organ] = weights.get(organ, 0) + node.degree
+    total = sum(weights.values())
+    if not total:
+        return ""
+    organ = max(sorted(weights), key=lambda name: weights[name])
+    return f"{organ} cancer" if weights[organ] > total / 2 else ""
+
+
+def _refusals(
+    reading: Reading, parts: list[Part], given: QuestionInput, setting: Setting
+) -> list[str]:
+    cohort = given.cohort.cohort
+    out = []
+    exposures = [part for part in parts if part.role is PartRole.EXPOSURE and not part.negated]
+    endpoints = [part for part in parts if part.role is PartRole.ENDPOINT]
+    treatments = [part for part in parts if part.role is PartRole.TREATMENT]
+    filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
+    out += [f"The question contradicts itself: {text}." for text in contradictions(filters)]
+    named = {part.name for part in exposures} & {
+        part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated
+    }
+    out += [f"The question contradicts itself: {name} is asked for and excluded." for name in named]
+    if not parts:
+        out.append(
+            "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
+            " SAGE knows. Ask about a marker and an outcome of patients."
+        )
+    if reading.intent is Intent.PREDICT_RESPONSE:
+        out += [
+            f'Who benefits from "{part.words}" cannot be tested: {part.supply[0].how}. A claim on'
+            " survival without it would be prognostic, not predictive; to ask that instead, leave"
+            f' it out: --drop "{part.words}".'
+            for part in treatments
+            if part.supply
+        ]
+    for role, listed in (("outcome", endpoints), ("exposure", exposures)):
+        lacking = [part for part in listed if not part.testable]
+        if lacking and len(lacking) == len(listed) and not out:
+            for part in lacking:
+                how = part.supply[0].how if part.supply else f"{cohort} does not measure it"
+                near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
+                option = "--endpoint" if role == "outcome" else "--exposure"
+                out.append(
+                    f'The {role} "{part.words}" cannot be tested: {how}.{near} Another is chosen'
+                    f" with {option}."
+                )
+    return out

@@ -1,0 +1,486 @@
+"""Reading a question by rules: words to parts, each with what it is to the claim."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agents.prose.check import plain_words
+from agents.question.subgroups import Condition, conditions
+from agents.question.types import Asked, Intent, Level, PartRole, Reading
+from agents.question.vocabulary import Concept, Vocabulary, organ_of
+from agents.question.words import (
+    NAMES,
+    READ,
+    Token,
+    language_of,
+    tokenize,
+    translate,
+    word_list,
+)
+from kg.types import EntityType
+from validation.hypothesis import Direction
+
+LONGEST = 7
+STOP, MEASURING, ENGLISH = (word_list(name) for name in ("stop", "measuring", "english"))
+DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
+BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")
+PREDICT = re.compile(
+    r"\b(?:predict\w*|benefit\w*|sensitiv\w+|resist\w+|(?:bio)?markers? of response|who responds)\b"
+)
+CHANGES = re.compile(
+    r"\b(?:modif\w+|chang\w+ the (?:effect|association|role)|alter\w* the (?:effect|association)|"
+    r"influenc\w+ the (?:effect|association)|strengthen\w* the|weaken\w* the)\b"
+)
+DEPENDS = re.compile(
+    r"\b(?:depends? (?:up)?on|differs? (?:by|with|between|across)|var(?:y|ies) (?:by|with|across)|"
+    r"different (?:by|between|in|across)|conditional on|modified by)\b"
+)
+TOGETHER = re.compile(r"\b(?:interact\w*|interactions?)\b")
+EXPLAIN = re.compile(
+    r"\b(?:mediat\w+|mechanisms?|why|through (?:what|which)|explain\w*|how does|underl\w+)\b"
+)
+DISCOVER = re.compile(r"\b(?:which|what|find|identify|discover|novel|propose|search for)\b")
+NEGATION = re.compile(
+    r"\b(?:other than|except(?: for)?|apart from|besides|excluding|(?:but|and) not|not counting|"
+    r"instead of|rather than|without considering)\s+(?:the |high |low )?$"
+)
+COMPARED = re.compile(r"\b(?:compared (?:with|to)|versus|vs|than)\s+(?:the )?(?:high |low )?$")
+HIGH = re.compile(r"\b(?:high|higher|elevated|increased|abundant|strong|more|rich in)\s+$")
+LOW = re.compile(r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|poor in)\s+$")
+WORSE = re.compile(
+    r"\b(?:shorten\w*|shorter|worse|worsen\w*|poor(?:er)?|reduced?s? (?:the )?\w*\s*survival|"
+    r"harm\w*|unfavorable|adverse)\b"
+)
+BETTER = re.compile(
+    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|lengthen\w*|favorable|protect\w*)\b"
+)
+BOTH_WAYS = re.compile(
+    rf"(?:{WORSE.pattern})\s+(?:and|but also)\s+(?:{BETTER.pattern})|"
+    rf"(?:{BETTER.pattern})\s+(?:and|but also)\s+(?:{WORSE.pattern})"
+)
+CONTROL = re.compile(r"\b(?:negative control|unrelated|should not (?:relate|matter)|no relation)\b")
+WITH_PEOPLE = re.compile(
+    r"\b(?:patients?|tumors?|women|men|people|cases?|individuals)\s+(?:with|who have|having)\s+"
+    r"(?:an? |the )?$"
+)
+TOPIC = re.compile(
+    r"\b(?:surviv\w+|prognos\w+|biomarkers?|tumou?rs?|cancers?|carcinomas?|genes?|histolog\w*|"
+    r"patholog\w*|patients|cohort|immune|stroma\w*|expression|metasta\w+|respons\w+)\b"
+)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A concept in the text: from token `first` up to `last`, excluded."""
+
+    first: int
+    last: int
+    phrase: str
+    concept: Concept | None
+    condition: Condition | None = None
+
+
+class Reader:
+    """One prompt under reading."""
+
+    def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
+        self.prompt = prompt
+        self.vocabulary = vocabulary
+        self.notes: list[str] = []
+        self.language = language_of(prompt)
+        self.tokens = tokenize(prompt)
+        if self.language not in ("en", "") and self.language in READ:
+            self.tokens, terms = translate(self.tokens, self.language)
+            if terms:
+                self.notes.append(
+                    f"Read in {NAMES[self.language]}: {', '.join(dict.fromkeys(terms))}."
+                )
+        self.free = plain_words() | word_list("en") | word_list("asking")
+        self._correct()
+        self._index()
+
+    def _index(self) -> None:
+        starts = []
+        at = 0
+        for token in self.tokens:
+            starts.append(at)
+            at += len(token.text) + 1
+        self.starts = starts
+        self.text = " ".join(token.text for token in self.tokens).casefold()
+
+    def words_of(self, first: int, last: int) -> str:
+        """The asker's own words of a run of tokens."""
+        run = self.tokens[first:last]
+        return self.prompt[min(token.start for token in run) : max(token.end for token in run)]
+
+    def before(self, first: int) -> str:
+        """The text before a token."""
+        return self.text[: self.starts[first]]
+
+    # -- spelling -----------------------------------------------------------------------------
+
+    def _correct(self) -> None:
+        from rapidfuzz import fuzz, process
+
+        if self.language not in ("en", *READ):
+            return
+        words = self.vocabulary.words
+        tokens = list(self.tokens)
+        for index, token in enumerate(tokens):
+            pieces = token.text.split("-")
+            mended = []
+            for piece in pieces:
+                plain = piece.casefold()
+                odd = (
+                    self.language == "en"
+                    and piece.isalpha()
+                    and piece.isascii()
+                    and not (piece.isupper() and len(piece) > 1)
+                    and not self._known_word(plain)
+                )
+                better = ""
+                if odd and len(plain) >= 5:
+                    found = process.extractOne(plain, words, scorer=fuzz.ratio, score_cutoff=82)
+                    if found is not None and found[0][0] == plain[0]:
+                        better = found[0]
+                elif len(plain) in (3, 4) and plain not in STOP:
+                    better = self._short(tokens, index, plain)
+                mended.append(better or piece)
+            text = "-".join(mended)
+            if text != token.text:
+                tokens[index] = Token(text, token.start, token.end, token.breaks, token.text)
+                self.notes.append(f'"{token.text}" is read as "{text}".')
+        self.tokens = tokens
+
+    def _known_word(self, plain: str) -> bool:
+        bare = [plain.removesuffix(ending) for ending in ("", "s", "es", "d", "ed", "ing")]
+        forms = {*bare, plain.removesuffix("ies") + "y"}
+        return bool(forms & (self.vocabulary.words | self.free | ENGLISH))
+
+    def _short(self, tokens: list[Token], index: int, plain: str) -> str:
+        """A short word's correction, where the word beside it makes it part of a name."""
+        before = tokens[index - 1].text.casefold() if index else ""
+        after = tokens[index + 1].text.casefold() if index + 1 < len(tokens) else ""
+        if (before, plain) in self.vocabulary.pairs or (plain, after) in self.vocabulary.pairs:
+            return ""
+        near = [
+            word
+            for pair in self.vocabulary.pairs
+            for word, other, neighbor in ((pair[1], pair[0], before), (pair[0], pair[1], after))
+            if other == neighbor and word[:2] == plain[:2] and 0 < len(word) - len(plain) <= 1
+        ]
+        return sorted(near)[0] if near else ""
+
+    # -- matching -----------------------------------------------------------------------------
+
+    def hits(self) -> list[Hit]:
+        """Subgroups first, then the longest names from the left."""
+        taken: dict[int, Hit] = {}
+        for condition in conditions(self.text, self.vocabulary.cohort.variables):
+            inside = [
+                index
+                for index, start in enumerate(self.starts)
+                if condition.start <= start < condition.end
+            ]
+            if inside:
+                hit = Hit(inside[0], inside[-1] + 1, condition.words, None, condition)
+                taken[inside[0]] = hit
+        blocked = {index for hit in taken.values() for index in range(hit.first, hit.last)}
+        out: list[Hit] = list(taken.values())
+        at = 0
+        while at < len(self.tokens):
+            size = 0
+            for size in range(min(LONGEST, len(self.tokens) - at), 0, -1):
+                run = range(at, at + size)
+                if blocked & set(run) or any(self.tokens[index].breaks for index in run[1:]):
+                    continue
+                if self._stop(at) or self._stop(at + size - 1):
+                    continue
+                phrase = " ".join(token.text for token in self.tokens[at : at + size])
+                concept = self.vocabulary.find(phrase)
+                if concept is None and size == 1:
+                    concept = self._symbol(at)
+                if concept is not None:
+                    out.append(Hit(at, at + size, phrase, concept))
+                    break
+            else:
+                size = 1
+            at += max(1, size)
+        return _named(sorted(out, key=lambda hit: hit.first))
+
+    def _stop(self, index: int) -> bool:
+        token = self.tokens[index].text
+        return token.casefold() in STOP and not (token.isupper() and len(token) > 2)
+
+    def _symbol(self, index: int) -> Concept | None:
+        """A gene by a symbol in small letters ("fabp5"), which only a digit tells from a word."""
+        token = self.tokens[index].text
+        if not re.search(r"\d", token) or not re.search(r"[a-z]", token, re.IGNORECASE):
+            return None
+        return self.vocabulary.find_gene(token)
+
+    def leftover(self, hits: list[Hit]) -> list[tuple[int, int]]:
+        """Runs of content words that nothing matched."""
+        used = {index for hit in hits for index in range(hit.first, hit.last)}
+        runs: list[list[int]] = []
+        for index, token in enumerate(self.tokens):
+            if index in used or not self._content(token):
+                continue
+            if runs and runs[-1][-1] == index - 1 and not token.breaks:
+                runs[-1].append(index)
+            else:
+                runs.append([index])
+        return [(run[0], run[-1] + 1) for run in runs]
+
+    def _content(self, token: Token) -> bool:
+        text = token.text
+        if code(text):
+            return True
+        if self.language != "en" or not text[0].isalpha() or len(text) < 3:
+            return False
+        plain = text.casefold()
+        return plain not in STOP and plain not in self.free and plain not in MEASURING
+
+
+def _named(hits: list[Hit]) -> list[Hit]:
+    """Without a class word that only says what the name beside it is ("the gene HPRT1")."""
+    ends = {hit.last: hit for hit in hits}
+    starts = {hit.first: hit for hit in hits}
+
+    def of_name(hit: Hit) -> bool:
+        beside = (starts.get(hit.last), ends.get(hit.first))
+        return not hit.phrase.endswith("s") and any(
+            other is not None and other.concept is not None and other.concept.variables
+            for other in beside
+        )
+
+    return [hit for hit in hits if not (hit.concept and hit.concept.open_to and of_name(hit))]
+
+
+def code(text: str) -> bool:
+    """True for what looks like a symbol: FGFR33, HIV, CD8."""
+    return len(text) >= 3 and (
+        sum(char.isupper() for char in text) >= 2
+        or (any(char.isdigit() for char in text) and text[0].isalpha())
+    )
+
+
+def read(prompt: str, vocabulary: Vocabulary) -> Reading:
+    """The question's intent and parts by rules.
+
+    What cannot be read (no words, a language without a table, nothing of the field) comes back as
+    a refusal with what to do.
+    """
+    if not re.search(r"[^\W\d_]{2,}", prompt):
+        return Reading(
+            intent=Intent.DISCOVER,
+            refusals=(
+                "The question is empty. Say what to look for, e.g. sage ask"
+                ' "Does FGFR3 expression relate to overall survival?"',
+            ),
+        )
+    reader = Reader(prompt, vocabulary)
+    if reader.language not in READ:
+        name = NAMES.get(reader.language, "a language that SAGE has no table for")
+        return Reading(
+            language=reader.language or "unknown",
+            intent=Intent.RELATE,
+            refusals=(
+                f"The question's language could not be read (it seems to be {name}). Ask in"
+                " English, German, French or Spanish, or use --reasoner chat.",
+            ),
+        )
+    hits = reader.hits()
+    left = reader.leftover(hits)
+    parts = _parts(reader, hits)
+    parts, aside = _unknown(reader, hits, left, parts)
+    notes = [*reader.notes, *aside]
+    text = reader.text
+    intent = _intent(text, parts, hits)
+    if CONTROL.search(text):
+        notes.append(
+            "The question expects no relation. SAGE tests for one; that none is found does not"
+            " show that there is none unless the confidence interval excludes it."
+        )
+    refusals = []
+    if BOTH_WAYS.search(text):
+        refusals.append(
+            "The question contradicts itself: an effect cannot both shorten and prolong. Ask for"
+            " one direction, or for none."
+        )
+    outcomes = [hit.concept.name for hit in hits if hit.concept is not None and hit.concept.outcome]
+    if len(outcomes) > len(set(outcomes)) and len(outcomes) == len(hits):
+        refusals.append(
+            "The question contradicts itself: it relates an outcome to itself. Name a marker."
+        )
+    matched = {hit.phrase for hit in hits if hit.concept is not None or hit.condition is not None}
+    if not matched and not TOPIC.search(text):
+        parts = []
+        refusals.append(
+            "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
+            " SAGE knows. Ask about a marker and an outcome of patients."
+        )
+    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
+    return Reading(
+        language=reader.language,
+        intent=intent,
+        direction=None
+        if worse == better
+        else Direction.HIGHER_RISK
+        if worse
+        else Direction.LOWER_RISK,
+        parts=tuple(parts[:16]),
+        notes=tuple(dict.fromkeys(notes)),
+        refusals=tuple(refusals),
+    )
+
+
+def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
+    specific = any(
+        hit.concept is not None and hit.concept.outcome and hit.concept.name for hit in hits
+    )
+    modifiers = _modifiers(reader, hits)
+    about_drugs = bool(BENEFIT.search(reader.text))
+    others = any(
+        hit.concept is not None
+        and not hit.concept.outcome
+        and hit.concept.kind not in DRUGS
+        and hit.concept.kind is not EntityType.DISEASE
+        for hit in hits
+    )
+    parts = []
+    for hit in hits:
+        words = reader.words_of(hit.first, hit.last)
+        before = reader.before(hit.first)
+        negated = bool(NEGATION.search(before))
+        run = reader.tokens[hit.first : hit.last]
+        corrected = (
+            " ".join(token.corrected_from or token.text for token in run)
+            if any(token.corrected_from for token in run)
+            else ""
+        )
+        role = PartRole.EXPOSURE
+        level: Level | None = None
+        if hit.condition is not None:
+            role = PartRole.POPULATION
+            if hit in modifiers:
+                role = PartRole.MODIFIER
+        elif hit.concept is not None:
+            concept = hit.concept
+            disease = concept.kind is EntityType.DISEASE
+            if concept.outcome:
+                role = PartRole.ENDPOINT
+            elif disease and (organ_of(concept.name) or WITH_PEOPLE.search(before)):
+                role = PartRole.POPULATION
+            elif hit in modifiers:
+                role = PartRole.MODIFIER
+            elif others and (
+                (concept.kind in DRUGS and (about_drugs or not concept.variables))
+                or (about_drugs and _is_drug_record(reader, hit))
+            ):
+                role = PartRole.TREATMENT
+            elif WITH_PEOPLE.search(before):
+                role = PartRole.POPULATION
+            elif COMPARED.search(before):
+                role = PartRole.COMPARATOR
+            if role in (PartRole.EXPOSURE, PartRole.MODIFIER):
+                level = "high" if HIGH.search(before) else "low" if LOW.search(before) else None
+        parts.append(
+            Asked(
+                words=words,
+                role=role,
+                name=hit.phrase,
+                negated=negated,
+                level=level,
+                corrected_from=corrected,
+            )
+        )
+    if not specific and re.search(r"\b(?:prognos\w+|outcomes?)\b", reader.text):
+        match = re.search(r"\b(?:prognos\w+|outcomes?)\b", reader.text)
+        assert match is not None
+        parts.append(Asked(words=match[0], role=PartRole.ENDPOINT, name="survival"))
+    return _merged(parts)
+
+
+def _is_drug_record(reader: Reader, hit: Hit) -> bool:
+    """True where a measured variable is a treatment: "benefit from hormonal therapy"."""
+    entry = reader.vocabulary.ontology.find(hit.phrase)
+    named = entry is not None and entry.type in DRUGS
+    return named or bool(re.search(r"therap|treatment|tamoxifen|platin", hit.phrase.casefold()))
+
+
+def _merged(parts: list[Asked]) -> list[Asked]:
+    """A part named twice in one role is one part."""
+    out: dict[tuple[PartRole, str, bool], Asked] = {}
+    for part in parts:
+        out.setdefault((part.role, part.name.casefold(), part.negated), part)
+    return list(out.values())
+
+
+def _modifiers(reader: Reader, hits: list[Hit]) -> list[Hit]:
+    """What the effect is asked to depend on."""
+    text = reader.text
+    plain = [
+        hit
+        for hit in hits
+        if hit.condition is not None
+        or (
+            hit.concept is not None
+            and not hit.concept.outcome
+            and not (hit.concept.kind is EntityType.DISEASE and organ_of(hit.concept.name))
+        )
+    ]
+    if match := CHANGES.search(text):
+        return [hit for hit in plain if reader.starts[hit.first] < match.start()][-1:]
+    if match := DEPENDS.search(text):
+        return [hit for hit in plain if reader.starts[hit.first] >= match.end()]
+    if TOGETHER.search(text):
+        concepts = [hit for hit in plain if hit.concept is not None]
+        return concepts[1:2]
+    return []
+
+
+def _intent(text: str, parts: list[Asked], hits: list[Hit]) -> Intent:
+    roles = {part.role for part in parts}
+    drug = PartRole.TREATMENT in roles
+    response = any(
+        hit.concept is not None
+        and hit.concept.outcome
+        and hit.phrase.casefold().startswith("respon")
+        for hit in hits
+    )
+    if PartRole.MODIFIER in roles:
+        return Intent.MODIFY
+    if re.search(r"\bmediat\w+", text):
+        return Intent.EXPLAIN
+    if (drug and BENEFIT.search(text)) or (PREDICT.search(text) and (drug or response)):
+        return Intent.PREDICT_RESPONSE
+    classes = any(
+        hit.concept is not None and (hit.concept.open_to or hit.concept.every) for hit in hits
+    )
+    named = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
+    if classes or (not named and DISCOVER.search(text)) or not named:
+        return Intent.DISCOVER
+    if EXPLAIN.search(text) and not re.search(r"\bhow do(?:es)?\b.*\brelate", text):
+        return Intent.EXPLAIN
+    return Intent.RELATE
+
+
+def _unknown(
+    reader: Reader, hits: list[Hit], left: list[tuple[int, int]], parts: list[Asked]
+) -> tuple[list[Asked], list[str]]:
+    """Content words that nothing matched: a part that is unknown, or a note that says so."""
+    notes = []
+    has_exposure = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
+    for first, last in left:
+        words = reader.words_of(first, last)
+        before = reader.before(first)
+        coded = any(code(token.text) for token in reader.tokens[first:last])
+        if WITH_PEOPLE.search(before):
+            parts.append(Asked(words=words, role=PartRole.POPULATION, name=words))
+        elif coded or (not has_exposure and hits):
+            parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))
+        else:
+            notes.append(f'Not understood and left aside: "{words}".')
+    return parts, notes

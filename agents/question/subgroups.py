@@ -1,0 +1,211 @@
+"""Subgroups in words ("in women", "stage II or III", "under 70") as conditions on the cohort."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from agents.question.vocabulary import names_of
+from agents.question.words import key_of
+from validation.dictionary import Variable
+from validation.hypothesis import Filter
+
+ROMAN = {"i": 1, "ii": 2, "iii": 3, "iv": 4}
+NUMBER = r"(?:iv|i{1,3}|[1-4])[abc]?"
+SEVERAL = rf"({NUMBER}(?:\s*(?:,|/|-|and|or|to)\s*{NUMBER})*)"
+AGED = re.compile(
+    r"\b(?:(?P<over>older than|over|above|more than|at least|>|≥)|"
+    r"(?P<under>younger than|under|below|less than|<|≤))\s*(?P<years>\d{2})"
+    r"(?:\s*years?(?: of age| old)?)?\b"
+)
+NUMBERED = re.compile(rf"\b(?P<what>stage|grade)s?\s+{SEVERAL}\b")
+YES = frozenset(("yes", "y", "positive", "present", "true", "1", "received", "treated"))
+NO = frozenset(("no", "n", "negative", "absent", "false", "0", "none", "untreated"))
+PEOPLE = r"(?:patients?|tumors?|cases?|disease|cancers?|carcinomas?|subtype|people|individuals)"
+WORDS = (
+    (r"\b(?:women|woman|females?|female patients)\b", "sex", ("female", "f", "w", "women")),
+    (r"\b(?:men|man|males?|male patients)\b", "sex", ("male", "m", "men")),
+    (
+        r"\b(?:non[- ]?smokers?|never[- ]?smokers?|(?:who )?never smoked|nonsmoking)\b",
+        "smoking",
+        ("never", "no", "non-smoker", "never smoker"),
+    ),
+    (r"\bcurrent smokers?\b", "smoking", ("current", "current smoker")),
+    (r"\b(?:former|previous|ex)[- ]smokers?\b", "smoking", ("previous", "former")),
+    (r"(?<!non)(?<![-\w])(?<!non )(?<!never )smokers?\b", "smoking", ("ever", "yes", "smoker")),
+    (r"\bpost[- ]?menopausal\b", "menopausal status", ("post", "postmenopausal")),
+    (r"\bpre[- ]?menopausal\b", "menopausal status", ("pre", "premenopausal")),
+    (r"\bhigh[- ]grade\b", "grade", ("high", "high grade")),
+    (r"\blow[- ]grade\b", "grade", ("low", "low grade")),
+)
+VARIABLES = {
+    "sex": ("sex", "gender"),
+    "smoking": ("smoking", "tobacco", "smoking history", "smoking status"),
+    "menopausal status": ("menopausal status", "menopause"),
+    "grade": ("grade", "histologic grade", "tumor grade"),
+    "stage": ("stage", "pathologic stage", "tumor stage", "ajcc stage"),
+    "age": ("age", "age at diagnosis"),
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that a text names, with its place; without filters the cohort has none for it."""
+
+    start: int
+    end: int
+    words: str
+    variable: str
+    filters: tuple[Filter, ...]
+
+
+def conditions(text: str, variables: Iterable[Variable]) -> list[Condition]:
+    """The subgroups that a lower-case English text names, in their order."""
+    known = list(variables)
+    found = [
+        *_aged(text, known), *_numbered(text, known), *_worded(text, known), *_levels(text, known),
+        *_given(text, known),
+    ]  # fmt: skip
+    found.sort(key=lambda item: (item.start, -(item.end - item.start)))
+    kept: list[Condition] = []
+    for item in found:
+        if all(item.start >= other.end or item.end <= other.start for other in kept):
+            kept.append(item)
+    return kept
+
+
+def contradictions(filters: Iterable[Filter]) -> list[str]:
+    """Pairs of conditions that no patient meets."""
+    listed = list(dict.fromkeys(filters))
+    out = []
+    for at, first in enumerate(listed):
+        for second in listed[at + 1 :]:
+            if first.variable == second.variable and _exclusive(first, second):
+                out.append(
+                    f"no patient has {first.variable} {first.op} {first.value} and"
+                    f" {second.op} {second.value}"
+                )
+    return out
+
+
+def _exclusive(first: Filter, second: Filter) -> bool:
+    if first.op == "eq" and second.op == "eq":
+        return first.value != second.value
+    bounds = {first.op: first.value, second.op: second.value}
+    low = next((bounds[op] for op in ("gt", "ge") if op in bounds), None)
+    high = next((bounds[op] for op in ("lt", "le") if op in bounds), None)
+    return isinstance(low, float) and isinstance(high, float) and low >= high
+
+
+def variable_for(what: str, variables: Iterable[Variable]) -> Variable | None:
+    """The cohort's variable for sex, age, stage, grade, smoking or menopausal status."""
+    wanted = {key_of(name) for name in VARIABLES[what]}
+    return next(
+        (item for item in variables if wanted & {key_of(name) for name in names_of(item)}), None
+    )
+
+
+def _aged(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    age = variable_for("age", variables)
+    for match in AGED.finditer(text):
+        op = "gt" if match["over"] else "lt"
+        if match["over"] in ("at least", "≥"):
+            op = "ge"
+        if match["under"] == "≤":
+            op = "le"
+        filters = (
+            (
+                Filter.model_validate(
+                    {"variable": age.key, "op": op, "value": float(match["years"])}
+                ),
+            )
+            if age
+            else ()
+        )
+        yield Condition(match.start(), match.end(), match[0], "age", filters)
+
+
+def _numbered(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    for match in NUMBERED.finditer(text):
+        variable = variable_for(match["what"], variables)
+        numbers = [_number(word) for word in re.findall(NUMBER, match[2])]
+        if re.search(r"\bto\b|-", match[2]) and len(numbers) == 2:
+            numbers = list(range(numbers[0], numbers[1] + 1))
+        values = tuple(float(number) for number in dict.fromkeys(numbers))
+        filters: tuple[Filter, ...] = ()
+        if variable is not None and variable.kind == "ordinal":
+            filters = (
+                Filter(variable=variable.key, op="eq", value=values[0])
+                if len(values) == 1
+                else Filter(variable=variable.key, op="in", value=values),
+            )
+        yield Condition(match.start(), match.end(), match[0], match["what"], filters)
+
+
+def _number(word: str) -> int:
+    bare = word.rstrip("abc")
+    return ROMAN.get(bare) or int(bare)
+
+
+def _worded(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    for pattern, what, names in WORDS:
+        variable = variable_for(what, variables)
+        for match in re.finditer(pattern, text):
+            yield Condition(
+                match.start(), match.end(), match[0], what, _of_level(variable, names, what)
+            )
+
+
+def _of_level(variable: Variable | None, names: tuple[str, ...], what: str) -> tuple[Filter, ...]:
+    if variable is None or not variable.levels:
+        return ()
+    levels = {level.casefold(): level for level in variable.levels}
+    level = next((levels[name] for name in names if name in levels), None)
+    if level is not None:
+        return (Filter(variable=variable.key, op="eq", value=level),)
+    if what == "smoking" and "ever" in names and "never" in levels:
+        return (Filter(variable=variable.key, op="ne", value=levels["never"]),)
+    return ()
+
+
+def _levels(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    """Levels by their own names: "basal tumors", "in papillary cancers"."""
+    for variable in variables:
+        for level in variable.levels:
+            word = level.casefold()
+            if len(word) < 4 or word in YES | NO or not re.fullmatch(r"[a-z][a-z /-]+", word):
+                continue
+            name = re.escape(word)
+            near = (
+                rf"(?<![\w-]){name}\b(?=\s+{PEOPLE}\b)|(?<=\bin )(?:the )?{name}\b(?!\s+(?:to|of))"
+            )
+            for match in re.finditer(near, text):
+                condition = Filter(variable=variable.key, op="eq", value=level)
+                yield Condition(match.start(), match.end(), match[0], variable.label, (condition,))
+
+
+def _given(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    """Yes-or-no variables: "patients without lymphovascular invasion", "women who received X"."""
+    people = r"(?:patients?|tumors?|cases?|women|men|those|people|in)"
+    for variable in variables:
+        levels = {level.casefold(): level for level in variable.levels}
+        yes = next((levels[name] for name in levels if name in YES), None)
+        no = next((levels[name] for name in levels if name in NO), None)
+        if yes is None or no is None or len(levels) != 2:
+            continue
+        for name in names_of(variable):
+            pattern = (
+                rf"\b{people}\s+(?:(?P<no>without|with no|not receiving|who did not receive)|"
+                rf"with|who received|who had|receiving|treated with|on|under)\s+"
+                rf"{re.escape(name.casefold())}\b"
+            )
+            for match in re.finditer(pattern, text):
+                value = no if match["no"] else yes
+                yield Condition(
+                    match.start(),
+                    match.end(),
+                    match[0],
+                    variable.label,
+                    (Filter(variable=variable.key, op="eq", value=value),),
+                )

@@ -1,0 +1,104 @@
+"""`sage ask`: what SAGE understands of a question, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.question.types import PartRole
+from sage.cli.options import AsJson
+from sage.questions import Corrections
+
+Exposure = Annotated[
+    list[str] | None, typer.Option(help="The exposure, in other words; may be repeated.")
+]
+Endpoint = Annotated[str | None, typer.Option(help="The endpoint, by name or by its key.")]
+Modifier = Annotated[str | None, typer.Option(help="What the effect may depend on.")]
+Treatment = Annotated[str | None, typer.Option(help="The treatment that is asked about.")]
+Populations = Annotated[
+    list[str] | None,
+    typer.Option("--population", help='Who it is about, e.g. "women"; may be repeated.'),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave out a part of the question, by its words; the report says so."),
+]
+QuestionFile = Annotated[
+    Path | None,
+    typer.Option("--question", metavar="FILE", help="A contract that `ask --json` wrote, edited."),
+]
+
+
+def corrections_of(
+    exposure: list[str] | None,
+    endpoint: str | None,
+    modifier: str | None,
+    treatment: str | None,
+    population: list[str] | None,
+    drop: list[str] | None,
+    question: Path | None,
+    *,
+    yes: bool,
+) -> Corrections:
+    """The command line's corrections as one value."""
+    given = {
+        PartRole.EXPOSURE: tuple(exposure or ()),
+        PartRole.ENDPOINT: (endpoint,) if endpoint else (),
+        PartRole.MODIFIER: (modifier,) if modifier else (),
+        PartRole.TREATMENT: (treatment,) if treatment else (),
+        PartRole.POPULATION: tuple(population or ()),
+    }
+    return Corrections(
+        replaced={role: words for role, words in given.items() if words},
+        dropped=tuple(drop or ()),
+        edited=question,
+        yes=yes,
+    )
+
+
+def ask(
+    prompt: str = typer.Argument(..., metavar="QUESTION", help="The research question."),
+    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
+    cohort: str = typer.Option("demo", help="A cohort folder or built-in name."),
+    cohort_root: Path | None = typer.Option(None, help="Where the cohort's files lie."),
+    exposure: Exposure = None,
+    endpoint: Endpoint = None,
+    modifier: Modifier = None,
+    treatment: Treatment = None,
+    population: Populations = None,
+    drop: Drop = None,
+    question: QuestionFile = None,
+    reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
+    as_json: AsJson = False,
+) -> None:
+    """Print what SAGE understands of a question: its parts, what is unknown, and what is missing.
+
+    Nothing runs. Exit code 2 where the question cannot be answered as it stands. What is printed
+    with --json can be edited and given to `sage run --question FILE`.
+
+    Example: sage ask "Which stromal genes relate to lymph-node positivity?"
+    """
+    from kg.graph.model import Graph
+    from sage.console import counting, out, print_json
+    from sage.questions import contract, lines, question_input, refuse
+    from sage.settings import load
+    from sage.wiring import graph_path, load_cohort, make_ontology, question_reader
+
+    settings = load(reasoner=reasoner)
+    root = str(cohort_root.resolve()) if cohort_root else None
+    dictionary = load_cohort(cohort, settings, root).dictionary()
+    with counting("graph", quiet=as_json) as progress:
+        graph = Graph.load(graph_path(kg, settings, progress))
+    given = question_input(prompt, dictionary, graph)
+    corrections = corrections_of(
+        exposure, endpoint, modifier, treatment, population, drop, question, yes=True
+    )
+    found = contract(given, question_reader(settings)(given), make_ontology(), corrections)
+    if as_json:
+        print_json(found)
+    else:
+        for line in lines(found):
+            out.print(line, markup=False, soft_wrap=True)
+    refuse(found)
