@@ -53,9 +53,9 @@ def generated(given: CodingInstructionsInput) -> CodingInstructions:
     known = given.dictionary.keys()
     covariates = tuple(key for key in hypothesis.covariates if key in known)
     tasks = [
-        f"Assemble {', '.join(one.variable for one in hypothesis.exposures)} and"
+        f"Assemble {', '.join(exposure.variable for exposure in hypothesis.exposures)} and"
         f" {hypothesis.endpoint} per patient; report every patient lost and why.",
-        f"Group by {' and '.join(f'{one.label} ({one.cut.value})' for one in hypothesis.exposures)}"
+        f"Group by {' and '.join(f'{use.label} ({use.cut.value})' for use in hypothesis.exposures)}"
         " without looking at the outcome.",
         f"Primary test on {hypothesis.endpoint}: {describe_design(hypothesis)}.",
     ]
@@ -78,9 +78,12 @@ def generated(given: CodingInstructionsInput) -> CodingInstructions:
 def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
     """Only known variables, endpoints and tools; no invented threshold."""
     problems = []
-    keys, endpoints = given.dictionary.keys(), {one.key for one in given.dictionary.endpoints}
-    tools = {one.name for one in given.tools}
-    exposed = {one.variable for one in given.expanded.hypothesis.exposures}
+    keys, endpoints = (
+        given.dictionary.keys(),
+        {endpoint.key for endpoint in given.dictionary.endpoints},
+    )
+    tools = {tool.name for tool in given.tools}
+    exposed = {exposure.variable for exposure in given.expanded.hypothesis.exposures}
     for key in answer.covariates:
         if key not in keys:
             problems.append(f'covariate "{key}" is not in the data dictionary')
@@ -100,7 +103,7 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
         problems.append(
             f'negative_control_endpoint "{negative}" is an endpoint that the exposure should touch'
         )
-    kinds = {one.key: one.kind for one in given.dictionary.endpoints}
+    kinds = {endpoint.key: endpoint.kind for endpoint in given.dictionary.endpoints}
     if negative in kinds and kinds[negative] != kinds.get(primary):
         problems.append(
             f'negative_control_endpoint "{negative}" is not of the same kind as "{primary}"'
@@ -126,7 +129,9 @@ def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hy
 def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
     """Sentences that tell a result, recommend or cite: a task says what is to be done."""
     judge = early_judge()
-    return [str(one) for text in (*answer.tasks, *answer.assumptions) for one in judge(text)]
+    return [
+        str(problem) for text in (*answer.tasks, *answer.assumptions) for problem in judge(text)
+    ]
 
 
 def in_own_words(given: CodingInstructionsInput, answer: CodingInstructions) -> CodingInstructions:

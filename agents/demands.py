@@ -47,14 +47,14 @@ def take_up(
     rules = rules or Rules()
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     events = 0 if endpoint is None else endpoint.n if endpoint.events is None else endpoint.events
-    variables = {one.key: one for one in dictionary.variables}
+    variables = {variable.key: variable for variable in dictionary.variables}
     covariates = list(hypothesis.covariates)
     taken, refused = [], []
     for key in dict.fromkeys(demanded):
         reason = _unfit(key, hypothesis, variables.get(key), dictionary)
         if key not in covariates and not reason:
             terms = len(hypothesis.exposures) + sum(
-                _terms(variables.get(one)) for one in (*covariates, key)
+                _terms(variables.get(covariate)) for covariate in (*covariates, key)
             )
             if events < rules.events_per_covariate * terms:
                 reason = (
@@ -77,14 +77,17 @@ def take_up(
 def _unfit(
     key: str, hypothesis: Hypothesis, variable: Variable | None, dictionary: DataDictionary
 ) -> str:
-    if key in {one.variable for one in hypothesis.exposures}:
+    if key in {exposure.variable for exposure in hypothesis.exposures}:
         return "it is an exposure of the claim"
     if not dictionary.has(key):
         return "the cohort does not have it"
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is not None and key in endpoint.contained_in:
         return "it holds the outcome in it"
-    if any(one.variable == key and one.op == "eq" for one in hypothesis.population.filters):
+    if any(
+        condition.variable == key and condition.op == "eq"
+        for condition in hypothesis.population.filters
+    ):
         return "every patient of the population has the same value"
     if variable is not None and variable.missing > MOST_MISSING:
         return "too many patients lack it"

@@ -27,7 +27,7 @@ Withheld = Callable[[], Collection[str]]
 
 def identifiers(values: Iterable[object]) -> frozenset[str]:
     """Patients' names that a prompt may not hold: those long enough not to be a common number."""
-    texts = {str(one) for one in values}
+    texts = {str(value) for value in values}
     return frozenset(
         text
         for text in texts
@@ -56,8 +56,8 @@ def require_disclosable(
     if len(prompt) > 4 * LONGEST_TEXT:
         raise FaultError(f"{agent}: a prompt of {len(prompt)} characters was not sent")
     words = {word.strip(".:-") for word in _WORD.findall(prompt)}
-    odd = [one for one in withheld if _WORD.fullmatch(one) is None]
-    if not words.isdisjoint(withheld) or any(one in prompt for one in odd):
+    odd = [name for name in withheld if _WORD.fullmatch(name) is None]
+    if not words.isdisjoint(withheld) or any(name in prompt for name in odd):
         raise FaultError(
             f"{agent}: a prompt that names a patient of the cohort was not sent; look for the "
             "identifier in cohort.toml, in the hypothesis, or in the instructions"
@@ -73,7 +73,7 @@ def _bounded(agent: str, value: Any, name: str) -> None:
         for key, inner in value.items():
             _bounded(agent, inner, f"{name}.{key}"[:200])
     elif isinstance(value, list | tuple | set | frozenset):
-        numbers = sum(isinstance(one, int | float) for one in value)
+        numbers = sum(isinstance(item, int | float) for item in value)
         if numbers > LONGEST_SERIES:
             raise FaultError(f"{agent}: {name} repeats {numbers} numbers; it was not sent")
         for inner in value:

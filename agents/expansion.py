@@ -36,16 +36,16 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
             added = hypothesis.exposures[-1]
             improvements.append(f"Sharpened by {describe_exposure(added)}.")
     added_names = [
-        _concept(resources, one.label)
-        for one in hypothesis.exposures
-        if one not in reviewed.hypothesis.exposures
+        _concept(resources, exposure.label)
+        for exposure in hypothesis.exposures
+        if exposure not in reviewed.hypothesis.exposures
     ]
     names = reviewed.concepts or tuple(
-        _concept(resources, one.label) for one in reviewed.hypothesis.exposures
+        _concept(resources, exposure.label) for exposure in reviewed.hypothesis.exposures
     )
     parts = tuple(dict.fromkeys([*names, *added_names, hypothesis.endpoint]))[:8]
     if reviewed.concepts:
-        parts = tuple(one for one in parts if one != hypothesis.endpoint)
+        parts = tuple(part for part in parts if part != hypothesis.endpoint)
     return Expansion(
         hypothesis=changed,
         background=_background(reviewed),
@@ -58,8 +58,8 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 
 def _background(reviewed: ReviewedHypothesis) -> str:
     """The sources' own sentences, those against the claim included."""
-    supporting = [one for one in reviewed.citations if not one.retracted]
-    text = " ".join(dict.fromkeys(f"“{one.quote.strip()}”" for one in supporting[:4]))
+    supporting = [citation for citation in reviewed.citations if not citation.retracted]
+    text = " ".join(dict.fromkeys(f"“{citation.quote.strip()}”" for citation in supporting[:4]))
     if reviewed.contradicting:
         text += f" Against it: “{reviewed.contradicting[0].quote.strip()}”"
     return text or "No supporting passage in the graph."
@@ -87,10 +87,10 @@ def _concept(resources: Resources, label: str) -> str:
 def _sharpen(given: ExpansionInput) -> Hypothesis | None:
     hypothesis = given.reviewed.hypothesis
     left = [
-        one
-        for one in given.reviewed.refinements
-        if one.variable not in {exposure.variable for exposure in hypothesis.exposures}
-        and one.variable not in hypothesis.covariates
+        refinement
+        for refinement in given.reviewed.refinements
+        if refinement.variable not in {exposure.variable for exposure in hypothesis.exposures}
+        and refinement.variable not in hypothesis.covariates
     ]
     index = given.round - 1
     if index >= len(left) or len(hypothesis.exposures) >= 3:
@@ -112,17 +112,17 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
     before = given.reviewed.hypothesis
     after = answer.hypothesis or before
     allowed = {
-        *(one.variable for one in before.exposures),
-        *(one.variable for one in given.reviewed.refinements),
+        *(exposure.variable for exposure in before.exposures),
+        *(refinement.variable for refinement in given.reviewed.refinements),
         *before.covariates,
         *before.strata,
-        *(one.variable for one in before.population.filters),
+        *(condition.variable for condition in before.population.filters),
     }
     used = {
-        *(one.variable for one in after.exposures),
+        *(exposure.variable for exposure in after.exposures),
         *after.covariates,
         *after.strata,
-        *(one.variable for one in after.population.filters),
+        *(condition.variable for condition in after.population.filters),
     }
     problems = [
         f'variable "{key}" was not offered; use only {sorted(allowed)}'
@@ -146,19 +146,24 @@ def _names(given: ExpansionInput, after: Hypothesis) -> tuple[str, ...]:
     """Names that may hold digits of their own."""
     before = given.reviewed.hypothesis
     offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
-    return (before.statement, *(one.label for one in offered), *given.reviewed.mechanism)
+    return (before.statement, *(exposure.label for exposure in offered), *given.reviewed.mechanism)
 
 
 PROSE = ("background", "mechanism", "clinical_interpretation")
 
 
 def _quotes(given: ExpansionInput) -> list[str]:
-    return [one.quote for one in (*given.reviewed.citations, *given.reviewed.contradicting)]
+    return [
+        citation.quote for citation in (*given.reviewed.citations, *given.reviewed.contradicting)
+    ]
 
 
 def _judge(given: ExpansionInput) -> Judge:
     sources = (*given.reviewed.citations, *given.reviewed.contradicting)
-    named = [f"{one.key} doi:{one.doi} PMID {one.pmid} {one.title} {one.quote}" for one in sources]
+    named = [
+        f"{source.key} doi:{source.doi} PMID {source.pmid} {source.title} {source.quote}"
+        for source in sources
+    ]
     return early_judge(given=named, quotes=[*_quotes(given), *given.reviewed.mechanism])
 
 
@@ -187,15 +192,17 @@ def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
             return generated
         return replaced_text(text, generated, judge)
 
-    parts = tuple(one for one in answer.parts if not judge(one))
+    parts = tuple(part for part in answer.parts if not judge(part))
     if len(parts) < 2:
-        parts = (*(one.label for one in hypothesis.exposures), hypothesis.endpoint)[:8]
+        parts = (*(exposure.label for exposure in hypothesis.exposures), hypothesis.endpoint)[:8]
     return answer.model_copy(
         update={
             "background": settled("background", _background(reviewed)),
             "mechanism": settled("mechanism", _mechanism(reviewed)),
             "clinical_interpretation": settled("clinical_interpretation", _clinical(hypothesis)),
-            "improvements": tuple(one for one in answer.improvements if not judge(one)),
+            "improvements": tuple(
+                improvement for improvement in answer.improvements if not judge(improvement)
+            ),
             "parts": parts,
             "hypothesis": answer.hypothesis
             and reworded(_relabeled(answer.hypothesis, reviewed), judge),
@@ -206,10 +213,10 @@ def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
 def _relabeled(hypothesis: Hypothesis, reviewed: ReviewedHypothesis) -> Hypothesis:
     """The hypothesis with the labels that its exposures were given under."""
     offered = (*reviewed.hypothesis.exposures, *reviewed.refinements)
-    labels = {one.variable: one.label for one in offered}
+    labels = {exposure.variable: exposure.label for exposure in offered}
     exposures = tuple(
-        one.model_copy(update={"label": labels.get(one.variable, one.variable)})
-        for one in hypothesis.exposures
+        exposure.model_copy(update={"label": labels.get(exposure.variable, exposure.variable)})
+        for exposure in hypothesis.exposures
     )
     return hypothesis.model_copy(update={"exposures": exposures})
 

@@ -99,7 +99,7 @@ def generated(given: InterpreterInput) -> Interpretation:
     """SAGE's own interpretation: every sentence made from a typed fact."""
     results = given.results
     headline = verdict_sentence(results.verdict, simulated=results.simulated)
-    keys = {one.key for one in results.numbers}
+    keys = {number.key for number in results.numbers}
     secondary = [
         (f"{key} (secondary): ", f"{key}.secondary")
         for key in given.expanded.hypothesis.secondary_endpoints
@@ -127,11 +127,11 @@ def generated(given: InterpreterInput) -> Interpretation:
         "Censoring is taken to be independent of the exposure; the data cannot show it.",
     ]
     limits = list(results.limits) or ["One cohort; no external validation was run."]
-    said = tuple(one for one in findings if one)
+    said = tuple(finding for finding in findings if finding)
     return Interpretation(
         headline=headline,
         findings=said[:10] or ("No number was computed; see the reasons of the verdict.",),
-        assumptions=tuple(one for one in assumptions if one),
+        assumptions=tuple(assumption for assumption in assumptions if assumption),
         limits=tuple(limits[:8]),
         feasibility_score=SCORE[results.verdict],
         feasibility_reason=(
@@ -193,14 +193,14 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
 
 
 def _number_problems(given: InterpreterInput, text: str) -> list[Problem]:
-    known = {one.key for one in given.results.numbers}
+    known = {number.key for number in given.results.numbers}
     problems = [
         Problem(text, "it names a key that the results do not hold", found)
         for found in KEYED.findall(text)
         if found not in known
     ]
     quoted = given.expanded.hypothesis.statement
-    strange = [one for one in free_numbers(text) if one not in quoted]
+    strange = [number for number in free_numbers(text) if number not in quoted]
     # Limits and reasons that the validation package wrote may quote its own figures.
     if strange and without_reasons(text) not in given.results.limits:
         problems.append(Problem(text, "it states a number without its key", strange[0]))
@@ -213,8 +213,8 @@ def names_of(hypothesis: Hypothesis, statements: tuple[str, ...] = ()) -> frozen
         [
             hypothesis.statement,
             hypothesis.population.description,
-            *(one.label for one in hypothesis.exposures),
-            *(one.variable for one in hypothesis.exposures),
+            *(exposure.label for exposure in hypothesis.exposures),
+            *(exposure.variable for exposure in hypothesis.exposures),
             hypothesis.endpoint,
             *hypothesis.secondary_endpoints,
             *hypothesis.covariates,
@@ -245,9 +245,12 @@ def unborne(given: InterpreterInput, answer: Interpretation) -> list[str]:
     """The sentences that the facts do not bear out."""
     results = (answer.headline, *answer.findings)
     remarks = (*answer.assumptions, *answer.limits, answer.feasibility_reason)
-    problems = [problem for one in results for problem in refused(given, one, results_only=True)]
+    problems = [
+        problem for result in results for problem in refused(given, result, results_only=True)
+    ]
     return [
-        str(one) for one in problems + [each for one in remarks for each in refused(given, one)]
+        str(problem)
+        for problem in problems + [each for remark in remarks for each in refused(given, remark)]
     ]
 
 

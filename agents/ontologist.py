@@ -84,11 +84,11 @@ def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
     """Every term defined, every edge restated, nothing else."""
     problems = []
     names = {node.name for path in given.paths for node in path.nodes}
-    missing = sorted(names - {one.term for one in answer.definitions})
+    missing = sorted(names - {definition.term for definition in answer.definitions})
     if missing:
         problems.append(f"definitions are missing for: {', '.join(missing)}")
     steps = _steps(given)
-    said = {(one.chain, one.step) for one in answer.processes}
+    said = {(process.chain, process.step) for process in answer.processes}
     if said - steps:
         problems.append(f"there are no such edges (chain, step): {sorted(said - steps)}")
     if steps - said:
@@ -113,8 +113,8 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
 
     A citation therefore always comes from the graph, never from a reply.
     """
-    words = {one.term: one for one in answer.definitions}
-    processes = {(one.chain, one.step): one.process for one in answer.processes}
+    words = {definition.term: definition for definition in answer.definitions}
+    processes = {(process.chain, process.step): process.process for process in answer.processes}
     definitions: dict[str, Definition] = {}
     relationships = []
     for chain, path in enumerate(given.paths, 1):
@@ -145,9 +145,11 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
                     forward=edge.forward,
                     belief=round(edge.belief, 4),
                     contradicted=edge.contradicted,
-                    evidence=tuple(cite(one) for one in edge.evidence[:EVIDENCE_PER_EDGE]),
+                    evidence=tuple(
+                        cite(evidence) for evidence in edge.evidence[:EVIDENCE_PER_EDGE]
+                    ),
                     contradicting=tuple(
-                        cite(one) for one in edge.contradicting[:EVIDENCE_PER_EDGE]
+                        cite(evidence) for evidence in edge.contradicting[:EVIDENCE_PER_EDGE]
                     ),
                 )
             )
@@ -158,18 +160,18 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
 
 def _passages(given: OntologistInput) -> list[str]:
     return [
-        f"{one.title} {one.doi} {one.pmid} {one.text}"
+        f"{evidence.title} {evidence.doi} {evidence.pmid} {evidence.text}"
         for path in given.paths
         for edge in path.edges
-        for one in (*edge.evidence, *edge.contradicting)
+        for evidence in (*edge.evidence, *edge.contradicting)
     ]
 
 
 def unborne(given: OntologistInput, answer: Grounding) -> list[str]:
     """Sentences that claim a result before anything was measured, or cite what was not given."""
     judge = early_judge(given=_passages(given), quotes=_passages(given))
-    texts = [one.definition for one in answer.definitions]
-    texts += [one.process for one in answer.processes]
+    texts = [definition.definition for definition in answer.definitions]
+    texts += [process.process for process in answer.processes]
     return [str(problem) for text in texts for problem in judge(text)]
 
 
@@ -179,27 +181,27 @@ def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
     definitions = {node.name: node.definition for path in given.paths for node in path.nodes}
     steps = _steps(given)
 
-    def defined(one: TermDefinition) -> TermDefinition:
-        problems = judge(one.definition)
+    def defined(definition: TermDefinition) -> TermDefinition:
+        problems = judge(definition.definition)
         if not problems:
-            return one
-        plain = definitions.get(one.term) or "no definition in the ontology"
-        return one.model_copy(update={"definition": own(plain, problems)})
+            return definition
+        plain = definitions.get(definition.term) or "no definition in the ontology"
+        return definition.model_copy(update={"definition": own(plain, problems)})
 
-    def stated(one: ProcessStatement) -> ProcessStatement:
-        problems = judge(one.process)
-        if not problems or (one.chain, one.step) not in steps:
-            return one
-        path = given.paths[one.chain - 1]
-        head, tail = _ends(path, one.step - 1)
-        relation = path.edges[one.step - 1].relation.replace("_", " ")
-        return one.model_copy(
+    def stated(statement: ProcessStatement) -> ProcessStatement:
+        problems = judge(statement.process)
+        if not problems or (statement.chain, statement.step) not in steps:
+            return statement
+        path = given.paths[statement.chain - 1]
+        head, tail = _ends(path, statement.step - 1)
+        relation = path.edges[statement.step - 1].relation.replace("_", " ")
+        return statement.model_copy(
             update={"process": own(f"{head.name} {relation} {tail.name}", problems)}
         )
 
     return Grounding(
-        definitions=tuple(defined(one) for one in answer.definitions),
-        processes=tuple(stated(one) for one in answer.processes),
+        definitions=tuple(defined(definition) for definition in answer.definitions),
+        processes=tuple(stated(process) for process in answer.processes),
     )
 
 

@@ -19,8 +19,8 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
     """What `hypothesis` names that the cohort does not have."""
     keys = dictionary.keys()
     named = [
-        *(one.variable for one in hypothesis.exposures),
-        *(one.variable for one in hypothesis.population.filters),
+        *(exposure.variable for exposure in hypothesis.exposures),
+        *(condition.variable for condition in hypothesis.population.filters),
         *hypothesis.covariates,
         *hypothesis.strata,
     ]
@@ -29,11 +29,11 @@ def variable_problems(hypothesis: Hypothesis, dictionary: DictionaryView) -> lis
         for key in named
         if key not in keys and not _measured(key, dictionary)
     ]
-    endpoints = {one.key for one in dictionary.endpoints}
+    endpoints = {endpoint.key for endpoint in dictionary.endpoints}
     for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
         if key not in endpoints:
             problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
-    exposed = {one.variable for one in hypothesis.exposures}
+    exposed = {exposure.variable for exposure in hypothesis.exposures}
     twice = sorted(exposed & set(hypothesis.covariates))
     if twice:
         problems.append(f'"{twice[0]}" is both an exposure and a covariate; keep it as an exposure')
@@ -51,14 +51,14 @@ def check_proposal(given: ScientistInput, proposal: Proposal) -> list[str]:
     problems = variable_problems(proposal.hypothesis, given.dictionary)
     keys = given.dictionary.keys()
     problems += [
-        f'refinement "{one.variable}" is not in the data dictionary'
-        for one in proposal.refinements
-        if one.variable not in keys
+        f'refinement "{refinement.variable}" is not in the data dictionary'
+        for refinement in proposal.refinements
+        if refinement.variable not in keys
     ]
-    known = {(one.chain, one.step) for one in given.brief.relationships}
-    for one in proposal.support:
-        if (one.chain, one.step) not in known:
-            problems.append(f"there is no chain {one.chain} step {one.step} in the brief")
+    known = {(relationship.chain, relationship.step) for relationship in given.brief.relationships}
+    for step in proposal.support:
+        if (step.chain, step.step) not in known:
+            problems.append(f"there is no chain {step.chain} step {step.step} in the brief")
     names = given.dictionary.names()
     problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if state(proposal.hypothesis, given.dictionary) in given.already:
@@ -73,34 +73,43 @@ def compose_draft(
 
     The statement is written from the proposal's fields; what the model wrote there is dropped.
     """
-    support = {(one.chain, one.step) for one in proposal.support}
-    used = [one for one in brief.relationships if (one.chain, one.step) in support]
-    mechanism = tuple(dict.fromkeys(one.process for one in used))
+    support = {(step.chain, step.step) for step in proposal.support}
+    used = [
+        relationship
+        for relationship in brief.relationships
+        if (relationship.chain, relationship.step) in support
+    ]
+    mechanism = tuple(dict.fromkeys(item.process for item in used))
     return Draft(
         hypothesis=settled(proposal.hypothesis, dictionary).model_copy(
             update={"id": hypothesis_id}
         ),
         mechanism=mechanism,
-        citations=_unique([c for one in used for c in one.evidence]),
-        contradicting=_unique([c for one in used for c in one.contradicting]),
+        citations=_unique([c for item in used for c in item.evidence]),
+        contradicting=_unique([c for item in used for c in item.contradicting]),
         refinements=tuple(
-            one.model_copy(update={"label": label_of(one.variable, dictionary)})
-            for one in proposal.refinements
+            refinement.model_copy(update={"label": label_of(refinement.variable, dictionary)})
+            for refinement in proposal.refinements
         ),
         concepts=proposal.concepts,
     )
 
 
 def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
-    return tuple({(one.key, one.quote): one for one in citations}.values())
+    return tuple({(citation.key, citation.quote): citation for citation in citations}.values())
 
 
 def _judge(given: ScientistInput) -> Judge:
     relationships = given.brief.relationships
-    sources = [c for one in relationships for c in (*one.evidence, *one.contradicting)]
+    sources = [
+        c
+        for relationship in relationships
+        for c in (*relationship.evidence, *relationship.contradicting)
+    ]
     return early_judge(
-        given=[f"{one.key} {one.title} {one.quote}" for one in sources],
-        quotes=[one.process for one in relationships] + [one.quote for one in sources],
+        given=[f"{source.key} {source.title} {source.quote}" for source in sources],
+        quotes=[relationship.process for relationship in relationships]
+        + [source.quote for source in sources],
     )
 
 
@@ -117,7 +126,7 @@ def in_own_words(given: ScientistInput, proposal: Proposal) -> Proposal:
     return proposal.model_copy(
         update={
             "hypothesis": reworded(settled(proposal.hypothesis, given.dictionary), judge),
-            "concepts": tuple(one for one in proposal.concepts if not judge(one)),
+            "concepts": tuple(concept for concept in proposal.concepts if not judge(concept)),
         }
     )
 

@@ -56,32 +56,36 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                 hypothesis=hypothesis, support=(StepRef(chain=first.chain, step=first.step),)
             )
     tried = {claim.statement for claim in given.history.claims}
-    chains = sorted({one.chain for one in given.brief.relationships})
+    chains = sorted({relationship.chain for relationship in given.brief.relationships})
     ranked = []
     for chain in chains:
-        steps = [one for one in given.brief.relationships if one.chain == chain]
+        steps = [
+            relationship
+            for relationship in given.brief.relationships
+            if relationship.chain == chain
+        ]
         measured = _measured(steps, given.dictionary, resources.ontology)
         if not measured:
             continue
-        modalities = {one.modality for one in measured}
-        signed = sum(one.risk != 0 for one in measured)
+        modalities = {item.modality for item in measured}
+        signed = sum(item.risk != 0 for item in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
-    for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
+    for _, _, chain, steps, measured in sorted(ranked, key=lambda pair: pair[:3]):
         endpoint = _endpoint(steps, given.dictionary)
         for chosen in _choices(measured):
             hypothesis = _claim(chosen, steps, endpoint, given.dictionary)
             if hypothesis.statement not in given.already and hypothesis.statement not in tried:
                 rest = tuple(
-                    one.exposure
+                    measured.exposure
                     for group in ranked
-                    for one in group[4]
-                    if one.risk
-                    and one.exposure.variable not in {c.exposure.variable for c in chosen}
+                    for measured in group[4]
+                    if measured.risk
+                    and measured.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
-                unique = tuple({one.variable: one for one in rest}.values())[:4]
+                unique = tuple({exposure.variable: exposure for exposure in rest}.values())[:4]
                 return Proposal(
                     hypothesis=hypothesis,
-                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps),
+                    support=tuple(StepRef(chain=chain, step=step.step) for step in steps),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
@@ -96,13 +100,13 @@ def _concepts(
     """The graph's names of the exposures, the endpoint, and the disease most often on the paths."""
     diseases = [
         name
-        for one in edges
-        for name, kind in ((one.head, one.head_type), (one.tail, one.tail_type))
+        for edge in edges
+        for name, kind in ((edge.head, edge.head_type), (edge.tail, edge.tail_type))
         if kind is EntityType.DISEASE
     ]
     most = max(sorted(set(diseases)), key=diseases.count) if diseases else ""
-    names = [*(one.name for one in chosen), endpoint.label.lower(), most]
-    return tuple(dict.fromkeys(one for one in names if one))
+    names = [*(measured.name for measured in chosen), endpoint.label.lower(), most]
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
@@ -115,7 +119,7 @@ def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
     ]
     mixed = [pair for pair in pairs if pair[0].modality != pair[1].modality]
     same = [pair for pair in pairs if pair[0].modality == pair[1].modality]
-    return [*mixed, *same, *((one,) for one in measured)]
+    return [*mixed, *same, *((item,) for item in measured)]
 
 
 def _measured(
@@ -148,9 +152,9 @@ def _measured(
 def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
     """The chain's entities in the order in which it is walked."""
     names: dict[str, EntityType] = {}
-    for one in steps:
-        pair = [(one.head, one.head_type), (one.tail, one.tail_type)]
-        for name, kind in pair if one.forward else reversed(pair):
+    for step in steps:
+        pair = [(step.head, step.head_type), (step.tail, step.tail_type)]
+        for name, kind in pair if step.forward else reversed(pair):
             names.setdefault(name, kind)
     return list(names.items())
 
@@ -162,11 +166,11 @@ def _variable(
     entry = ontology.find(name)
     names = [name, *([entry.name, *entry.synonyms] if entry else [])]
     upper = {gene.upper(): gene for gene in dictionary.genes}
-    for one in names:
-        gene = upper.get(one.upper())
+    for text in names:
+        gene = upper.get(text.upper())
         if gene:
             return f"expression:{gene}", f"{gene} expression", "expression"
-    wanted = {_plain(one) for one in names}
+    wanted = {_plain(name) for name in names}
     for variable in dictionary.variables:
         if variable.kind == "continuous" and not variable.late and wanted & _names(variable):
             return variable.key, variable.label, variable.modality
@@ -175,7 +179,8 @@ def _variable(
 
 def _names(variable: Variable) -> set[str]:
     return {
-        _plain(one) for one in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
+        _plain(synonym)
+        for synonym in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
     }
 
 
@@ -191,7 +196,7 @@ def _risk(name: str, steps: list[Relationship]) -> int:
     """
     entities = _entities(steps)
     kinds = dict(entities)
-    place = [one for one, _ in entities].index(name)
+    place = [entity for entity, _ in entities].index(name)
     outcomes = [
         index
         for index, (_, kind) in enumerate(entities)
@@ -200,8 +205,8 @@ def _risk(name: str, steps: list[Relationship]) -> int:
     for target in sorted(outcomes, key=lambda index: (abs(index - place), index)):
         low, high = min(place, target), max(place, target)
         sign = 1
-        for one in steps[low:high]:
-            sign *= SIGN[one.polarity]
+        for step in steps[low:high]:
+            sign *= SIGN[step.polarity]
         outcome = entities[target][0]
         if sign:
             return sign * _harm(outcome, kinds[outcome])
@@ -225,9 +230,9 @@ def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
     """
     quotes = {
         citation.quote.lower()
-        for one in steps
-        if name in (one.head, one.tail)
-        for citation in (*one.evidence, *one.contradicting)
+        for step in steps
+        if name in (step.head, step.tail)
+        for citation in (*step.evidence, *step.contradicting)
         if not citation.retracted
     }
     worse = sum(bool(WORSE.search(quote)) for quote in quotes)
@@ -253,11 +258,13 @@ def _endpoint(steps: list[Relationship], dictionary: DictionaryView) -> Endpoint
     for endpoint in dictionary.endpoints:
         if {_plain(endpoint.key), _plain(endpoint.label)} & named:
             return endpoint
-    overall = next((one for one in dictionary.endpoints if one.key.upper() == "OS"), None)
+    overall = next(
+        (endpoint for endpoint in dictionary.endpoints if endpoint.key.upper() == "OS"), None
+    )
     if overall:
         return overall
-    survival = [one for one in dictionary.endpoints if one.kind == "survival"]
-    return max(survival or list(dictionary.endpoints), key=lambda one: one.events or 0)
+    survival = [endpoint for endpoint in dictionary.endpoints if endpoint.kind == "survival"]
+    return max(survival or list(dictionary.endpoints), key=lambda endpoint: endpoint.events or 0)
 
 
 def _claim(
@@ -266,8 +273,8 @@ def _claim(
     endpoint: Endpoint,
     dictionary: DictionaryView,
 ) -> Hypothesis:
-    exposures = tuple(one.exposure for one in chosen)
-    exposed = {one.variable for one in exposures}
+    exposures = tuple(measured.exposure for measured in chosen)
+    exposed = {exposure.variable for exposure in exposures}
     covariates = tuple(
         variable.key
         for variable in dictionary.variables
@@ -281,11 +288,11 @@ def _claim(
         name
         for name, kind in _entities(steps)
         if kind not in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE)
-        and name not in {one.name for one in chosen}
+        and name not in {measured.name for measured in chosen}
     ]
     comparison = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
-    unsigned = [one.exposure.label for one in chosen if one.risk == 0]
-    rationale = "; ".join(dict.fromkeys(one.process for one in steps)) + "."
+    unsigned = [measured.exposure.label for measured in chosen if measured.risk == 0]
+    rationale = "; ".join(dict.fromkeys(step.process for step in steps)) + "."
     if unsigned:
         rationale += (
             f" The literature gives no sign for {' and '.join(unsigned)}; the direction is a"
@@ -299,9 +306,9 @@ def _claim(
         comparison=comparison,
         endpoint=endpoint.key,
         secondary_endpoints=tuple(
-            one.key
-            for one in dictionary.endpoints
-            if one.key != endpoint.key and one.kind in ("survival", "binary")
+            item.key
+            for item in dictionary.endpoints
+            if item.key != endpoint.key and item.kind in ("survival", "binary")
         )[:2],
         direction=Direction.HIGHER_RISK,
         covariates=covariates,

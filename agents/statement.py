@@ -56,10 +56,10 @@ def label_of(key: str, known: Known) -> str:
 def settled(hypothesis: Hypothesis, known: Known) -> Hypothesis:
     """The hypothesis with labels, population and statement written from its fields."""
     exposures = tuple(
-        one
-        if one.signature is not None
-        else one.model_copy(update={"label": label_of(one.variable, known)})
-        for one in hypothesis.exposures
+        exposure
+        if exposure.signature is not None
+        else exposure.model_copy(update={"label": label_of(exposure.variable, known)})
+        for exposure in hypothesis.exposures
     )
     filters = hypothesis.population.filters
     described = f"all patients of {known.cohort}"
@@ -147,7 +147,9 @@ def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
     predictive = hypothesis.comparison is Comparison.PREDICTIVE
     at = 0 if predictive else 1
     modifier, effect = hypothesis.exposures[at], hypothesis.exposures[1 - at]
-    endpoint = next((one for one in known.endpoints if one.key == hypothesis.endpoint), None)
+    endpoint = next(
+        (endpoint for endpoint in known.endpoints if endpoint.key == hypothesis.endpoint), None
+    )
     label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
     more = "higher" if hypothesis.direction is Direction.HIGHER_RISK else "lower"
@@ -170,20 +172,24 @@ def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
 
 def _conditions(filters: tuple[Filter, ...], known: Known) -> str:
     return " and ".join(
-        " ".join([label_of(one.variable, known), OPERATORS[one.op], _value(one)]).strip()
-        for one in filters
+        " ".join(
+            [label_of(condition.variable, known), OPERATORS[condition.op], _value(condition)]
+        ).strip()
+        for condition in filters
     )
 
 
-def _value(one: Filter) -> str:
-    if one.value is None:
+def _value(condition: Filter) -> str:
+    if condition.value is None:
         return ""
-    values = one.value if isinstance(one.value, tuple) else (one.value,)
+    values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
 
 
 def _outcome(hypothesis: Hypothesis, known: Known) -> str:
-    endpoint = next((one for one in known.endpoints if one.key == hypothesis.endpoint), None)
+    endpoint = next(
+        (endpoint for endpoint in known.endpoints if endpoint.key == hypothesis.endpoint), None
+    )
     label = (endpoint.label or endpoint.key).lower() if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
     worse = hypothesis.direction is Direction.HIGHER_RISK
@@ -195,7 +201,7 @@ def _outcome(hypothesis: Hypothesis, known: Known) -> str:
 
 
 def _variable(key: str, known: Known) -> Variable | None:
-    return next((one for one in known.variables if one.key == key), None)
+    return next((variable for variable in known.variables if variable.key == key), None)
 
 
 # Reading a statement back.
@@ -247,7 +253,9 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     """
     plain = " ".join(text.rstrip(".").split())
     lowered = plain.lower()
-    if before.comparison in FIXED_WORDING or any(one.signature for one in before.exposures):
+    if before.comparison in FIXED_WORDING or any(
+        exposure.signature for exposure in before.exposures
+    ):
         words = _words(plain)
         same = words == _words(state(before, known))
         return Reading({}, () if same else (AS_FIELDS,), ())
@@ -281,9 +289,9 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     grouped = comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES)
     # A cut that makes no groups does not outlive a statement that compares groups.
     kept = {
-        one.variable: one
-        for one in before.exposures
-        if not (grouped and one.cut in CONTINUOUS_CUTS)
+        exposure.variable: exposure
+        for exposure in before.exposures
+        if not (grouped and exposure.cut in CONTINUOUS_CUTS)
     }
     exposures = [
         (kept[key] if key in kept else Exposure(variable=key, label=label_of(key, known)))
@@ -299,7 +307,7 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     }
     if endpoint in before.secondary_endpoints:
         changes["secondary_endpoints"] = [
-            one for one in before.secondary_endpoints if one != endpoint
+            item for item in before.secondary_endpoints if item != endpoint
         ]
     merged = Hypothesis.model_validate(before.model_dump(mode="json") | changes)
     held = set(_words(state(merged, known))) | FREE | set(LEVELS)
@@ -321,13 +329,13 @@ def _names(key: str, known: Known) -> list[str]:
     found = _variable(key, known)
     if found is not None:
         names += [found.label, *found.synonyms]
-    return sorted({one.lower() for one in names if one}, key=len, reverse=True)
+    return sorted({name.lower() for name in names if name}, key=len, reverse=True)
 
 
 def _exposures(claim: str, known: DataDictionary) -> dict[str, str]:
     """Variables that the claim names with a level, by key, in the order in which they come."""
     words = set(_words(claim))
-    keys = [one.key for one in known.variables]
+    keys = [variable.key for variable in known.variables]
     keys += [f"expression:{gene}" for gene in known.expression if gene.lower() in words]
     places: list[tuple[int, str, str, int]] = []
     level = "|".join(LEVELS)
@@ -340,7 +348,7 @@ def _exposures(claim: str, known: DataDictionary) -> dict[str, str]:
                 break
     found: dict[str, str] = {}
     covered: list[tuple[int, int]] = []
-    for start, key, side, end in sorted(places, key=lambda one: (one[0], one[0] - one[3])):
+    for start, key, side, end in sorted(places, key=lambda place: (place[0], place[0] - place[3])):
         if any(low <= start < high for low, high in covered):
             continue
         covered.append((start, end))
@@ -351,19 +359,19 @@ def _exposures(claim: str, known: DataDictionary) -> dict[str, str]:
 def _endpoint(claim: str, known: DataDictionary) -> tuple[str, str]:
     """The endpoint that the claim names, and the words in which it does."""
     names = [
-        (name.lower(), one.key)
-        for one in known.endpoints
-        for name in (one.label, one.key, one.key.replace("_", " "))
+        (name.lower(), endpoint.key)
+        for endpoint in known.endpoints
+        for name in (endpoint.label, endpoint.key, endpoint.key.replace("_", " "))
         if name
     ]
-    for name, key in sorted(names, key=lambda one: len(one[0]), reverse=True):
+    for name, key in sorted(names, key=lambda name: len(name[0]), reverse=True):
         if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", claim):
             return key, name
     return "", "\0"
 
 
 def _direction(claim: str, endpoint: str, known: DataDictionary) -> str:
-    kind = next((one.kind for one in known.endpoints if one.key == endpoint), "survival")
+    kind = next((item.kind for item in known.endpoints if item.key == endpoint), "survival")
     worse, better = WORSE.search(claim), BETTER.search(claim)
     if kind == "continuous":
         worse, better = (re.search(rf"\b{word} outcome", claim) for word in ("higher", "lower"))

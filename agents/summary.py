@@ -79,7 +79,7 @@ def title_of(hypothesis: Hypothesis) -> str:
 
     A title of a model's own could tell a result in two nouns ("Death by collagen").
     """
-    parts = " and ".join(one.label for one in hypothesis.exposures)
+    parts = " and ".join(exposure.label for exposure in hypothesis.exposures)
     return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"
 
 
@@ -87,7 +87,7 @@ def generated(given: SummaryInput) -> Summary:
     """SAGE's own summary."""
     hypothesis = given.expanded.hypothesis
     next_steps = ["Repeat the registered analysis in an independent cohort (`--replicate`)."]
-    next_steps += [f"Design a test of {one}." for one in hypothesis.untested[:3]]
+    next_steps += [f"Design a test of {name}." for name in hypothesis.untested[:3]]
     return Summary(
         title=title_of(hypothesis),
         paragraphs=(
@@ -125,9 +125,9 @@ def _number_problems(given: SummaryInput, text: str) -> list[Problem]:
         if found not in known
     ]
     problems += [
-        Problem(text, "it states a number without its key", one)
-        for one in free_numbers(text)
-        if one not in allowed
+        Problem(text, "it states a number without its key", number)
+        for number in free_numbers(text)
+        if number not in allowed
     ]
     return problems
 
@@ -156,7 +156,7 @@ def refused(given: SummaryInput, text: str, *, results_only: bool = False) -> li
 def unborne(given: SummaryInput, answer: Summary) -> list[str]:
     """The sentences that the facts do not bear out, and a summary without the verdict."""
     problems = [
-        one for each in answer.paragraphs for one in refused(given, each, results_only=True)
+        problem for each in answer.paragraphs for problem in refused(given, each, results_only=True)
     ]
     for text in (answer.title, *answer.next_steps):
         problems += refused(given, text)
@@ -176,7 +176,7 @@ def in_own_words(given: SummaryInput, answer: Summary) -> Summary:
             sentence: refused(given, sentence, results_only=True)
             for sentence in sentences(paragraph)
         }
-        problems += [one for each in found.values() for one in each]
+        problems += [problem for each in found.values() for problem in each]
         if rest := " ".join(sentence for sentence, each in found.items() if not each):
             paragraphs.append(rest)
     if problems:

@@ -94,15 +94,17 @@ class DictionaryView(View):
 
     def keys(self) -> set[str]:
         """Every variable key that this view offers."""
-        return {one.key for one in self.variables} | {f"expression:{gene}" for gene in self.genes}
+        return {variable.key for variable in self.variables} | {
+            f"expression:{gene}" for gene in self.genes
+        }
 
     def names(self) -> tuple[str, ...]:
         """What the cohort calls itself, its variables and its endpoints."""
         return (
             self.title,
             self.cohort,
-            *(name for one in self.variables for name in (one.key, one.label)),
-            *(name for one in self.endpoints for name in (one.key, one.label)),
+            *(name for variable in self.variables for name in (variable.key, variable.label)),
+            *(name for endpoint in self.endpoints for name in (endpoint.key, endpoint.label)),
         )
 
 
@@ -122,17 +124,17 @@ def dictionary_view(
         title=dictionary.title,
         simulated=dictionary.simulated,
         n_patients=dictionary.n_patients,
-        variables=tuple(one for one in dictionary.variables if one.n >= min_count),
+        variables=tuple(variable for variable in dictionary.variables if variable.n >= min_count),
         genes=genes,
         genes_available=len(dictionary.expression),
         expression_unit=dictionary.expression_unit,
         expression_n=dictionary.expression_n,
         endpoints=tuple(
-            one.model_copy(update={"events": None})
-            if one.events is not None and 0 < one.events < min_count
-            else one
-            for one in dictionary.endpoints
-            if one.n >= min_count
+            endpoint.model_copy(update={"events": None})
+            if endpoint.events is not None and 0 < endpoint.events < min_count
+            else endpoint
+            for endpoint in dictionary.endpoints
+            if endpoint.n >= min_count
         ),
         slides=dictionary.slides,
         notes=dictionary.notes,

@@ -51,7 +51,7 @@ def unsupported_numbers(field: str, text: str, *names: str) -> list[str]:
 
 def hypothesis_texts(hypothesis: Hypothesis) -> list[str]:
     """What a hypothesis holds in free words; its statement is made from its fields."""
-    return [one for one in (hypothesis.rationale, hypothesis.feasibility) if one] + list(
+    return [name for name in (hypothesis.rationale, hypothesis.feasibility) if name] + list(
         hypothesis.untested
     )
 
@@ -66,7 +66,7 @@ def reworded(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
             "feasibility": replaced_text(
                 hypothesis.feasibility, f"The comparison is of {design}.", judge
             ),
-            "untested": tuple(one for one in hypothesis.untested if not judge(one)),
+            "untested": tuple(name for name in hypothesis.untested if not judge(name)),
         }
     )
 
@@ -78,9 +78,11 @@ def describe_exposure(exposure: Exposure) -> str:
 
 def describe_design(hypothesis: Hypothesis) -> str:
     """Who is compared with whom, in words."""
-    exposed = " and ".join(describe_exposure(one) for one in hypothesis.exposures)
+    exposed = " and ".join(describe_exposure(exposure) for exposure in hypothesis.exposures)
     opposite = {"high": "low", "low": "high"}
-    other = " and ".join(f"{opposite[one.level]} {one.label}" for one in hypothesis.exposures)
+    other = " and ".join(
+        f"{opposite[exposure.level]} {exposure.label}" for exposure in hypothesis.exposures
+    )
     match hypothesis.comparison:
         case Comparison.EXPOSED_VS_REST:
             return f"patients with {exposed} against all others"

@@ -28,7 +28,7 @@ def main() -> None:
     print(f"{'output':20s} {'per agent':>10s} {'shared':>10s}")
     for line in lines:
         call = json.loads(line)
-        own = sum(tokens(one["content"]) for one in call["messages"])
+        own = sum(tokens(message["content"]) for message in call["messages"])
         shared = own + history
         reply = (RECORDING / f"{call['key']}.reply.txt").read_text(encoding="utf-8")
         history += tokens(call["messages"][-1]["content"]) + tokens(reply)

@@ -181,8 +181,8 @@ def _write_directory(
     text += "" if level == 0 else f"-> {w}x{h} "
     text += "JPEG/RGB Q=80" + (f"|AppMag = 40|MPP = {MPP}" if level == 0 else "")
     described = text.encode() + b"\0"
-    offsets = np.array([one[0] for one in places], dtype="<u8").tobytes()
-    lengths = np.array([one[1] for one in places], dtype="<u8").tobytes()
+    offsets = np.array([place[0] for place in places], dtype="<u8").tobytes()
+    lengths = np.array([place[1] for place in places], dtype="<u8").tobytes()
     short, long, long8, ascii_ = 3, 4, 16, 2
     tags: list[tuple[int, int, int, bytes]] = [
         (254, long, 1, struct.pack("<I", 0)),

@@ -32,9 +32,9 @@ def main() -> None:
             )  # fmt: skip
             wall = time.perf_counter() - begun
         rows = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
-        ended = [(one["node"], one["seconds"]) for one in rows if one["event"] == "end"]
+        ended = [(row["node"], row["seconds"]) for row in rows if row["event"] == "end"]
         coding = json.loads((out / "outputs/coding-h1.json").read_text())["output"]
-        analysis = sum(one["result"]["usage"]["wall_seconds"] for one in coding["results"])
+        analysis = sum(result["result"]["usage"]["wall_seconds"] for result in coding["results"])
     for node, seconds in ended:
         print(f"{node:22s} {seconds:8.3f} s")
     total = sum(seconds for _, seconds in ended)

@@ -107,7 +107,7 @@ def exceeded(services: FakeServices) -> list[str]:
     """Services that got more requests in a window than their rate allows."""
     found = []
     for prefix, (requests, per) in RATES.items():
-        times = sorted(one.at for one in services.to(prefix))
+        times = sorted(item.at for item in services.to(prefix))
         pairs = zip(times, times[requests:], strict=False)
         if any(later - first < per - ARRIVAL_SLACK for first, later in pairs):
             found.append(prefix)
@@ -130,9 +130,11 @@ def debate(cache: Path) -> dict[str, Any]:
                 outcome = hold(expanded(), Quarrel(), retriever(literature, settings), settings)
             runs.append(
                 {
-                    "rounds": [round(one.retrieval_seconds, 3) for one in outcome.rounds],
+                    "rounds": [round(item.retrieval_seconds, 3) for item in outcome.rounds],
                     "requests": len(services.seen) - before,
-                    "missing": [f"{one.name}: {one.reason}" for one in outcome.missing_sources],
+                    "missing": [
+                        f"{source.name}: {source.reason}" for source in outcome.missing_sources
+                    ],
                 }
             )
             if not runs[1:]:
@@ -160,7 +162,7 @@ def opening() -> dict[str, float]:
     with serving() as services:
         slow(services)
         begun = time.perf_counter()
-        alone = [Literature((one,), None) for one in sources(services.url)]
+        alone = [Literature((source,), None) for source in sources(services.url)]
         for asked in queries.values():
             for literature in alone:
                 literature.search(asked, 12)

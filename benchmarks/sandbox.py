@@ -49,7 +49,7 @@ def job(folder: Path) -> Job:
 
 def run(box: Sandbox, folder: Path) -> None:
     result = box.run(job(folder))
-    if not result.ok or [one.path for one in result.artifacts] != ["result.json"]:
+    if not result.ok or [artifact.path for artifact in result.artifacts] != ["result.json"]:
         raise SystemExit(f"{box.name}: {result.reason.value} {result.message}")
 
 
@@ -96,7 +96,7 @@ def main() -> None:
         print(f"{'':24}{'median s':>10}{'worst s':>10}{'ten at once s':>15}")
         for name, times in found.items():
             cells = (times.get(key) for key in ("median", "worst", "ten_at_once"))
-            row = [f"{'' if one is None else f'{one:.3f}'}" for one in cells]
+            row = [f"{'' if cell is None else f'{cell:.3f}'}" for cell in cells]
             print(f"{name:24}{row[0]:>10}{row[1]:>10}{row[2]:>15}")
     late = [
         f"{name}: {found[name]['median']:.3f} s, limit {limit} s"

@@ -111,14 +111,14 @@ def simulated(folder: Path, seeds: list[int], mpp: float) -> None:
         result = run(context, "tls", slide=path.name)
         got = np.array([[a["x"], a["y"], a["area_um2"]] for a in result["aggregates"]])
         got = got.reshape(-1, 3)
-        for one in truth.aggregates:
-            if np.pi * (one.radius * mpp) ** 2 < 10_000:  # below the tool's least area
+        for aggregate in truth.aggregates:
+            if np.pi * (aggregate.radius * mpp) ** 2 < 10_000:  # below the tool's least area
                 continue
             tls[2] += 1
-            away = np.hypot(got[:, 0] - one.x, got[:, 1] - one.y)
-            if len(away) and away.min() < one.radius:
+            away = np.hypot(got[:, 0] - aggregate.x, got[:, 1] - aggregate.y)
+            if len(away) and away.min() < aggregate.radius:
                 tls[0] += 1
-                planted = np.pi * (one.radius * mpp) ** 2
+                planted = np.pi * (aggregate.radius * mpp) ** 2
                 areas.append(got[away.argmin(), 2] / planted - 1)
         tls[1] += len(got)
         result = run(context, "tumor", slide=path.name)
@@ -218,7 +218,7 @@ def labelled(folder: Path, shared: Path) -> None:
     labels = dict(
         line.split()[:2] for line in (shared / "til_patches/label.txt").read_text().splitlines()
     )
-    patches = sorted((shared / "til_patches").glob("*.png"), key=lambda one: int(one.stem))
+    patches = sorted((shared / "til_patches").glob("*.png"), key=lambda path: int(path.stem))
     densities, counted, fields = [], 0, 0
     for path in patches:
         result = run(context, "til", slide=f"til_patches/{path.name}", mpp=0.5)
@@ -233,7 +233,7 @@ def labelled(folder: Path, shared: Path) -> None:
             result = run(own, "tls", slide=f"mirrored_{path.name}", mpp=0.5, at_mpp=at_mpp)
             counted += result["count"]
             fields += 1
-    kinds = {labels[one.name] for one in patches}
+    kinds = {labels[patch.name] for patch in patches}
     print(
         f"lymphocyte patches: {len(patches)} with labels {sorted(kinds)}; "
         f"{sum(d > 5000 for d in densities)} above 5,000 per mm², median {np.median(densities):.0f}"

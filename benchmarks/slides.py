@@ -209,8 +209,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     lines = ["| what | " + " | ".join(who) + " |", "|---" * (len(who) + 1) + "|"]
     for task in dict.fromkeys(row["task"] for row in rows if row["who"] in who):
         cells = []
-        for one in who:
-            found = next((r for r in rows if r["task"] == task and r["who"] == one), None)
+        for item in who:
+            found = next((r for r in rows if r["task"] == task and r["who"] == item), None)
             if found is None or found["value"] is None:
                 cells.append(found["note"] if found else "")
                 continue

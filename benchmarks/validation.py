@@ -301,8 +301,8 @@ def pipeline_part(args):
     false = [flat(r) | {"at most 5%": r.at_most(0.05)} for r in claim_rates(null)]
     counts = {}
     for world in null:
-        for one in world:
-            key = f"{one.verdict} ({one.because})"
+        for item in world:
+            key = f"{item.verdict} ({item.because})"
             counts[key] = counts.get(key, 0) + 1
     verdicts = [{"verdict in null worlds": k, "count": v} for k, v in sorted(counts.items())]
     yield f"False claims of the whole path ({args.runs} null worlds, {seconds:.0f} s)", false

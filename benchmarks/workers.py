@@ -118,7 +118,7 @@ def ours(folder: Path, workers: int, jobs: int) -> dict[str, float]:
 
 def busy(pool, pid: int) -> bool:
     """True for the worker that has a job."""
-    return any(one.process.pid == pid and one.job for one in pool._workers)
+    return any(worker.process.pid == pid and worker.job for worker in pool._workers)
 
 
 def through_mcp(folder: Path) -> dict[str, float]:

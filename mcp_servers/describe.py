@@ -44,7 +44,7 @@ def validity_lines(spec: ToolSpec) -> list[str]:
             lines.append(f"overlap with TCGA: {card.tcga_overlap}")
         if card.accuracy:
             lines.append(f"accuracy: {card.accuracy}")
-        lines.extend(f"known failure: {one}" for one in card.known_failures)
+        lines.extend(f"known failure: {failure}" for failure in card.known_failures)
     if spec.license:
         lines.append(f"license of weights: {spec.license}")
     return lines
@@ -66,12 +66,12 @@ def beyond_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
 def _fields(schema: dict[str, Any]) -> str:
     required = set(schema.get("required", ()))
     parts = []
-    for name, one in schema.get("properties", {}).items():
-        text = f"{name}: {type_word(one)}"
-        if "default" in one and name not in required:
-            text += f" = {one['default']!r}"
-        if one.get("description"):
-            text += f" ({one['description']})"
+    for name, field in schema.get("properties", {}).items():
+        text = f"{name}: {type_word(field)}"
+        if "default" in field and name not in required:
+            text += f" = {field['default']!r}"
+        if field.get("description"):
+            text += f" ({field['description']})"
         parts.append(text)
     return "; ".join(parts)
 
@@ -79,13 +79,13 @@ def _fields(schema: dict[str, Any]) -> str:
 def type_word(schema: dict[str, Any]) -> str:
     """A JSON schema's type in a word or two."""
     if "enum" in schema:
-        return " | ".join(str(one) for one in schema["enum"])
+        return " | ".join(str(item) for item in schema["enum"])
     if "const" in schema:
         return repr(schema["const"])
     if "$ref" in schema:
         return str(schema["$ref"]).rsplit("/", 1)[-1]
     if "anyOf" in schema:
-        return " | ".join(type_word(one) for one in schema["anyOf"])
+        return " | ".join(type_word(item) for item in schema["anyOf"])
     kind = schema.get("type", "any")
     if kind == "array":
         inner = schema.get("items")

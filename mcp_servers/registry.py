@@ -64,7 +64,7 @@ class Registry:
 
     def all(self) -> tuple[ToolSpec, ...]:
         """Every tool, by suite and name."""
-        return tuple(sorted(self.tools.values(), key=lambda one: (one.suite, one.name)))
+        return tuple(sorted(self.tools.values(), key=lambda tool: (tool.suite, tool.name)))
 
     def __iter__(self) -> Iterator[ToolSpec]:
         """Every tool, by suite and name."""
@@ -121,7 +121,7 @@ def execute(
         ) from error
     return ToolRun(
         result=result | beyond_card(spec, result),
-        outputs=tuple(describe_output(context.roots.output, one) for one in context.written),
+        outputs=tuple(describe_output(context.roots.output, name) for name in context.written),
         provenance=Provenance(
             tool=spec.name,
             version=spec.version,

@@ -63,13 +63,13 @@ def hash_input(path: Path, index: HashIndex | None = None) -> str:
             return hashed(path)
         digest.update(hashed(path).encode())
         path = beside
-    for one in sorted(path.rglob("*")):
-        name = one.relative_to(path).as_posix().encode() + b"\0"
-        if one.is_symlink():
-            digest.update(name + b"-> " + os.fsencode(one.readlink()) + b"\0")
-        elif one.is_file():
+    for item in sorted(path.rglob("*")):
+        name = item.relative_to(path).as_posix().encode() + b"\0"
+        if item.is_symlink():
+            digest.update(name + b"-> " + os.fsencode(item.readlink()) + b"\0")
+        elif item.is_file():
             digest.update(name)
-            digest.update(hashed(one).encode())
+            digest.update(hashed(item).encode())
     return digest.hexdigest()
 
 
@@ -85,7 +85,7 @@ def describe_output(root: Path, name: str) -> Output:
     """Size, hash and type of an output file or folder below `root`."""
     path = root / name
     if path.is_dir():
-        size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+        size = sum(item.stat().st_size for item in path.rglob("*") if item.is_file())
         return Output(name=name, bytes=size, sha256=hash_input(path), mime="inode/directory")
     return Output(
         name=name, bytes=path.stat().st_size, sha256=hash_file(path), mime=mime_type(name)
@@ -183,9 +183,9 @@ class ResultsCache:
 
     def _content(self, value: Any, context: ToolContext) -> Any:
         if isinstance(value, list):
-            return [self._content(one, context) for one in value]
+            return [self._content(item, context) for item in value]
         if isinstance(value, dict):
-            return {name: self._content(one, context) for name, one in value.items()}
+            return {name: self._content(item, context) for name, item in value.items()}
         if isinstance(value, str):
             path = context.roots.input(value)
             # Tools name their outputs, and the slide in their result, after the file.
@@ -254,9 +254,9 @@ class ResultsCache:
 
     def store(self, spec: ToolSpec, given: BaseModel, context: ToolContext, run: ToolRun) -> None:
         """Keep a result; results with folders or very large outputs are not kept."""
-        if sum(one.bytes for one in run.outputs) > self.max_output:
+        if sum(output.bytes for output in run.outputs) > self.max_output:
             return
-        if any(one.mime == "inode/directory" for one in run.outputs):
+        if any(output.mime == "inode/directory" for output in run.outputs):
             return
         for output in run.outputs:
             blob = self.folder / "blobs" / output.sha256
@@ -281,7 +281,7 @@ class ResultsCache:
         A result whose blob is gone is computed again.
         """
         held = sorted(
-            ((one.stat().st_mtime, one.stat().st_size, one) for one in self._blobs()),
+            ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._blobs()),
             key=lambda item: item[0],
         )
         total = sum(size for _, size, _ in held)
@@ -295,15 +295,15 @@ class ResultsCache:
         return removed
 
     def _blobs(self) -> Iterator[Path]:
-        return (one for one in (self.folder / "blobs").iterdir() if one.is_file())
+        return (path for path in (self.folder / "blobs").iterdir() if path.is_file())
 
 
 def _paths(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _paths(one)
+        for item in value:
+            yield from _paths(item)
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _paths(one)
+        for entry in value.values():
+            yield from _paths(entry)

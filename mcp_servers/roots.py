@@ -38,10 +38,10 @@ class Roots:
             If an input root is not a folder, or the output folder cannot be made.
         """
         resolved = []
-        for one in inputs:
-            folder = Path(one).expanduser().resolve()
+        for given in inputs:
+            folder = Path(given).expanduser().resolve()
             if not folder.is_dir():
-                raise InputError(f'root "{one}" is not a folder; give an existing folder')
+                raise InputError(f'root "{given}" is not a folder; give an existing folder')
             resolved.append(folder)
         out = Path(output).expanduser()
         try:

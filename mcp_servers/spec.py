@@ -135,7 +135,7 @@ class ToolSpec:
         return tuple(
             name
             for name, info in self.given.model_fields.items()
-            if any(isinstance(one, PathRole) and one.role == "input" for one in _marks(info))
+            if any(isinstance(mark, PathRole) and mark.role == "input" for mark in _marks(info))
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
@@ -165,9 +165,9 @@ def _marks(info: Any) -> Sequence[Any]:
 def explain(error: ValidationError, limit: int = 5) -> str:
     """A pydantic error in one line: each wrong field with what is wrong."""
     parts = []
-    for one in error.errors(include_url=False)[:limit]:
-        where = ".".join(str(step) for step in one["loc"]) or "input"
-        parts.append(f'"{where}": {one["msg"]}')
+    for row in error.errors(include_url=False)[:limit]:
+        where = ".".join(str(step) for step in row["loc"]) or "input"
+        parts.append(f'"{where}": {row["msg"]}')
     return "; ".join(parts)
 
 

@@ -139,12 +139,12 @@ def _sandboxes() -> list[Check]:
 
     return [
         Check(
-            what=f"sandbox: {one.name}",
-            state="ok" if one.ok else "missing",
-            found=one.detail,
-            remedy=one.remedy,
+            what=f"sandbox: {availability.name}",
+            state="ok" if availability.ok else "missing",
+            found=availability.detail,
+            remedy=availability.remedy,
         )
-        for one in sandbox.availability()
+        for availability in sandbox.availability()
     ]
 
 

@@ -63,10 +63,10 @@ def extract(
         on_event=lambda _, said: progress(said["variable"], said["done"], said["total"]),
     )
     written = []
-    for one in plan.extract:
-        name = one.variable.split(":", 1)[1]
+    for extraction in plan.extract:
+        name = extraction.variable.split(":", 1)[1]
         stem, _, column = name.partition("_")
-        values = extended.column(one.variable).dropna()
+        values = extended.column(extraction.variable).dropna()
         rows = [f"patient,{column or name}", *(f"{who},{value!r}" for who, value in values.items())]
         path = out / f"{stem}.csv"
         write_text(path, "\n".join(rows) + "\n")
@@ -74,6 +74,6 @@ def extract(
     return Extracted(
         found=plan.found,
         missing=plan.missing,
-        provenance=tuple(one.model_dump(mode="json") for one in told),
+        provenance=tuple(provenance.model_dump(mode="json") for provenance in told),
         features=tuple(written),
     )

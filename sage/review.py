@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     """The drafts that wait, from the run folder."""
-    return [Draft.model_validate(read_json(services.folder.output(f"draft-{one}"))) for one in ids]
+    return [
+        Draft.model_validate(read_json(services.folder.output(f"draft-{name}"))) for name in ids
+    ]
 
 
 def show_draft(draft: Draft) -> None:
@@ -44,7 +46,7 @@ def show_draft(draft: Draft) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     table.add_row("population", hypothesis.population.description)
-    table.add_row("variables", ", ".join(one.variable for one in hypothesis.exposures))
+    table.add_row("variables", ", ".join(exposure.variable for exposure in hypothesis.exposures))
     table.add_row("comparison", describe_design(hypothesis))
     table.add_row("outcome", ", ".join((hypothesis.endpoint, *hypothesis.secondary_endpoints)))
     table.add_row("direction", describe_direction(hypothesis, "survival"))
@@ -55,10 +57,12 @@ def show_draft(draft: Draft) -> None:
     if hypothesis.untested:
         table.add_row("not tested", "; ".join(hypothesis.untested))
     for title, sources in (("for", draft.citations), ("against", draft.contradicting)):
-        for one in sources[:4]:
-            mark = " RETRACTED" if one.retracted else ""
-            where = one.doi or (f"PMID {one.pmid}" if one.pmid else "no identifier")
-            table.add_row(title, f"{one.title} ({one.year}; {where}){mark}\n  “{one.quote}”")
+        for source in sources[:4]:
+            mark = " RETRACTED" if source.retracted else ""
+            where = source.doi or (f"PMID {source.pmid}" if source.pmid else "no identifier")
+            table.add_row(
+                title, f"{source.title} ({source.year}; {where}){mark}\n  “{source.quote}”"
+            )
     out.print(Panel(hypothesis.statement, title=hypothesis.id, title_align="left"))
     out.print(table)
 
@@ -123,7 +127,9 @@ def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]
         "rationale": "",
         "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",
     }
-    if [one.variable for one in before.exposures] != [one.variable for one in after.exposures]:
+    if [exposure.variable for exposure in before.exposures] != [
+        exposure.variable for exposure in after.exposures
+    ]:
         words["untested"] = ()
     return after.model_copy(
         update={name: value for name, value in words.items() if name not in edited}
@@ -138,8 +144,8 @@ def _checked(services: Services, fields: dict[str, Any]) -> Hypothesis:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "hypothesis"
         raise InputError(f"edited hypothesis, field {field}: {first['msg']}") from None
-    named = [one.variable.split(":")[-1] for one in hypothesis.exposures]
-    named += [one.variable.split(":")[-1] for one in hypothesis.population.filters]
+    named = [exposure.variable.split(":")[-1] for exposure in hypothesis.exposures]
+    named += [condition.variable.split(":")[-1] for condition in hypothesis.population.filters]
     view = dictionary_view(services.dictionary, named, min_count=0)  # A person may see them all.
     problems = variable_problems(hypothesis, view)
     if problems:

@@ -49,7 +49,7 @@ def choose(
         if state.ok:
             return candidate
         tried.append(state)
-    found = "; ".join(f"{one.name}: {one.detail}" for one in tried)
+    found = "; ".join(f"{availability.name}: {availability.detail}" for availability in tried)
     remedy = INSTALL if name == "auto" else tried[0].remedy or INSTALL
     raise InputError(f"no sandbox for code that a model wrote ({found}). Remedy: {remedy}")
 

@@ -69,7 +69,7 @@ class Landing:
     def keep(self) -> Collected:
         """Move what arrived into place."""
         self.folder.chmod(self.output.parent.stat().st_mode & 0o777)
-        self.result.artifacts.sort(key=lambda one: one.path)
+        self.result.artifacts.sort(key=lambda artifact: artifact.path)
         if self.output.is_symlink() or self.output.exists():
             self.output.rmdir()
         self.folder.rename(self.output)

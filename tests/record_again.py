@@ -47,8 +47,8 @@ def main() -> int:
     parser.add_argument("--reply", action="append", default=[], metavar="SCHEMA[:N]=FILE")
     options = parser.parse_args()
     replies = old_replies(options.folder)
-    for one in options.reply:
-        name, _, path = one.partition("=")
+    for item in options.reply:
+        name, _, path = item.partition("=")
         schema, _, number = name.partition(":")
         replies[schema, int(number or 1)] = Path(path).read_text(encoding="utf-8").rstrip("\n")
     seen: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def main() -> int:
         path.unlink()
     for key, text in texts.items():
         (options.folder / f"{key}.reply.txt").write_text(text, encoding="utf-8")
-    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in calls)
+    lines = "".join(json.dumps(call, ensure_ascii=False) + "\n" for call in calls)
     (options.folder / "calls.jsonl").write_text(lines, encoding="utf-8")
     unused = sorted(set(replies) - {(name, at + 1) for name in seen for at in range(seen[name])})
     sys.stdout.write(f"{len(calls)} calls recorded; replies not asked for: {unused or 'none'}\n")

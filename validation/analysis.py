@@ -140,7 +140,7 @@ class Analysis:
         InputError
             For a test that is not in the contract.
         """
-        plans = [self.contract.test(one) for one in tests] if tests else list(self.contract.tests)
+        plans = [self.contract.test(test) for test in tests] if tests else list(self.contract.tests)
         if self.part == "replication":
             wanted = {self.contract.primary, *AGAIN}
             plans = [plan for plan in plans if plan.id in wanted]
@@ -156,7 +156,7 @@ class Analysis:
 
     def study(self) -> tuple[Study | None, Exception]:
         """The study, or why there is none: a refusal, or a crash that each test will record."""
-        cuts = tuple(Cut.model_validate(one) for one in self.provenance["cuts"])
+        cuts = tuple(Cut.model_validate(cut) for cut in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
         if not cuts:
             return None, none
@@ -355,7 +355,7 @@ class Analysis:
             cohort=self.provenance["cohort"],
             simulated=bool(self.provenance["simulated"]),
             part=self.part,
-            cuts=tuple(Cut.model_validate(one) for one in self.provenance["cuts"]),
+            cuts=tuple(Cut.model_validate(cut) for cut in self.provenance["cuts"]),
             model=self.model,
             tests=tuple(self._tests),
             numbers=dict(sorted(self._book.numbers.items())),
@@ -373,7 +373,7 @@ class Analysis:
         study, _ = self.study() if figures else (None, None)
         drawn, failed = draw(self, study, out) if study is not None else ({}, [])
         found = self.result(drawn, failed)
-        lines = "".join(json.dumps(one, sort_keys=True) + "\n" for one in self._attempts)
+        lines = "".join(json.dumps(attempt, sort_keys=True) + "\n" for attempt in self._attempts)
         write_text(out / "attempts.jsonl", lines)
         write_text(out / "analysis.json", stable_json(found.model_dump(mode="json")))
         return found

@@ -110,4 +110,4 @@ class DataDictionary(Strict):
 
     def endpoint(self, key: str) -> Endpoint | None:
         """The endpoint named `key`, or None."""
-        return next((one for one in self.endpoints if one.key == key), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.key == key), None)

@@ -277,7 +277,7 @@ class Hypothesis(Strict):
             raise ValueError(f"an id has at most {LONGEST_ID} characters, not {len(value)}")
         if value.startswith(".") or value == "ledger.jsonl":
             raise ValueError(f'"{value}" cannot name a folder of results: choose another id')
-        if any(one in "/\\" or unicodedata.category(one) in UNPRINTED for one in value):
+        if any(item in "/\\" or unicodedata.category(item) in UNPRINTED for item in value):
             raise ValueError("an id has no slash, backslash, line break or control character")
         return value
 
@@ -289,7 +289,7 @@ class Hypothesis(Strict):
             ("endpoint", endpoints),
             ("covariate", self.covariates),
             ("stratum", self.strata),
-            ("exposure variable", [one.variable for one in self.exposures]),
+            ("exposure variable", [exposure.variable for exposure in self.exposures]),
         ):
             if (twice := _repeated(names)) is not None:
                 raise ValueError(f'{what} "{twice}" is named twice: keep one')
@@ -311,7 +311,7 @@ class Hypothesis(Strict):
 
     @model_validator(mode="after")
     def _strata_are_nothing_else(self) -> Hypothesis:
-        used = {one.variable for one in self.exposures} | set(self.covariates)
+        used = {exposure.variable for exposure in self.exposures} | set(self.covariates)
         twice = sorted(used & set(self.strata))
         if twice:
             raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
@@ -338,4 +338,4 @@ def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
 
 
 def _repeated(names: Sequence[str]) -> str | None:
-    return next((one for at, one in enumerate(names) if one in names[:at]), None)
+    return next((item for at, item in enumerate(names) if item in names[:at]), None)

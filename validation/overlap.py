@@ -39,7 +39,9 @@ def require_other_patients(
         If the same patients would be read again.
     """
     known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
-    shared = [name for name, one in second.hashes().items() if name != DESCRIPTION and one in known]
+    shared = [
+        name for name, digest in second.hashes().items() if name != DESCRIPTION and digest in known
+    ]
     base = second.spec.patient.table
     whole = not second.spec.tables[base].where
     again = bool(shared) and whole and sha256_file(second.tables[base].path) in known
@@ -57,7 +59,7 @@ def require_other_patients(
 
 
 def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort, both: set[str]) -> None:
-    barcodes = [one for one in both if BARCODE.match(one)]
+    barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
             f'a replication needs another cohort: {len(barcodes)} patients of "{second.id}" are in '
@@ -81,16 +83,16 @@ def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
     """
     contract = frozen.contract
     endpoint = contract.primary_test.endpoint
-    wanted = [one.key for one in contract.exposures] + list(contract.covariates)
+    wanted = [exposure.key for exposure in contract.exposures] + list(contract.covariates)
     has = {*second.keys(), *(key for key in wanted if key.startswith("expression:"))}
     keys = [key for key in dict.fromkeys(wanted) if key in has]
     try:
-        tables = [one.table(keys, [endpoint]) for one in (first, second)]
+        tables = [cohort.table(keys, [endpoint]) for cohort in (first, second)]
     except InputError:
         return 0.0  # What the second cohort lacks is said where its patients are prepared.
     found = 0.0
-    for columns in (keys, [one for one in tables[0].columns if one in tables[1].columns]):
-        ours, theirs = (_records(one, columns) for one in tables)
+    for columns in (keys, [column for column in tables[0].columns if column in tables[1].columns]):
+        ours, theirs = (_records(table, columns) for table in tables)
         if len(theirs) and len(ours) and ours.nunique() >= DISTINCT * len(ours):
             there, here = theirs.isin(set(ours)).mean(), ours.isin(set(theirs)).mean()
             found = max(found, float(there), float(here))
@@ -100,5 +102,7 @@ def copied(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
 def _records(table: pd.DataFrame, columns: list[str]) -> pd.Series:
     """One text per patient who has them all; numbers to six digits, as an export may round them."""
     table = table[columns].dropna()
-    texts = table.map(lambda one: f"{one:.6g}" if isinstance(one, float | int) else str(one))
+    texts = table.map(
+        lambda value: f"{value:.6g}" if isinstance(value, float | int) else str(value)
+    )
     return texts.agg("|".join, axis=1) if len(table) else table.index.to_series()

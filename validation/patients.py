@@ -112,8 +112,8 @@ class Patients:
         self.whole = self._views[0]
         order = np.lexsort((np.arange(len(self.ids)), self.whole))
         self.pilots: NDArray[np.int64] = order[:PILOTS]
-        kept = [one for one in self._views if self._tells(one)][:VIEWS]
-        self._told = np.asarray([_unique(one) for one in kept] or [self._everybody()])
+        kept = [view for view in self._views if self._tells(view)][:VIEWS]
+        self._told = np.asarray([_unique(values) for values in kept] or [self._everybody()])
 
     @cached_property
     def population(self) -> Population:
@@ -127,8 +127,8 @@ class Patients:
         return Population(
             patients=len(self.ids),
             views=views,
-            known=tuple(int(one) for one in (told != 0).sum(axis=1)),
-            outcomes={name: one[self.pilots] for name, one in self.outcomes.items()},
+            known=tuple(int(item) for item in (told != 0).sum(axis=1)),
+            outcomes={name: outcome[self.pilots] for name, outcome in self.outcomes.items()},
         )
 
     @property
@@ -139,8 +139,8 @@ class Patients:
     @cached_property
     def sketch(self) -> list[int]:
         """The fingerprints to look for in the index: the lowest of each view, as signed numbers."""
-        wanted = np.concatenate([np.sort(one[one != 0])[: 8 * SKETCH] for one in self._told])
-        return [int(one) for one in np.unique(wanted).view(np.int64)]
+        wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in self._told])
+        return [int(item) for item in np.unique(wanted).view(np.int64)]
 
     @cached_property
     def _sorted(self) -> tuple[Tokens, NDArray[np.int64]]:
@@ -241,7 +241,7 @@ class Patients:
 def index_of(population: Population) -> list[int]:
     """The fingerprints under which the index finds a population, as signed numbers."""
     wanted = [np.sort(view[view != 0])[:SKETCH] for view in population.views]
-    return [int(one) for one in np.unique(np.concatenate(wanted)).view(np.int64)]
+    return [int(item) for item in np.unique(np.concatenate(wanted)).view(np.int64)]
 
 
 def mix(values: Tokens) -> Tokens:
@@ -272,11 +272,13 @@ def column_tokens(column: pd.Series) -> Tokens:
         digits, exponent = np.where(over, digits / 10, digits), exponent + over
         digits = np.where(values == 0, 0.0, digits)
         exponent = np.where(values == 0, 0.0, exponent)
-        whole, power = (one.astype(np.int64).view(np.uint64) for one in (digits, exponent))
+        whole, power = (values.astype(np.int64).view(np.uint64) for values in (digits, exponent))
         tokens = combine(mix(whole), mix(power))
     else:
         codes, levels = pd.factorize(column.astype("string"), use_na_sentinel=True)
-        each = [hashlib.sha256(str(one).strip().lower().encode()).digest()[:8] for one in levels]
+        each = [
+            hashlib.sha256(str(level).strip().lower().encode()).digest()[:8] for level in levels
+        ]
         table = np.frombuffer(b"".join(each) + bytes(8), dtype="<u8").astype(np.uint64)
         tokens = table[codes]
     return np.where(missing, np.uint64(0), tokens)

@@ -72,7 +72,7 @@ class PredictionModel(Strict):
         """
         import numpy as np
 
-        coef = np.asarray([one.coefficient for one in self.terms])
+        coef = np.asarray([term.coefficient for term in self.terms])
         return np.asarray((X * coef).sum(axis=1), dtype=float)
 
     def survival(self, X: Floats) -> Floats:

@@ -178,7 +178,7 @@ class AnalysisResult(Strict):
 
     def test(self, name: str) -> TestOutcome | None:
         """The outcome of a test, or None if it did not run."""
-        return next((one for one in self.tests if one.id == name), None)
+        return next((test for test in self.tests if test.id == name), None)
 
 
 class Compared(Strict):
@@ -205,7 +205,7 @@ class Reproduction(Strict):
 
     def of(self, *states: State) -> tuple[Compared, ...]:
         """The numbers in one of these states."""
-        return tuple(one for one in self.compared if one.state in states)
+        return tuple(comparison for comparison in self.compared if comparison.state in states)
 
 
 class Results(Strict):
@@ -244,7 +244,7 @@ class Results(Strict):
 
     def test(self, name: str) -> TestOutcome | None:
         """The outcome of a test, or None if it did not run."""
-        return next((one for one in self.tests if one.id == name), None)
+        return next((test for test in self.tests if test.id == name), None)
 
     def write(self, path: Path) -> Path:
         """Write as JSON, keys sorted, floats at twelve significant digits."""
@@ -273,9 +273,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.12g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
+        return [_rounded(item) for item in value]
     return value
 
 

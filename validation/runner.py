@@ -156,7 +156,7 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
     """Take the tests of a part into the ledger; one that stands there already adds nothing."""
-    roles = ["replication" if one.part == "replication" else one.role for one in analysis.tests]
+    roles = ["replication" if test.part == "replication" else test.role for test in analysis.tests]
     ledger.record(
         *(
             entry_of(frozen, outcome.model_copy(update={"role": role}))
@@ -213,17 +213,19 @@ def collect(
     folder = analysis if isinstance(analysis, Path) else None
     main = read_analysis(analysis) if isinstance(analysis, Path) else analysis
     second = read_analysis(replicate) if isinstance(replicate, Path) else replicate
-    for one in (main, second, discovery):
-        if one is not None:
-            _verify(frozen, one)
+    for item in (main, second, discovery):
+        if item is not None:
+            _verify(frozen, item)
     seen = ledger.seen_before(frozen)
-    for one in (discovery, main, second):
-        if one is not None:
-            record_tests(frozen, one, ledger)
+    for entry in (discovery, main, second):
+        if entry is not None:
+            record_tests(frozen, entry, ledger)
     alpha = frozen.contract.rules.alpha
     adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha, of=frozen.sha256))
     reproductions = tuple(
-        one for one in read_reproductions(out) if one.contract_sha256 == frozen.sha256
+        reproduction
+        for reproduction in read_reproductions(out)
+        if reproduction.contract_sha256 == frozen.sha256
     )
     weighed = weigh(frozen.contract, main, reproductions) if reproduce else Weighed()
     state = ledger.state
@@ -252,7 +254,7 @@ def collect(
             ),
         )
     )
-    said = tuple(one for one in weighed.reasons if one not in verdict.reasons)
+    said = tuple(reason for reason in weighed.reasons if reason not in verdict.reasons)
     beside = (*verdict.limits, *timing_limits(frozen.contract))
     verdict = verdict.model_copy(update={"limits": beside, "reasons": (*verdict.reasons, *said)})
     if folder is None:
@@ -290,7 +292,7 @@ def finalize(
     for frozen, out in results:
         part = "confirmation" if (out / "analysis" / "confirmation").is_dir() else None
         folders = [out / "analysis" / name for name in (part, "all", "discovery") if name]
-        main = next((one for one in folders if (one / "analysis.json").is_file()), None)
+        main = next((folder for folder in folders if (folder / "analysis.json").is_file()), None)
         if main is None:
             raise InputError(f"{out}: no analysis to judge")
         second = out / "analysis" / "replication"
@@ -310,11 +312,11 @@ def finalize(
     return final
 
 
-def _verify(frozen: FrozenContract, one: AnalysisResult) -> None:
-    if one.contract_sha256 != frozen.sha256:
+def _verify(frozen: FrozenContract, analysis: AnalysisResult) -> None:
+    if analysis.contract_sha256 != frozen.sha256:
         raise InputError("the analysis ran under another contract; its results are refused")
     registered = {plan.id: plan for plan in frozen.contract.tests}
-    for outcome in one.tests:
+    for outcome in analysis.tests:
         if outcome.id.startswith("control."):
             continue
         plan = registered.get(outcome.id)
@@ -332,7 +334,9 @@ def _verify(frozen: FrozenContract, one: AnalysisResult) -> None:
 
 def _mine(frozen: FrozenContract, part: str, adjusted: list[Adjusted]) -> Adjusted | None:
     wanted = (frozen.sha256, frozen.contract.primary, part)
-    return next((one for one in adjusted if (one.contract, one.test, one.part) == wanted), None)
+    return next(
+        (item for item in adjusted if (item.contract, item.test, item.part) == wanted), None
+    )
 
 
 def _results(
@@ -385,8 +389,8 @@ def _results(
         numbers=dict(sorted(numbers.items())),
         controls=main.controls,
         figures={
-            name: one.model_copy(update={"file": f"figures/{one.file}"})
-            for name, one in main.figures.items()
+            name: figure.model_copy(update={"file": f"figures/{figure.file}"})
+            for name, figure in main.figures.items()
         },
         tables=main.tables,
         cuts=main.cuts,
@@ -399,8 +403,8 @@ def _results(
 
 
 def _copy_figures(folder: Path, out: Path, found: Results) -> None:
-    for one in found.figures.values():
-        source = folder / Path(one.file).name
-        target = out / one.file
+    for figure in found.figures.values():
+        source = folder / Path(figure.file).name
+        target = out / figure.file
         if source.is_file():
             write_bytes(target, source.read_bytes())

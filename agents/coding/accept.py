@@ -27,7 +27,7 @@ def refused(code: str, sandbox: str) -> SandboxResult | None:
     found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
         return None
-    lines = [f"line {one.line}: {one.message}" for one in found[:12]]
+    lines = [f"line {violation.line}: {violation.message}" for violation in found[:12]]
     message = "\n".join(lines)
     return SandboxResult(sandbox=sandbox, exit_code=None, reason=Reason.POLICY, message=message)
 
@@ -63,6 +63,6 @@ def objections(found: Reproduction) -> list[str]:
 
 def _named(numbers: tuple[Compared, ...]) -> str:
     by_test: dict[str, list[str]] = {}
-    for one in numbers:
-        by_test.setdefault(one.test, []).append(one.field)
+    for number in numbers:
+        by_test.setdefault(number.test, []).append(number.field)
     return "; ".join(f"{test} ({', '.join(fields)})" for test, fields in by_test.items())

@@ -150,29 +150,29 @@ def _tables(path: Path, code: str, table: Path, minimum: int) -> tuple[Table, ..
     known = _literals(code)
     rare = _rare_values(table, minimum)
     shown = []
-    for one in given.tables:
-        labels = [one.name, *(column.name for column in one.columns)]
-        labels += [row.name for row in one.rows]
+    for item in given.tables:
+        labels = [item.name, *(column.name for column in item.columns)]
+        labels += [row.name for row in item.rows]
         if not all(label in known and may_label(label) for label in labels):
             raise InputError(
                 f"{FILE} has a label that is not up to three lower-case words, stands nowhere in "
                 "the program, or is a word of judgment"
             )
-        if any(len(row.values) != len(one.columns) for row in one.rows):
+        if any(len(row.values) != len(item.columns) for row in item.rows):
             raise InputError(f"{FILE} has a row with too few or too many numbers")
         shown.append(
             Table(
-                name=one.name,
-                columns=tuple(column.name for column in one.columns),
+                name=item.name,
+                columns=tuple(column.name for column in item.columns),
                 rows=tuple(
                     (
                         row.name,
                         *(
                             _cell(value, column.kind, rare, minimum)
-                            for value, column in zip(row.values, one.columns, strict=True)
+                            for value, column in zip(row.values, item.columns, strict=True)
                         ),
                     )
-                    for row in one.rows
+                    for row in item.rows
                 ),
             )
         )

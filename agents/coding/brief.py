@@ -18,20 +18,26 @@ def brief(frozen: FrozenContract) -> ContractBrief:
         exposed=contract.exposed,
         reference=contract.reference,
         columns=tuple(
-            Column(key=one.key, label=one.label, kind=one.kind, role=one.role, unit=one.unit)
-            for one in contract.variables
+            Column(
+                key=variable.key,
+                label=variable.label,
+                kind=variable.kind,
+                role=variable.role,
+                unit=variable.unit,
+            )
+            for variable in contract.variables
         ),
-        endpoints=tuple(one.key for one in contract.endpoints),
+        endpoints=tuple(endpoint.key for endpoint in contract.endpoints),
         tests=tuple(
             PlannedTest(
-                id=one.id,
-                role=one.role,
-                method=one.method,
-                endpoint=one.endpoint,
-                covariates=one.covariates,
-                strata=one.strata,
+                id=test.id,
+                role=test.role,
+                method=test.method,
+                endpoint=test.endpoint,
+                covariates=test.covariates,
+                strata=test.strata,
             )
-            for one in contract.tests
+            for test in contract.tests
         ),
         primary=contract.primary,
         seed=contract.seed,

@@ -140,7 +140,7 @@ class Carrying:
     def _resolve_data(self) -> None:
         """Let the data agent account for every variable; a frozen contract lacks none."""
         if self.store.data() is None:
-            wanted = tuple(dict.fromkeys(one.key for one in self.brief.columns))
+            wanted = tuple(dict.fromkeys(column.key for column in self.brief.columns))
             dictionary = self.cohort.dictionary()
             given = DataInput(
                 cohort=self.cohort.id,
@@ -201,21 +201,25 @@ class Carrying:
         if task is None:
             return ""  # the analysis itself was refused: there is nothing to reproduce
         mended = self.mended
-        while not any(one.part == part and one.accepted for one in self.attempts):
+        while not any(attempt.part == part and attempt.accepted for attempt in self.attempts):
             number = len(self.attempts) + 1
             written = self.store.unfinished(number)
             if mended:
                 self._round(part, task, inputs, reference, mended, "a person")
                 break
-            tried = any(one.part == part and one.compiled_by_sage for one in self.attempts)
+            tried = any(
+                attempt.part == part and attempt.compiled_by_sage for attempt in self.attempts
+            )
             if number > self.rounds or (tried and self.reasoner.name == "rules"):
                 break  # the same program would end in the same way again
             code = written if written is not None else self._ask(number, task)
             self._round(part, task, inputs, reference, code, self.reasoner.name)
-        ended = [one for one in self.attempts if one.part == part and one.reproduction]
+        ended = [
+            attempt for attempt in self.attempts if attempt.part == part and attempt.reproduction
+        ]
         if not ended:
             return None
-        counts = next((one for one in ended if one.accepted), ended[-1])
+        counts = next((attempt for attempt in ended if attempt.accepted), ended[-1])
         assert counts.reproduction is not None
         write_reproduction(counts.reproduction, self.store.folder)
         return self.store.program(counts.number).read_text(encoding="utf-8")
@@ -251,7 +255,7 @@ class Carrying:
         outcome = self._outcome(
             "done",
             results="results.json",
-            figures=tuple(sorted(one.file for one in results.figures.values())),
+            figures=tuple(sorted(figure.file for figure in results.figures.values())),
             verdict=results.verdict.verdict,
         )
         self.tell("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
@@ -262,9 +266,11 @@ class Carrying:
         task = prepare_second(inputs, inputs / "second")
         if task is None or not code:
             return
-        mine = next((one for one in self.attempts if one.part == part), None)
+        mine = next((attempt for attempt in self.attempts if attempt.part == part), None)
         if mine is None:
-            by = next(one.by for one in self.attempts if one.code_sha256 == sha256(code))
+            by = next(
+                attempt.by for attempt in self.attempts if attempt.code_sha256 == sha256(code)
+            )
             mine = self._round(part, task, inputs, reference, code, by)
         found = mine.reproduction or compare(task, reference, None, _author(mine), mine.code_sha256)
         write_reproduction(found, self.store.folder)
@@ -279,9 +285,9 @@ class Carrying:
         folder = self.store.folder / "inputs" / part
         said = prepare(self.frozen, cohort, folder, part=part, ledger=self.ledger, **handed)
         losses = tuple(
-            f"{one['step']}: {one['before']} to {one['after']} ({one['reason']})"
-            for one in said["joins"]
-            if one["before"] != one["after"]
+            f"{join['step']}: {join['before']} to {join['after']} ({join['reason']})"
+            for join in said["joins"]
+            if join["before"] != join["after"]
         )
         self.provenance.append(
             DataProvenance(

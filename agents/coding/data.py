@@ -84,24 +84,28 @@ def _words(name: str) -> set[str]:
 def check_data(given: DataInput, plan: DataPlan) -> list[str]:
     """Every wanted variable once, only registered tools, nothing called found that is not there."""
     problems = []
-    tools = {one.name: one for one in given.tools}
-    named = [*plan.found, *(one.variable for one in plan.extract), *plan.missing]
-    problems += [f'"{one}" was not asked for' for one in named if one not in given.wanted]
-    problems += [f'"{one}" is not accounted for' for one in given.wanted if one not in named]
-    problems += [f'the cohort has no "{one}"' for one in plan.found if one not in given.present]
+    tools = {tool.name: tool for tool in given.tools}
+    named = [*plan.found, *(extraction.variable for extraction in plan.extract), *plan.missing]
+    problems += [f'"{name}" was not asked for' for name in named if name not in given.wanted]
+    problems += [f'"{name}" is not accounted for' for name in given.wanted if name not in named]
+    problems += [f'the cohort has no "{name}"' for name in plan.found if name not in given.present]
     problems += [
-        f'"{one}" is not missing: the cohort has it' for one in plan.missing if one in given.present
+        f'"{name}" is not missing: the cohort has it'
+        for name in plan.missing
+        if name in given.present
     ]
     if len(set(named)) != len(named):
         problems.append("a variable is named twice")
-    for one in plan.extract:
-        if one.tool not in tools:
-            problems.append(f'tool "{one.tool}" is not registered')
-        elif one.field not in tools[one.tool].returns:
-            returns = ", ".join(tools[one.tool].returns)
-            problems.append(f'tool "{one.tool}" returns no "{one.field}"; it returns: {returns}')
+    for exposure in plan.extract:
+        if exposure.tool not in tools:
+            problems.append(f'tool "{exposure.tool}" is not registered')
+        elif exposure.field not in tools[exposure.tool].returns:
+            returns = ", ".join(tools[exposure.tool].returns)
+            problems.append(
+                f'tool "{exposure.tool}" returns no "{exposure.field}"; it returns: {returns}'
+            )
         if not given.slides:
-            problems.append(f'"{one.variable}" cannot be extracted: the cohort has no slides')
+            problems.append(f'"{exposure.variable}" cannot be extracted: the cohort has no slides')
     return problems
 
 

@@ -161,9 +161,9 @@ def extract_features(
         _link(path, root / path.relative_to(cohort.root))
     tables, variables = dict(cohort.spec.tables), dict(cohort.spec.variables)
     told = []
-    for one in plan.extract:
-        name = one.variable.split(":", 1)[1]
-        said = _extract(one, name, slides, registry, run_tool, root, on_event)
+    for extraction in plan.extract:
+        name = extraction.variable.split(":", 1)[1]
+        said = _extract(extraction, name, slides, registry, run_tool, root, on_event)
         told.append(said)
         tables[f"feature_{name}"] = TableSpec(
             file=said.table, key="patient", source=f"{said.tool} {said.version}"
@@ -175,13 +175,13 @@ def extract_features(
     spec = cohort.spec.model_copy(
         update={"tables": tables, "variables": variables, "slides": None, "root": None}
     )
-    text = json.dumps([one.model_dump(mode="json") for one in told], indent=2) + "\n"
+    text = json.dumps([provenance.model_dump(mode="json") for provenance in told], indent=2) + "\n"
     write_text(folder / "provenance.json", text)
     return Made(spec, root), tuple(told)
 
 
 def _extract(
-    one: Extraction,
+    extraction: Extraction,
     name: str,
     slides: dict[str, list[Path]],
     registry: Registry,
@@ -192,7 +192,7 @@ def _extract(
     """Run the tool on every slide; a patient's value is the mean over the patient's slides."""
     from validation.types import sha256_file, sha256_text
 
-    spec = registry.get(one.tool)
+    spec = registry.get(extraction.tool)
     argument = spec.path_fields()[0]
     rows, hashes, reasons = ["patient," + name], list[str](), dict[str, int]()
     done = failed = without = 0
@@ -201,32 +201,32 @@ def _extract(
         values = []
         for path in paths:
             try:
-                ended = run_tool(one.tool, {**one.arguments, argument: str(path)})
+                ended = run_tool(extraction.tool, {**extraction.arguments, argument: str(path)})
             except SageError as wrong:
                 failed += 1
                 reason = str(wrong).replace(str(path), "(slide)").replace(path.name, "(slide)")
                 reasons[reason[:120]] = reasons.get(reason[:120], 0) + 1
             else:
                 hashes += sorted(ended.provenance.inputs.values())
-                value = ended.result.get(one.field)
+                value = ended.result.get(extraction.field)
                 values += [float(value)] if value is not None else []
             done += 1
-            on_event("feature", {"variable": one.variable, "done": done, "total": total})
+            on_event("feature", {"variable": extraction.variable, "done": done, "total": total})
         if values:
             rows.append(f"{who},{fmean(values)!r}")
         else:
             without += 1
     if len(rows) == 1:
-        why = "; ".join(reasons) or f"{one.field} is empty everywhere"
-        raise InputError(f"{one.tool} gave no {one.variable} for any patient: {why}")
+        why = "; ".join(reasons) or f"{extraction.field} is empty everywhere"
+        raise InputError(f"{extraction.tool} gave no {extraction.variable} for any patient: {why}")
     table = root / "features" / f"{name}.csv"
     write_text(table, "\n".join(rows) + "\n")
     return FeatureProvenance(
-        variable=one.variable,
-        tool=one.tool,
+        variable=extraction.variable,
+        tool=extraction.tool,
         version=spec.version,
-        field=one.field,
-        arguments=one.arguments,
+        field=extraction.field,
+        arguments=extraction.arguments,
         patients=len(rows) - 1,
         slides=total,
         failed=failed,

@@ -127,7 +127,7 @@ def _program(run_dir: Path, function: str) -> Path:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (SyntaxError, UnicodeDecodeError):
             continue
-        here = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+        here = {statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef)}
         if function in here:
             return path
         names |= here
@@ -141,14 +141,18 @@ def _number(path: Path) -> tuple[str, int]:
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    node = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
+    node = next(
+        statement
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == name
+    )
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         raise InputError(f"{name}: a tool's parameters are named one by one, without * or **")
-    for one in (*arguments.args, *arguments.kwonlyargs):
-        if one.annotation is None or not _plain(one.annotation):
+    for argument in (*arguments.args, *arguments.kwonlyargs):
+        if argument.annotation is None or not _plain(argument.annotation):
             raise InputError(
-                f'{name}: parameter "{one.arg}" needs a plain type (int, float, str, bool, or '
+                f'{name}: parameter "{argument.arg}" needs a plain type (int, float, str, bool, or '
                 "list, dict, tuple of them); tools take what can be written as JSON"
             )
     if node.decorator_list:
@@ -160,9 +164,9 @@ _PLAIN = {"int", "float", "str", "bool", "list", "dict", "tuple", "None"}
 
 
 def _plain(annotation: ast.expr) -> bool:
-    words = {one.id for one in ast.walk(annotation) if isinstance(one, ast.Name)}
+    words = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
     return words <= _PLAIN and not any(
-        isinstance(one, ast.Attribute | ast.Call) for one in ast.walk(annotation)
+        isinstance(node, ast.Attribute | ast.Call) for node in ast.walk(annotation)
     )
 
 
@@ -170,7 +174,7 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
     import hashlib
 
     imports, helpers = _needs(tree, node)
-    parts = [ast.get_source_segment(text, one) or "" for one in (*helpers, node)]
+    parts = [ast.get_source_segment(text, helper) or "" for helper in (*helpers, node)]
     fields, call = [], []
     defaults: dict[str, ast.expr] = {}
     positional = node.args.args
@@ -189,10 +193,10 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
     summary = (ast.get_docstring(node) or f"Promoted function {node.name}.").split("\n")[0]
     return MODULE.format(
         function=node.name,
-        parameters=", ".join(one.arg for one in (*positional, *node.args.kwonlyargs)),
+        parameters=", ".join(argument.arg for argument in (*positional, *node.args.kwonlyargs)),
         origin=f"{program.parent.parent.name}/{program.parent.name}",
         digest=hashlib.sha256(text.encode()).hexdigest()[:12],
-        imports="".join(f"{ast.unparse(one)}\n" for one in imports),
+        imports="".join(f"{ast.unparse(module)}\n" for module in imports),
         source="\n\n\n".join(parts),
         stem="".join(word.capitalize() for word in node.name.split("_")),
         fields="\n".join(fields) or "    pass",
@@ -206,15 +210,15 @@ def _needs(
 ) -> tuple[list[ast.Import | ast.ImportFrom], list[ast.stmt]]:
     """The imports, functions and constants of the program that the function uses, in order."""
     defined: dict[str, ast.stmt] = {}
-    for one in tree.body:
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            for alias in one.names:
-                defined[(alias.asname or alias.name).split(".")[0]] = one
-        elif isinstance(one, ast.FunctionDef | ast.ClassDef):
-            defined[one.name] = one
-        elif isinstance(one, ast.Assign):
-            for name in (t.id for t in one.targets if isinstance(t, ast.Name)):
-                defined[name] = one
+    for statement in tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for alias in statement.names:
+                defined[(alias.asname or alias.name).split(".")[0]] = statement
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            defined[statement.name] = statement
+        elif isinstance(statement, ast.Assign):
+            for name in (t.id for t in statement.targets if isinstance(t, ast.Name)):
+                defined[name] = statement
     needed: list[ast.stmt] = []
     queue: list[ast.stmt] = [node]
     while queue:
@@ -224,9 +228,13 @@ def _needs(
             if found is not None and found is not node and found not in needed:
                 needed.append(found)
                 queue.append(found)
-    ordered = [one for one in tree.body if one in needed]
-    imports = [one for one in ordered if isinstance(one, ast.Import | ast.ImportFrom)]
-    helpers = [one for one in ordered if not isinstance(one, ast.Import | ast.ImportFrom)]
+    ordered = [statement for statement in tree.body if statement in needed]
+    imports = [
+        statement for statement in ordered if isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
+    helpers = [
+        statement for statement in ordered if not isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
     return imports, helpers
 
 
@@ -237,12 +245,12 @@ def _must_be_allowed(module: str, program: Path) -> None:
 
 
 def _test(node: ast.FunctionDef) -> str:
-    names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
     optional = len(node.args.defaults)
-    required = [one.arg for one in node.args.args[: len(node.args.args) - optional]]
+    required = [argument.arg for argument in node.args.args[: len(node.args.args) - optional]]
     required += [
-        one.arg
-        for one, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        argument.arg
+        for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
         if default is None
     ]
     return TEST.format(function=node.name, parameters=names, required=required)

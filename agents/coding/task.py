@@ -27,7 +27,7 @@ TITLES = {
 def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
     """Data first, then every registered test by its role, then the controls."""
     contract = given.contract
-    columns = ", ".join(dict.fromkeys(one.key for one in contract.columns))
+    columns = ", ".join(dict.fromkeys(column.key for column in contract.columns))
     steps = [
         Step(
             name="Assemble data",
@@ -41,16 +41,18 @@ def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
         ),
     ]
     for role in ORDER:
-        tests = [one for one in contract.tests if one.role == role]
+        tests = [test for test in contract.tests if test.role == role]
         if tests:
-            methods = ", ".join(dict.fromkeys(f"{one.method} on {one.endpoint}" for one in tests))
+            methods = ", ".join(
+                dict.fromkeys(f"{test.method} on {test.endpoint}" for test in tests)
+            )
             steps.append(
-                Step(name=TITLES[role], what=f"{methods}.", tests=tuple(one.id for one in tests))
+                Step(name=TITLES[role], what=f"{methods}.", tests=tuple(test.id for test in tests))
             )
     steps.append(Step(name="Controls", what="Run the registered controls beside the claim."))
     return ExecutionPlan(
         contract_sha256=contract.sha256,
-        data=tuple(dict.fromkeys(one.key for one in contract.columns)),
+        data=tuple(dict.fromkeys(column.key for column in contract.columns)),
         endpoints=contract.endpoints,
         steps=tuple(steps),
     )
@@ -62,19 +64,19 @@ def check_plan(given: TaskInput, plan: ExecutionPlan) -> list[str]:
     if plan.contract_sha256 != contract.sha256:
         problems.append(f'contract_sha256 must be "{contract.sha256}"')
     for what, planned, registered in (
-        ("variable", plan.data, {one.key for one in contract.columns}),
+        ("variable", plan.data, {column.key for column in contract.columns}),
         ("endpoint", plan.endpoints, set(contract.endpoints)),
         (
             "test",
             tuple(test for step in plan.steps for test in step.tests),
-            {one.id for one in contract.tests},
+            {test.id for test in contract.tests},
         ),
     ):
         problems += [
-            f'{what} "{one}" is not in the contract' for one in planned if one not in registered
+            f'{what} "{name}" is not in the contract' for name in planned if name not in registered
         ]
         missing = sorted(registered - set(planned))
-        problems += [f'{what} "{one}" of the contract is not in the plan' for one in missing]
+        problems += [f'{what} "{name}" of the contract is not in the plan' for name in missing]
         if len(set(planned)) != len(planned):
             problems.append(f"a {what} stands in the plan twice")
     return problems

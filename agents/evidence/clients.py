@@ -131,7 +131,9 @@ class EvidenceClients:
     async def _series(self, disease: str) -> ExternalFact:
         assert self.geo is not None
         found = await self.geo.series(self._client, (disease, "survival"))
-        largest = "; ".join(f"{one.accession} ({one.samples} samples)" for one in found.listed[:3])
+        largest = "; ".join(
+            f"{column.accession} ({column.samples} samples)" for column in found.listed[:3]
+        )
         return ExternalFact(
             step="data",
             check="public data sets",
@@ -146,7 +148,7 @@ class EvidenceClients:
     async def _projects(self, site: str) -> ExternalFact:
         assert self.gdc is not None
         found = await self.gdc.projects(self._client, site)
-        listed = "; ".join(f"{one.id} ({one.cases} cases)" for one in found[:3])
+        listed = "; ".join(f"{project.id} ({project.cases} cases)" for project in found[:3])
         return ExternalFact(
             step="data",
             check="public data sets",
@@ -155,7 +157,7 @@ class EvidenceClients:
             source="GDC",
             found=bool(found),
             share=1.0 if found else 0.0,
-            value=sum(one.cases for one in found),
+            value=sum(project.cases for project in found),
         )
 
     async def _studies(self, disease: str, term: str) -> ExternalFact:
@@ -176,10 +178,12 @@ class EvidenceClients:
 
     async def _implementations(self, expanded: ExpandedHypothesis) -> ExternalFact:
         assert self.reference is not None
-        imaging = any(one.variable.startswith("imaging:") for one in expanded.hypothesis.exposures)
+        imaging = any(
+            exposure.variable.startswith("imaging:") for exposure in expanded.hypothesis.exposures
+        )
         method = "whole slide image analysis" if imaging else "survival analysis"
         found = await self.reference.implementations(self._client, method)
-        coded = [one for one in found if one.repository]
+        coded = [implementation for implementation in found if implementation.repository]
         return ExternalFact(
             step="tools",
             check="reference implementations",

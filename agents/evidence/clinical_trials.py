@@ -58,9 +58,9 @@ class ClinicalTrials:
     def _read(self, body: bytes) -> TrialsFound:
         answer = as_json(self.name, body)
         listed = []
-        for one in field(self.name, answer, "studies", list):
-            identity = field(self.name, one, "protocolSection.identificationModule", dict)
-            status = one["protocolSection"].get("statusModule") or {}
+        for item in field(self.name, answer, "studies", list):
+            identity = field(self.name, item, "protocolSection.identificationModule", dict)
+            status = item["protocolSection"].get("statusModule") or {}
             listed.append(
                 Trial(
                     nct=field(self.name, identity, "nctId", str),

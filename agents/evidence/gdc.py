@@ -75,15 +75,15 @@ class Gdc:
             },
         )
         found = await client.fetch(request, self._read)
-        return sorted(found, key=lambda one: -one.cases)
+        return sorted(found, key=lambda project: -project.cases)
 
     def _read(self, body: bytes) -> list[Project]:
         hits = field(self.name, as_json(self.name, body), "data.hits", list)
         return [
             Project(
-                id=field(self.name, one, "project_id", str),
-                name=text(one.get("name")),
-                cases=field(self.name, one, "summary.case_count", int),
+                id=field(self.name, hit, "project_id", str),
+                name=text(hit.get("name")),
+                cases=field(self.name, hit, "summary.case_count", int),
             )
-            for one in hits
+            for hit in hits
         ]

@@ -46,7 +46,7 @@ class Geo:
         self, client: ServiceClient, concepts: tuple[str, ...], k: int = 5
     ) -> SeriesFound:
         """Human series that mention every concept."""
-        term = " AND ".join(f'"{plain(one)}"' for one in concepts)
+        term = " AND ".join(f'"{plain(concept)}"' for concept in concepts)
         params: dict[str, str | int] = {
             "db": "gds",
             "term": f'({term}) AND gse[ETYP] AND "Homo sapiens"[Organism]',
@@ -58,7 +58,7 @@ class Geo:
             return SeriesFound(total, ())
         params = {"db": "gds", "id": ",".join(ids), "retmode": "json"}
         listed = await client.fetch(self._request("esummary.fcgi", params), self._read_series)
-        return SeriesFound(total, tuple(sorted(listed, key=lambda one: -one.samples)))
+        return SeriesFound(total, tuple(sorted(listed, key=lambda column: -column.samples)))
 
     def _request(self, tool: str, params: dict[str, str | int]) -> Request:
         return Request(
@@ -72,7 +72,7 @@ class Geo:
     def _read_ids(self, body: bytes) -> tuple[int, list[str]]:
         answer = field(self.name, as_json(self.name, body), "esearchresult", dict)
         total = int(field(self.name, answer, "count", str))
-        return total, [str(one) for one in field(self.name, answer, "idlist", list)]
+        return total, [str(item) for item in field(self.name, answer, "idlist", list)]
 
     def _read_series(self, body: bytes) -> list[Series]:
         result = field(self.name, as_json(self.name, body), "result", dict)

@@ -119,5 +119,5 @@ def released(
         return None
     if not isinstance(answer, dict) or not isinstance(answer.get("versions"), list):
         return None
-    versions = [str(one) for one in answer["versions"]]
+    versions = [str(version) for version in answer["versions"]]
     return Releases(name, versions[0], len(versions)) if versions else None

@@ -47,7 +47,10 @@ class ReferenceCode:
             params={"q": plain(method)[:200]},
         )
         found = await client.fetch(request, self._read)
-        return sorted(found, key=lambda one: (one.repository is None, -one.stars))[:k]
+        return sorted(
+            found,
+            key=lambda implementation: (implementation.repository is None, -implementation.stars),
+        )[:k]
 
     def _address(self) -> str:
         if self._base_url is None:
@@ -61,8 +64,8 @@ class ReferenceCode:
         if not isinstance(listed, list):
             raise TypeError("an object where a list is documented")
         found = []
-        for one in listed:
-            paper = field(self.name, one, "paper", dict)
+        for item in listed:
+            paper = field(self.name, item, "paper", dict)
             stars = paper.get("githubStars")
             found.append(
                 Implementation(

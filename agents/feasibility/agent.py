@@ -19,7 +19,7 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
     problems = []
     if tuple(step.name for step in answer.steps) != STEPS:
         return [f"give the four steps once each, in this order: {', '.join(STEPS)}"]
-    known = {one.id for one in given.evidence}
+    known = {item.id for item in given.evidence}
     for step in answer.steps:
         if step.weight != weights[step.name]:
             problems.append(f"step {step.name} weighs {weights[step.name]:g}")
@@ -27,14 +27,14 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
             if not check.evidence:
                 problems.append(f'check "{check.name}" of {step.name} names no evidence')
             problems += [
-                f'check "{check.name}" cites {one}, which was not gathered'
-                for one in check.evidence
-                if one not in known
+                f'check "{check.name}" cites {name}, which was not gathered'
+                for name in check.evidence
+                if name not in known
             ]
     total = sum(step.weight * step.score for step in answer.steps) / sum(weights.values())
     if abs(total - answer.score) > _ROUNDING:
         problems.append(f"score is {answer.score:g}, but the weighted steps give {total:.1f}")
-    blocked = [one for one in given.evidence if one.blocking and one.found is False]
+    blocked = [item for item in given.evidence if item.blocking and item.found is False]
     if blocked and answer.verdict != "infeasible":
         problems.append(f"{blocked[0].id} blocks: the verdict has to be infeasible")
     if answer.verdict == "conditionally_feasible" and not answer.conditions:
@@ -48,14 +48,14 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
 def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
     """Covariates are demanded by their keys, so that the contract can take them up."""
     keys = given.dictionary.keys()
-    exposed = {one.variable for one in given.expanded.hypothesis.exposures}
+    exposed = {exposure.variable for exposure in given.expanded.hypothesis.exposures}
     problems = [
         f'adjust_for names "{key}", which is '
         + ("an exposure" if key in exposed else "not in the data dictionary")
         for key in answer.adjust_for
         if key in exposed or key not in keys
     ]
-    in_words = [one for one in answer.conditions if ADJUST.search(one)]
+    in_words = [condition for condition in answer.conditions if ADJUST.search(condition)]
     if in_words and not answer.adjust_for:
         problems.append(
             "a condition demands an adjustment: name its variables in `adjust_for`, by their keys"
@@ -67,7 +67,9 @@ ADJUST = re.compile(r"\badjust(?:ed|ing|ment)?\b|\bcovariates?\b", re.IGNORECASE
 
 
 def _judge(given: FeasibilityInput) -> Judge:
-    facts = [f"{one.statement} {one.source} {one.url or ''} {one.remedy}" for one in given.evidence]
+    facts = [
+        f"{item.statement} {item.source} {item.url or ''} {item.remedy}" for item in given.evidence
+    ]
     return early_judge(given=facts, quotes=facts)
 
 
@@ -86,13 +88,13 @@ def unborne(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
 def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> FeasibilityVerdict:
     """The verdict with the gathered facts' own sentences in the place of refused ones."""
     judge = _judge(given)
-    facts = {one.id: one.statement for one in given.evidence}
-    remedies = tuple(one.remedy for one in given.evidence if one.found is False and one.remedy)
+    facts = {item.id: item.statement for item in given.evidence}
+    remedies = tuple(item.remedy for item in given.evidence if item.found is False and item.remedy)
     plain = f"Judged {answer.verdict.replace('_', ' ')} on the facts that are listed."
 
     def listed(texts: tuple[str, ...]) -> tuple[str, ...]:
-        kept = tuple(one for one in texts if not judge(one))
-        refused = [problem for one in texts for problem in judge(one)]
+        kept = tuple(text for text in texts if not judge(text))
+        refused = [problem for text in texts for problem in judge(text)]
         return (*kept, own((remedies or (plain,))[0], refused)) if refused else texts
 
     steps = tuple(
@@ -103,7 +105,7 @@ def in_own_words(given: FeasibilityInput, answer: FeasibilityVerdict) -> Feasibi
                         update={
                             "statement": replaced_text(
                                 check.statement,
-                                " ".join(facts[one] for one in check.evidence if one in facts)
+                                " ".join(facts[name] for name in check.evidence if name in facts)
                                 or plain,
                                 judge,
                             )

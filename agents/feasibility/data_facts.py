@@ -42,11 +42,14 @@ def data_facts(
 ) -> None:
     """Facts of step one."""
     source = f"data dictionary of {dictionary.cohort}"
-    found = [_exposure(facts, one, dictionary, settings, source) for one in hypothesis.exposures]
+    found = [
+        _exposure(facts, exposure, dictionary, settings, source)
+        for exposure in hypothesis.exposures
+    ]
     for name, keys in (
         ("covariates", hypothesis.covariates),
         ("strata", hypothesis.strata),
-        ("population", [one.variable for one in hypothesis.population.filters]),
+        ("population", [condition.variable for condition in hypothesis.population.filters]),
     ):
         for key in keys:
             have = held(dictionary, key)
@@ -66,7 +69,7 @@ def data_facts(
             )
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is None:
-        have_keys = ", ".join(one.key for one in dictionary.endpoints) or "none"
+        have_keys = ", ".join(endpoint.key for endpoint in dictionary.endpoints) or "none"
         facts.add(
             "data",
             "endpoint",
@@ -222,6 +225,8 @@ def _remedy(dictionary: DataDictionary, key: str) -> str:
         if not dictionary.expression:
             return f"Use a cohort with gene expression; {dictionary.cohort} has none."
     else:
-        near = get_close_matches(key, [one.key for one in dictionary.variables], n=3, cutoff=0.6)
+        near = get_close_matches(
+            key, [variable.key for variable in dictionary.variables], n=3, cutoff=0.6
+        )
     hint = f" Near matches: {', '.join(near)}." if near else ""
     return f"Add {key} to {dictionary.cohort}, or use a cohort that measures it.{hint}"

@@ -30,7 +30,7 @@ def logic_facts(
         found=True,
         share=1.0,
     )
-    cuts = {one.cut for one in hypothesis.exposures}
+    cuts = {exposure.cut for exposure in hypothesis.exposures}
     fixed = CutRule.FIXED in cuts
     facts.add(
         "logic",
@@ -65,10 +65,12 @@ def logic_facts(
 
 
 def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
-    exposures = [one.variable for one in hypothesis.exposures]
-    twice = sorted({one for one in exposures if exposures.count(one) > 1})
+    exposures = [exposure.variable for exposure in hypothesis.exposures]
+    twice = sorted({exposure for exposure in exposures if exposures.count(exposure) > 1})
     both = sorted(set(exposures) & set(hypothesis.covariates))
-    ends = [one for one in exposures if one.rpartition(":")[2] == hypothesis.endpoint]
+    ends = [
+        exposure for exposure in exposures if exposure.rpartition(":")[2] == hypothesis.endpoint
+    ]
     problem = (
         f"{ends[0]} is the endpoint itself"
         if ends
@@ -92,12 +94,16 @@ def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
 
 def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictionary) -> None:
     available = {
-        name: [one.key for one in dictionary.variables if name in one.key.lower().split(":")[-1]]
+        name: [
+            variable.key
+            for variable in dictionary.variables
+            if name in variable.key.lower().split(":")[-1]
+        ]
         for name in _CONFOUNDERS
     }
     used = [*hypothesis.covariates, *hypothesis.strata]
-    used += [one.variable for one in hypothesis.population.filters]
-    used += [one.variable for one in hypothesis.exposures]
+    used += [condition.variable for condition in hypothesis.population.filters]
+    used += [exposure.variable for exposure in hypothesis.exposures]
     left = [keys[0] for keys in available.values() if keys and not any(key in used for key in keys)]
     known = [keys for keys in available.values() if keys]
     if not known:

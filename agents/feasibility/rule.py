@@ -45,9 +45,9 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
     weights = weights_of(settings)
     steps = tuple(_step(name, weights[name], evidence) for name in STEPS)
     score = sum(step.weight * step.score for step in steps) / sum(weights.values())
-    failed = [one for one in evidence if one.found is False]
-    blockers = tuple(one.statement for one in failed if one.blocking)
-    remedies = tuple(dict.fromkeys(one.remedy for one in failed if one.remedy))
+    failed = [item for item in evidence if item.found is False]
+    blockers = tuple(item.statement for item in failed if item.blocking)
+    remedies = tuple(dict.fromkeys(item.remedy for item in failed if item.remedy))
     verdict: Verdict
     if blockers or score < settings.conditional_from:
         verdict = "infeasible"
@@ -61,7 +61,9 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
         conditions = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
     wanted = tuple(
         dict.fromkeys(
-            one.remedy for one in sorted(failed, key=lambda one: not one.blocking) if one.remedy
+            entry.remedy
+            for entry in sorted(failed, key=lambda item: not item.blocking)
+            if entry.remedy
         )
     )
     if verdict == "infeasible" and not wanted:
@@ -72,7 +74,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
         verdict=verdict,
         summary=_summary(verdict, score, steps, blockers),
         conditions=conditions,
-        adjust_for=tuple(dict.fromkeys(key for one in failed for key in one.adjust_for))[:6],
+        adjust_for=tuple(dict.fromkeys(key for item in failed for key in item.adjust_for))[:6],
         blockers=blockers,
         what_would_make_it_feasible=wanted if verdict == "infeasible" else (),
     )
@@ -89,24 +91,24 @@ def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
 
 
 def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> Step:
-    mine = [one for one in evidence if one.step == name]
+    mine = [item for item in evidence if item.step == name]
     checks = []
-    for title in dict.fromkeys(one.check for one in mine):
-        facts = [one for one in mine if one.check == title]
-        known = [one for one in facts if one.found is not None]
-        passed = all(one.found for one in known) if known else None
-        share = sum(one.share for one in known) / len(known) if known else _UNSHOWN
+    for title in dict.fromkeys(item.check for item in mine):
+        facts = [item for item in mine if item.check == title]
+        known = [fact for fact in facts if fact.found is not None]
+        passed = all(item.found for item in known) if known else None
+        share = sum(item.share for item in known) / len(known) if known else _UNSHOWN
         checks.append(
             Check(
                 name=title,
                 share=share,
                 passed=passed,
-                statement=" ".join(one.statement for one in facts),
-                evidence=tuple(one.id for one in facts),
+                statement=" ".join(fact.statement for fact in facts),
+                evidence=tuple(fact.id for fact in facts),
             )
         )
     made = [check for check in checks if check.passed is not None]
-    score = 100.0 * (sum(one.share for one in made) / len(made) if made else _UNSHOWN)
+    score = 100.0 * (sum(check.share for check in made) / len(made) if made else _UNSHOWN)
     return Step(name=name, weight=weight, score=score, checks=tuple(checks))
 
 

@@ -63,7 +63,7 @@ def read_proposals(path: Path) -> list[Proposal]:
             found.append(Proposal.model_validate_json(line))
         except ValidationError as problem:
             first = problem.errors()[0]
-            where = ".".join(str(one) for one in first["loc"]) or "line"
+            where = ".".join(str(number) for number in first["loc"]) or "line"
             raise InputError(f'{path}:{number}: "{where}": {first["msg"]}') from None
     if not found:
         raise InputError(f"{path}: no proposal; give one JSON object per line")
@@ -112,9 +112,9 @@ def read_ideas(path: Path) -> list[Idea]:
         raise InputError(f"{path}: no column {', '.join(sorted(missing))}; is this the idea set?")
     ideas = []
     for number, row in enumerate(rows, start=1):
-        bold = [_squeeze(one) for one in re.findall(r"(?s)\*\*(.+?)\*\*", row["idea"])]
+        bold = [_squeeze(found) for found in re.findall(r"(?s)\*\*(.+?)\*\*", row["idea"])]
         plain = _squeeze(row["idea"].replace("**", ""))
-        parts = tuple(dict.fromkeys(one for one in bold if one))[:6] or tuple(plain.split()[:6])
+        parts = tuple(dict.fromkeys(name for name in bold if name))[:6] or tuple(plain.split()[:6])
         papers = tuple(
             Record(
                 title=_squeeze(row[f"paper{n}_title"]),
@@ -139,8 +139,8 @@ def reviewer_agreement(path: Path) -> dict[str, float]:
     """
     try:
         columns = json.loads(_text(path))
-        scores = [float(str(one).split(" ")[0]) for one in columns["novelty_score"]]
-        ideas = [str(one) for one in columns["idea_id"]]
+        scores = [float(str(column).split(" ")[0]) for column in columns["novelty_score"]]
+        ideas = [str(column) for column in columns["idea_id"]]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: no review set ({problem}); it needs novelty_score") from None
     by_idea: dict[str, list[float]] = defaultdict(list)

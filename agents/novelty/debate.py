@@ -143,8 +143,8 @@ class _Debate:
                 positions = [self._ask(critic, number) for critic in self.critics]
                 beliefs = update(
                     beliefs,
-                    [one.score for one in positions],
-                    [one.confidence for one in positions],
+                    [position.score for position in positions],
+                    [position.confidence for position in positions],
                     self.settings.own_weight,
                 ).tolist()
                 if not upheld and (upheld := _upheld(positions)):
@@ -172,7 +172,7 @@ class _Debate:
         for answer in answers.values():
             for record in answer.records:
                 self._file(record)
-            self.missing.update({one.name: one for one in answer.missing})
+            self.missing.update({source.name: source for source in answer.missing})
             self.served.update(dict.fromkeys(answer.served_by))
             self.notes.update(dict.fromkeys(answer.notes))
         seconds = max(answer.seconds for answer in answers.values())
@@ -271,7 +271,7 @@ class _Debate:
             below_threshold=score < self.settings.threshold,
             reasons=reasons,
             records=tuple(self.records),
-            retracted=tuple(one.ref for one in self.records if one.record.retracted),
+            retracted=tuple(record.ref for record in self.records if record.record.retracted),
             contradictions=_contradictions(self.transcript),
             missing_sources=tuple(self.missing.values()),
             served_by=tuple(self.served),

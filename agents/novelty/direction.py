@@ -37,9 +37,9 @@ class Opposition:
     def __init__(self, hypothesis: Hypothesis, ontology: Ontology | None = None) -> None:
         self._risky = hypothesis.direction is Direction.HIGHER_RISK
         self._exposures = [
-            (one.level, _near(_names(one.variable, one.label, ontology)))
-            for one in hypothesis.exposures
-            if not one.variable.startswith(_TEXT)
+            (exposure.level, _near(_names(exposure.variable, exposure.label, ontology)))
+            for exposure in hypothesis.exposures
+            if not exposure.variable.startswith(_TEXT)
         ]
 
     def __call__(self, sentence: str) -> bool:
@@ -62,7 +62,7 @@ def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
     kind, _, symbol = variable.partition(":")
     bare = re.sub(r"\s+(expression|density|score|level|signature)s?\b.*$", "", label).strip()
     names = [bare, *([symbol] if kind == "expression" else [])]
-    return [name for one in names for name in synonyms(one, ontology) if len(name) > 2]
+    return [name for text in names for name in synonyms(text, ontology) if len(name) > 2]
 
 
 def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:

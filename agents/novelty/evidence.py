@@ -145,7 +145,7 @@ def read(
     pairs = tuple(combinations(range(len(parts)), 2))
     together = tuple(sum(row[i] and row[j] for row in has) for i, j in pairs)
     linked = [pair for pair, count in zip(pairs, together, strict=True) if count]
-    order = sorted(near, key=lambda one: -one.overlap)
+    order = sorted(near, key=lambda nearest: -nearest.overlap)
     return Reading(
         parts=tuple(parts),
         frequency=frequency,
@@ -153,9 +153,11 @@ def read(
         together=together,
         degree=tuple(sum(i in pair for pair in linked) for i in range(len(parts))),
         seen=sum(1.0 if sum(row) >= min(2, len(parts)) else 0.5 * any(row) for row in has),
-        nearest=tuple(one for one in order if not one.record.retracted and one.overlap > 0.0),
-        denials=tuple(sorted(denials, key=lambda one: -one.overlap)),
-        refutations=tuple(sorted(refutations, key=lambda one: -one.overlap)),
+        nearest=tuple(
+            nearest for nearest in order if not nearest.record.retracted and nearest.overlap > 0.0
+        ),
+        denials=tuple(sorted(denials, key=lambda denial: -denial.overlap)),
+        refutations=tuple(sorted(refutations, key=lambda refutation: -refutation.overlap)),
     )
 
 

@@ -19,15 +19,15 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     """
     seen = read(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
-    refuted = {one.ref for one in refutations(seen)}
+    refuted = {refutation.ref for refutation in refutations(seen)}
     flags = _flags(given)
     upheld = tuple(flag.claim for flag in flags if refuted & set(flag.citations))
     if refuted:
         novelty *= 0.25
     elif seen.denials and seen.denials[0].overlap >= NEAR:
         novelty *= 0.75
-    cited = [one.ref for one in seen.nearest[:2]]
-    cited += [one.ref for one in (*seen.refutations, *seen.denials)[:2]]
+    cited = [nearest.ref for nearest in seen.nearest[:2]]
+    cited += [refutation.ref for refutation in (*seen.refutations, *seen.denials)[:2]]
     return JudgePosition(
         score=score_of(novelty, seen.weight, prior=0.55),
         confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),
@@ -52,16 +52,16 @@ def _flags(given: CriticInput) -> tuple[SpeciousFlag, ...]:
 def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     """What a revision would have to change, most telling first."""
     reasons = []
-    for one in seen.refutations[:2] if refuted else ():
-        reasons.append(f'Refuted by {one.record.citation()}: "{one.sentence}"')
+    for refutation in seen.refutations[:2] if refuted else ():
+        reasons.append(f'Refuted by {refutation.record.citation()}: "{refutation.sentence}"')
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
                 f"Already covered to {near.overlap:.0%} by {near.record.citation()}; add a part "
                 "that it lacks, or a population or endpoint that it did not study."
             )
-    for one in seen.denials[:2]:
-        reasons.append(f'Answer this finding: "{one.sentence}" ({one.record.citation()})')
+    for denial in seen.denials[:2]:
+        reasons.append(f'Answer this finding: "{denial.sentence}" ({denial.record.citation()})')
     known = [f"{a} with {b}" for (a, b), n in zip(seen.pairs, seen.together, strict=True) if n >= 3]
     if known:
         reasons.append(f"Well-studied pairs add no novelty: {', '.join(known[:3])}.")

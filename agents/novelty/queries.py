@@ -31,4 +31,4 @@ def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
 
 def pairs(parts: tuple[str, ...]) -> list[tuple[str, str]]:
     """Pairs of parts, those of the leading parts first."""
-    return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(one) for one in pair))
+    return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(name) for name in pair))

@@ -38,5 +38,5 @@ def standing_objections(debate: Sequence[Turn]) -> Objections | None:
     verdicts = [turn.position for turn in debate if isinstance(turn.position, JudgePosition)]
     if not answers or not verdicts:
         return None
-    met = tuple(one.claim for one in answers[-1].answers if one.verdict != "stands")
+    met = tuple(answer.claim for answer in answers[-1].answers if answer.verdict != "stands")
     return Objections(met, verdicts[-1].score) if met else None

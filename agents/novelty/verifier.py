@@ -35,7 +35,8 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
         novelty *= 0.5
     claims = _claims_before(given)
     flagged = tuple(
-        SpeciousFlag(claim=WHOLE, reason=_reason(one), citations=(one.ref,)) for one in refuted[:1]
+        SpeciousFlag(claim=WHOLE, reason=_reason(nearest), citations=(nearest.ref,))
+        for nearest in refuted[:1]
     )
     return VerifierPosition(
         score=score_of(novelty, max(seen.weight, 0.8 if refuted else 0.0), prior=0.4),
@@ -49,11 +50,13 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
 
 def refutations(seen: Reading) -> tuple[Nearest, ...]:
     """Refutations that cover most of the hypothesis."""
-    return tuple(one for one in seen.refutations if one.overlap >= NEAR)
+    return tuple(refutation for refutation in seen.refutations if refutation.overlap >= NEAR)
 
 
 def _claims_before(given: CriticInput) -> tuple[str, ...]:
-    positions = [one.position for one in given.debate if isinstance(one.position, ProverPosition)]
+    positions = [
+        turn.position for turn in given.debate if isinstance(turn.position, ProverPosition)
+    ]
     return tuple(claim.id for claim in positions[-1].claims) if positions else ()
 
 
@@ -61,28 +64,28 @@ def _answers(
     seen: Reading, refuted: tuple[Nearest, ...], claims: tuple[str, ...]
 ) -> tuple[Answer, ...]:
     answers = [
-        Answer(claim=WHOLE, verdict="refutes", text=_reason(one), citations=(one.ref,))
-        for one in refuted[:3]
+        Answer(claim=WHOLE, verdict="refutes", text=_reason(nearest), citations=(nearest.ref,))
+        for nearest in refuted[:3]
     ]
     answers += [
         Answer(
             claim=WHOLE,
-            verdict="refutes" if one.overlap >= NEAR else "weakens",
-            text=f'Speaks against {" and ".join(one.parts)}: "{one.sentence}"',
-            citations=(one.ref,),
+            verdict="refutes" if denial.overlap >= NEAR else "weakens",
+            text=f'Speaks against {" and ".join(denial.parts)}: "{denial.sentence}"',
+            citations=(denial.ref,),
         )
-        for one in seen.denials[:3]
-        if one not in refuted
+        for denial in seen.denials[:3]
+        if denial not in refuted
     ]
-    near = [one for one in seen.nearest if one.overlap >= NEAR]
+    near = [nearest for nearest in seen.nearest if nearest.overlap >= NEAR]
     answers += [
         Answer(
             claim=WHOLE,
             verdict="overlaps",
-            text=f"Covers {one.overlap:.0%} of the hypothesis ({', '.join(one.parts)}).",
-            citations=(one.ref,),
+            text=f"Covers {nearest.overlap:.0%} of the hypothesis ({', '.join(nearest.parts)}).",
+            citations=(nearest.ref,),
         )
-        for one in near[:2]
+        for nearest in near[:2]
     ]
     if not near and seen.nearest:
         top = seen.nearest[0]
@@ -108,8 +111,8 @@ def _counter_queries(given: CriticInput) -> tuple[str, ...]:
     )
 
 
-def _reason(one: Nearest) -> str:
-    return f'{one.record.citation()}: "{one.sentence}"'
+def _reason(nearest: Nearest) -> str:
+    return f'{nearest.record.citation()}: "{nearest.sentence}"'
 
 
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:

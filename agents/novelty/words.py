@@ -21,9 +21,9 @@ WITHHELD = "The score, and the records that are cited, stand without words of th
 
 def _judge(given: CriticInput) -> Judge:
     records = [cited.record for cited in given.records]
-    texts = [f"{one.title} {one.abstract or ''}" for one in records]
+    texts = [f"{record.title} {record.abstract or ''}" for record in records]
     return early_judge(
-        given=[f"{one.key} {one.citation()} {one.abstract or ''}" for one in records],
+        given=[f"{record.key} {record.citation()} {record.abstract or ''}" for record in records],
         quotes=texts,
         refs=[cited.ref for cited in given.records],
     )
@@ -32,10 +32,10 @@ def _judge(given: CriticInput) -> Judge:
 def _texts(position: Position) -> list[str]:
     match position:
         case ProverPosition():
-            return [position.summary, *(one.text for one in position.claims)]
+            return [position.summary, *(claim.text for claim in position.claims)]
         case VerifierPosition():
-            texts = [position.summary, *(one.text for one in position.answers)]
-            return texts + [one.reason for one in position.specious]
+            texts = [position.summary, *(answer.text for answer in position.answers)]
+            return texts + [flag.reason for flag in position.specious]
         case JudgePosition():
             return [position.summary, *position.reasons]
 
@@ -52,26 +52,26 @@ def in_own_words(given: CriticInput, position: P) -> P:
     change: dict[str, object] = {"summary": replaced_text(position.summary, WITHHELD, judge)}
     if isinstance(position, ProverPosition):
         change["claims"] = tuple(
-            one.model_copy(
-                update={"text": replaced_text(one.text, "New against what it cites.", judge)}
+            claim.model_copy(
+                update={"text": replaced_text(claim.text, "New against what it cites.", judge)}
             )
-            for one in position.claims
+            for claim in position.claims
         )
     elif isinstance(position, VerifierPosition):
         change["answers"] = tuple(
-            one.model_copy(
-                update={"text": replaced_text(one.text, "By the records that it cites.", judge)}
+            answer.model_copy(
+                update={"text": replaced_text(answer.text, "By the records that it cites.", judge)}
             )
-            for one in position.answers
+            for answer in position.answers
         )
         change["specious"] = tuple(
-            one.model_copy(
-                update={"reason": replaced_text(one.reason, "By the records cited.", judge)}
+            entry.model_copy(
+                update={"reason": replaced_text(entry.reason, "By the records cited.", judge)}
             )
-            for one in position.specious
+            for entry in position.specious
         )
     else:
-        change["reasons"] = tuple(one for one in position.reasons if not judge(one))
+        change["reasons"] = tuple(reason for reason in position.reasons if not judge(reason))
     return position.model_copy(update=change)
 
 

@@ -176,7 +176,7 @@ Judge = Callable[[str], list[Problem]]
 
 def own(sentence: str, problems: Sequence[Problem]) -> str:
     """SAGE's own sentence in the place of refused ones, with the reasons why."""
-    reasons = "; ".join(dict.fromkeys(one.reason for one in problems))
+    reasons = "; ".join(dict.fromkeys(problem.reason for problem in problems))
     return f"{sentence} {OWN.format(reason=reasons)}"
 
 
@@ -195,11 +195,11 @@ def replaced(texts: Sequence[str], generated: Sequence[str], judge: Judge) -> tu
     refused = [problems for _, problems in judged if problems]
     if not refused:
         return tuple(texts)
-    spare = [one for one in generated if one not in kept] or list(generated[:1])
+    spare = [name for name in generated if name not in kept] or list(generated[:1])
     last = len(spare) - 1
     groups = [refused[at : at + 1] if at < last else refused[at:] for at in range(len(spare))]
     added = [
-        own(sentence, [one for problems in group for one in problems])
+        own(sentence, [problem for problems in group for problem in problems])
         for sentence, group in zip(spare, groups, strict=True)
         if group
     ]
@@ -237,12 +237,12 @@ def without_quotations(text: str, sources: Collection[str]) -> str:
 
     A quotation of a few words is the writer's too: any sentence can be pieced together of those.
     """
-    known = [" ".join(one.split()).lower() for one in sources]
+    known = [" ".join(source.split()).lower() for source in sources]
 
     def drop(found: re.Match[str]) -> str:
         inner = " ".join(found[1].split()).lower()
         long = len(inner.split()) >= SHORTEST_QUOTATION
-        return " a quotation " if long and any(inner in one for one in known) else found[0]
+        return " a quotation " if long and any(inner in name for name in known) else found[0]
 
     return re.sub(r"[“\"]([^”\"]*)[”\"]", drop, text)
 
@@ -280,7 +280,7 @@ def check_result(
     results_only : refuse also what states no result, since no fact can bear that out; for texts
         that are read as results (headline, findings), where a remark would pass as one
     """
-    given = {sentence for one in quoted for sentence in (one.strip(), *sentences(one))}
+    given = {sentence for text in quoted for sentence in (text.strip(), *sentences(text))}
     if text.strip() in given:
         return []
     problems = _cited(text, (), None)
@@ -337,7 +337,7 @@ def _surface(sentence: str, names: frozenset[str], markup: bool = True) -> Probl
 
 def _cited(text: str, given: Collection[str], refs: Collection[str] | None) -> list[Problem]:
     strange = unknown_identifiers(text, given, refs)
-    return [Problem(text, "it cites what was not given", one) for one in strange[:1]]
+    return [Problem(text, "it cites what was not given", name) for name in strange[:1]]
 
 
 def _early_problem(sentence: str) -> Problem | None:
@@ -520,7 +520,7 @@ def _governs(clause: Clause, denial: int, span: range) -> bool:
 
 def _scopes(parts: Sequence[Clause], facts: ResultFacts) -> list[TestFact]:
     """The tests that the sentence speaks of, by its words; its numbers can only add to them."""
-    text = " ".join(one.text for one in parts)
+    text = " ".join(part.text for part in parts)
     spoken = [
         key
         for key, names in facts.endpoints.items()

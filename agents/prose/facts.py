@@ -129,9 +129,9 @@ class ResultFacts(View):
     def controls_passed(self) -> Tri:
         """True where every control that ran bears the result out, and one ran."""
         ran = [
-            one
-            for one in (self.permuted, self.specific, self.known_positive, self.negative_control)
-            if one is not None
+            flag
+            for flag in (self.permuted, self.specific, self.known_positive, self.negative_control)
+            if flag is not None
         ]
         return all(ran) if ran else None
 
@@ -148,7 +148,7 @@ class ResultFacts(View):
         for name, (true, false, left_open) in SENTENCES.items():
             value: Tri = getattr(self, name)
             said.append(true if value else false if value is False else left_open)
-        return tuple(one for one in said if one)
+        return tuple(name for name in said if name)
 
     def test(self, name: str) -> TestFact:
         """A test's facts; all None where it did not run."""
@@ -161,7 +161,7 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
     outcomes: dict[str, set[str]] = {}
     for reason in verdict.reasons:
         outcomes.setdefault(reason.rule, set()).add(reason.outcome)
-    answers = {one.question: one.answer for one in verdict.answers}
+    answers = {answer.question: answer.answer for answer in verdict.answers}
     controls = results.controls or Controls()
 
     def spoke(rule: str) -> Tri:
@@ -173,11 +173,11 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         return None if found is None or found.value is None else float(found.value)
 
     tests = {
-        one.id if one.part != "replication" else f"replicate.{one.id}": _test_fact(
-            one, contract, q_of(one.id)
+        test.id if test.part != "replication" else f"replicate.{test.id}": _test_fact(
+            test, contract, q_of(test.id)
         )
-        for one in results.tests
-        if one.status == "ok"
+        for test in results.tests
+        if test.status == "ok"
     }
     primary = results.test(contract.primary)
     if primary is not None and primary.status == "ok":
@@ -186,8 +186,8 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
     found = tests.get("primary", TestFact())
     again = outcomes.get("replication", set())
     permuted, known, negative = (
-        one.p if one is not None and one.ran else None
-        for one in (controls.permuted, controls.known_positive, controls.negative)
+        control.p if control is not None and control.ran else None
+        for control in (controls.permuted, controls.known_positive, controls.negative)
     )
     return ResultFacts(
         verdict=verdict.verdict,
@@ -195,15 +195,15 @@ def facts_of(results: Results, contract: Contract) -> ResultFacts:
         tests=tests,
         primary_endpoint=contract.primary_test.endpoint,
         endpoints={
-            one.key: tuple(
+            endpoint.key: tuple(
                 dict.fromkeys(
                     " ".join(name.lower().replace("_", " ").replace("-", " ").split())
-                    for name in (one.label, one.key)
+                    for name in (endpoint.label, endpoint.key)
                     if name
                 )
             )
-            for one in contract.endpoints
-            if one.key != contract.controls.negative_endpoint
+            for endpoint in contract.endpoints
+            if endpoint.key != contract.controls.negative_endpoint
         },
         absent=verdict.verdict == "not_supported" and found.significant is False,
         excluded="no" in (answers.get("association"), answers.get("relevance")),
@@ -233,9 +233,9 @@ def _reproduced(results: Results) -> Tri:
     if results.verdict.because == "reproduction":
         return False
     found = results.reproduction
-    if not found or not all(one.ran for one in found):
+    if not found or not all(reproduction.ran for reproduction in found):
         return None
-    states = {number.state for one in found for number in one.compared}
+    states = {number.state for reproduction in found for number in reproduction.compared}
     if "reproduced" not in states:
         return None
     return states <= {"reproduced", "no second implementation"}

@@ -49,5 +49,5 @@ def unknown_identifiers(
             if not token or token.lower() not in allowed:
                 found.append(token)
     if refs is not None:
-        found += [one for one in REF.findall(text) if one not in refs]
+        found += [found for found in REF.findall(text) if found not in refs]
     return found

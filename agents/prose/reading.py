@@ -98,7 +98,7 @@ def disguise(text: str, names: frozenset[str]) -> str:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text."""
-    return [one.strip() for one in SENTENCE.split(text) if one.strip()]
+    return [part.strip() for part in SENTENCE.split(text) if part.strip()]
 
 
 def clauses(sentence: str) -> list[Clause]:

@@ -238,12 +238,12 @@ def _keys(document: Document) -> list[tuple[str, str]]:
     return keys
 
 
-def _conflict(one: Document, two: Document) -> str | None:
+def _conflict(document: Document, two: Document) -> str | None:
     """The identifier on which two documents disagree."""
     for name in ("doi", "pmid", "pmcid"):
-        a, b = getattr(one, name), getattr(two, name)
+        a, b = getattr(document, name), getattr(two, name)
         if a and b and a.lower() != b.lower():
             return f"{name.upper()} ({a}, {b})"
-    if one.year and two.year and abs(one.year - two.year) > 1:
-        return f"year ({one.year}, {two.year})"
+    if document.year and two.year and abs(document.year - two.year) > 1:
+        return f"year ({document.year}, {two.year})"
     return None

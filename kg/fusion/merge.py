@@ -101,11 +101,11 @@ class Apart:
             self._of[clean_name(one)].add(clean_name(other))
             self._of[clean_name(other)].add(clean_name(one))
 
-    def forbids(self, one: Cluster, members: Iterable[Mention]) -> bool:
+    def forbids(self, cluster: Cluster, members: Iterable[Mention]) -> bool:
         """Whether a name of the cluster is declared different from one of the members."""
         if not self._of:
             return False
-        names = {m[0] for m in one.members}
+        names = {m[0] for m in cluster.members}
         return any(self._of.get(m[0], set()) & names for m in members)
 
 

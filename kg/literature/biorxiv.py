@@ -53,7 +53,7 @@ class Biorxiv:
         checked = await asyncio.gather(
             *(self._status(client, record, patience) for record in found[:_CHECKED])
         )
-        rest = [one.model_copy(update={"sources": (UNCHECKED,)}) for one in found[_CHECKED:]]
+        rest = [record.model_copy(update={"sources": (UNCHECKED,)}) for record in found[_CHECKED:]]
         return [*checked, *rest]
 
     async def _status(
@@ -70,7 +70,9 @@ class Biorxiv:
             return unchecked
         if not versions:
             return unchecked
-        withdrawn = next((one for one in versions if "withdraw" in text(one.get("type"))), None)
+        withdrawn = next(
+            (version for version in versions if "withdraw" in text(version.get("type"))), None
+        )
         if withdrawn is None:
             return record
         return record.model_copy(

@@ -27,8 +27,8 @@ def quoted(text: str) -> str:
 def groups_of(query: Query) -> list[list[str]]:
     """Alternatives per concept; free text without phrases gives its most telling words."""
     if query.phrases:
-        named = [[plain(one) for one in group][: 1 + _SYNONYMS] for group in query.groups()]
-        return [[one for one in group if one] for group in named if any(group)]
+        named = [[plain(name) for name in group][: 1 + _SYNONYMS] for group in query.groups()]
+        return [[name for name in group if name] for group in named if any(group)]
     clean = plain(query.text).split()
     telling = [word for word in clean if words(word)]
     longest = sorted(telling, key=lambda word: -len(word))[:_WORDS]
@@ -39,7 +39,7 @@ def conjunction(query: Query, term: Callable[[str], str]) -> str:
     """One query: AND over concepts, OR over each concept's alternatives."""
     groups = []
     for group in groups_of(query):
-        terms = [term(one) for one in group]
+        terms = [term(name) for name in group]
         groups.append(f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0])
     return " AND ".join(groups)
 

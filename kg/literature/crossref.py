@@ -55,44 +55,44 @@ class Crossref:
 
     def _read(self, body: bytes) -> list[Record]:
         items = field(self.name, as_json(self.name, body), "message.items", list)
-        records = [record for one in items if (record := self._record(one)) is not None]
-        return some(self.name, [one for one in items if one.get("type") not in _OTHER], records)
+        records = [record for item in items if (record := self._record(item)) is not None]
+        return some(self.name, [item for item in items if item.get("type") not in _OTHER], records)
 
-    def _record(self, one: Mapping[str, Any]) -> Record | None:
-        doi = clean_doi(field(self.name, one, "DOI", str))
-        title = text(one.get("title"))
-        if not title or one.get("type") in _OTHER:
+    def _record(self, row: Mapping[str, Any]) -> Record | None:
+        doi = clean_doi(field(self.name, row, "DOI", str))
+        title = text(row.get("title"))
+        if not title or row.get("type") in _OTHER:
             return None
         notices = [
             notice
-            for notice in one.get("updated-by") or []
+            for notice in row.get("updated-by") or []
             if isinstance(notice, Mapping) and "retract" in text(notice.get("type")).lower()
         ]
         retracted = bool(notices) or says_retracted(title)
-        published, year = _dates(one)
+        published, year = _dates(row)
         return Record(
             title=title,
-            abstract=text(one.get("abstract")).removeprefix("Abstract ").strip(),
+            abstract=text(row.get("abstract")).removeprefix("Abstract ").strip(),
             year=year,
             published=published,
-            venue=text(one.get("container-title")) or None,
-            authors=names(one.get("author")),
+            venue=text(row.get("container-title")) or None,
+            authors=names(row.get("author")),
             doi=doi,
             retracted=retracted,
             retracted_on=next(
                 (day for notice in notices if (day := _day(notice.get("updated")))), None
             ),
             retraction_sources=(self.name,) if retracted else (),
-            preprint=one.get("type") == "posted-content",
+            preprint=row.get("type") == "posted-content",
             sources=(self.name,),
         )
 
 
-def _dates(one: Mapping[str, Any]) -> tuple[date | None, int | None]:
+def _dates(row: Mapping[str, Any]) -> tuple[date | None, int | None]:
     """Earliest full date, and earliest year, over online and print publication."""
     days, years = [], []
     for name in ("published-online", "published-print", "published", "issued"):
-        value = one.get(name)
+        value = row.get(name)
         day = _day(value)
         if day is not None:
             days.append(day)

@@ -55,49 +55,49 @@ def read(source: str, body: bytes) -> list[Record]:
     """Records of a search answer, credited to `source`."""
     answer = as_json("europe_pmc", body)
     results = field("europe_pmc", answer, "resultList.result", list)
-    records = [record for one in results if (record := _record(source, one)) is not None]
+    records = [record for result in results if (record := _record(source, result)) is not None]
     return some("europe_pmc", results, records)
 
 
-def _record(source: str, one: Mapping[str, Any]) -> Record | None:
-    title = text(one.get("title"))
+def _record(source: str, row: Mapping[str, Any]) -> Record | None:
+    title = text(row.get("title"))
     if not title:
         return None
-    kinds = _kinds(one)
-    corrections = one.get("commentCorrectionList") or {}
+    kinds = _kinds(row)
+    corrections = row.get("commentCorrectionList") or {}
     notices = corrections.get("commentCorrection", []) if isinstance(corrections, dict) else []
     retracted = (
         any("retracted publication" in kind for kind in kinds)
         or any("retraction in" in text(notice.get("type")).lower() for notice in notices)
         or says_retracted(title)
     )
-    journal = one.get("journalInfo") or {}
+    journal = row.get("journalInfo") or {}
     venue = text((journal.get("journal") or {}).get("title")) if isinstance(journal, dict) else ""
-    publisher = one.get("bookOrReportDetails") or {}
+    publisher = row.get("bookOrReportDetails") or {}
     venue = venue or (text(publisher.get("publisher")) if isinstance(publisher, dict) else "")
-    pmid = one.get("pmid")
+    pmid = row.get("pmid")
     return Record(
         title=title.rstrip("."),
-        abstract=text(one.get("abstractText")),
-        year=year_of(one.get("pubYear")) or year_of(one.get("firstPublicationDate")),
-        published=day_of(one.get("firstPublicationDate")),
+        abstract=text(row.get("abstractText")),
+        year=year_of(row.get("pubYear")) or year_of(row.get("firstPublicationDate")),
+        published=day_of(row.get("firstPublicationDate")),
         venue=venue or None,
         authors=tuple(
             name.strip()
-            for name in text(one.get("authorString")).rstrip(".").split(",")[:6]
+            for name in text(row.get("authorString")).rstrip(".").split(",")[:6]
             if name.strip()
         ),
-        doi=clean_doi(one.get("doi") if isinstance(one.get("doi"), str) else None),
+        doi=clean_doi(row.get("doi") if isinstance(row.get("doi"), str) else None),
         pmid=pmid if isinstance(pmid, str) and pmid.isdigit() else None,
         retracted=retracted,
         retraction_sources=(source,) if retracted else (),
-        preprint=one.get("source") == "PPR" or any("preprint" in kind for kind in kinds),
+        preprint=row.get("source") == "PPR" or any("preprint" in kind for kind in kinds),
         sources=(source,),
     )
 
 
-def _kinds(one: Mapping[str, Any]) -> list[str]:
-    listed = one.get("pubTypeList")
+def _kinds(row: Mapping[str, Any]) -> list[str]:
+    listed = row.get("pubTypeList")
     if isinstance(listed, dict):
         return [kind.lower() for kind in names(listed.get("pubType"))]
-    return [text(one.get("pubType")).lower()]
+    return [text(row.get("pubType")).lower()]

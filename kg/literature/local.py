@@ -125,7 +125,7 @@ class LocalIndex:
         BM25 over the words, times one plus the number of the query's phrases that occur whole.
         """
         groups = query.groups()
-        terms = words(" ".join((query.text, *(one for group in groups for one in group))))
+        terms = words(" ".join((query.text, *(name for group in groups for name in group))))
         scores = np.zeros(len(self.records))
         for term in dict.fromkeys(terms):
             if term in self._postings:
@@ -134,7 +134,9 @@ class LocalIndex:
         matched = np.flatnonzero(scores)
         if query.phrases:
             for position in matched:
-                scores[position] *= 1 + sum(mentions(self._keys[position], one) for one in groups)
+                scores[position] *= 1 + sum(
+                    mentions(self._keys[position], group) for group in groups
+                )
         order = matched[np.argsort(-scores[matched], kind="stable")]
         top = scores[order[0]] if len(order) else 1.0
         return [(int(position), float(scores[position] / top)) for position in order]

@@ -83,7 +83,7 @@ class PubMed:
         if "ERROR" in answer:
             raise Unavailable(self.name, f"refused the query: {text(answer['ERROR'])[:120]}")
         ids: list[str] = field(self.name, answer, "idlist", list)
-        if not all(isinstance(one, str) and one.isdigit() for one in ids):
+        if not all(isinstance(text, str) and text.isdigit() for text in ids):
             raise SourceChanged(self.name, 'field "idlist" holds no PMIDs now')
         return ids
 
@@ -113,13 +113,13 @@ def _record(entry: Mapping[str, Any]) -> Record | None:
         return None
     doi = next(
         (
-            clean_doi(one.split(" ")[0])
-            for one in [*_listed(entry.get("AID")), *_listed(entry.get("LID"))]
-            if one.endswith("[doi]")
+            clean_doi(text.split(" ")[0])
+            for text in [*_listed(entry.get("AID")), *_listed(entry.get("LID"))]
+            if text.endswith("[doi]")
         ),
         None,
     )
-    types = {one.lower() for one in _listed(entry.get("PT"))}
+    types = {text.lower() for text in _listed(entry.get("PT"))}
     retracted = _RETRACTED in types or "RIN" in entry
     days = [day for name in ("DEP", "DP") if (day := day_of(text(entry.get(name))))]
     return Record(
@@ -152,4 +152,4 @@ def _retraction_day(entry: Mapping[str, Any]) -> date | None:
 def _listed(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

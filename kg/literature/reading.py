@@ -91,11 +91,11 @@ def names(value: Any, limit: int = 6) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = []
-    for one in value[:limit]:
-        if isinstance(one, Mapping):
-            name = one.get("fullName") or one.get("name")
-            if not name and one.get("family"):
-                name = f"{one['family']} {one.get('given', '')}".strip()
+    for item in value[:limit]:
+        if isinstance(item, Mapping):
+            name = item.get("fullName") or item.get("name")
+            if not name and item.get("family"):
+                name = f"{item['family']} {item.get('given', '')}".strip()
             one = name
         if isinstance(one, str) and one.strip():
             found.append(one.strip())

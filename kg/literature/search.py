@@ -110,14 +110,16 @@ class Literature:
         k : records per search
         as_of : nothing that may have appeared later is returned
         """
-        named = {name: [self._query(one) for one in asked] for name, asked in wanted.items()}
+        named = {name: [self._query(item) for item in asked] for name, asked in wanted.items()}
         key = self._key(named, k, as_of)
         stored = self._stored(key)
         if stored is not None:
             return stored
         # In turns, so that a source that takes a few queries serves every caller.
         turns = zip_longest(*named.values())
-        everything = tuple(dict.fromkeys(one for turn in turns for one in turn if one is not None))
+        everything = tuple(
+            dict.fromkeys(query for turn in turns for query in turn if query is not None)
+        )
         started = time.perf_counter()
         found: list[Record] = []
         missing: list[MissingSource] = []
@@ -132,7 +134,7 @@ class Literature:
             for query in everything:
                 found.extend(self.local.search(query, k, as_of))
             served.append(self.local.name)
-        pool = [one.as_known(as_of) for one in merge(found) if one.known_by(as_of)]
+        pool = [record.as_known(as_of) for record in merge(found) if record.known_by(as_of)]
         notes = self._notes(served, found, pool)
         answers = {}
         embed = remembered(self._embed) if self._embed is not None else None
@@ -156,7 +158,7 @@ class Literature:
             "search",
             "|".join(source.name for source in self.sources),
             [k, as_of, self._embed is not None, self._retractions is not None, self._corpus()],
-            {name: [one.model_dump() for one in asked] for name, asked in named.items()},
+            {name: [query.model_dump() for query in asked] for name, asked in named.items()},
         )
 
     def _corpus(self) -> str:
@@ -182,14 +184,14 @@ class Literature:
                 self._cache.drop(f"{key}{complete:d}")
                 continue
             return {
-                name: one.model_copy(update={"requests": 0, "cached": 1, "seconds": 0.0})
-                for name, one in found.items()
+                name: answer.model_copy(update={"requests": 0, "cached": 1, "seconds": 0.0})
+                for name, answer in found.items()
             }
         return None
 
     def _store(self, key: str, answers: dict[str, SearchAnswer], over_budget: set[str]) -> None:
         """Keep answers that lack nothing but sources whose rate had no slot; not failures."""
-        missing = {one.name for answer in answers.values() for one in answer.missing}
+        missing = {source.name for answer in answers.values() for source in answer.missing}
         if not self.sources or self._cache is None or missing - over_budget:
             return
         body = TypeAdapter(dict[str, SearchAnswer]).dump_json(answers)

@@ -58,24 +58,24 @@ class SemanticScholar:
         if isinstance(answer, dict) and answer.get("total") == 0 and "data" not in answer:
             return []
         papers = field(self.name, answer, "data", list)
-        records = [record for one in papers if (record := self._record(one)) is not None]
+        records = [record for paper in papers if (record := self._record(paper)) is not None]
         return some(self.name, papers, records)
 
-    def _record(self, one: Mapping[str, Any]) -> Record | None:
-        title = text(one.get("title"))
+    def _record(self, row: Mapping[str, Any]) -> Record | None:
+        title = text(row.get("title"))
         if not title:
             return None
-        identifiers = one.get("externalIds") or {}
-        kinds = one.get("publicationTypes") or []
+        identifiers = row.get("externalIds") or {}
+        kinds = row.get("publicationTypes") or []
         retracted = says_retracted(title)
         pmid = identifiers.get("PubMed")
         return Record(
             title=title.rstrip("."),
-            abstract=text(one.get("abstract")),
-            year=year_of(one.get("year")),
-            published=day_of(one.get("publicationDate")),
-            venue=text(one.get("venue")) or None,
-            authors=names(one.get("authors")),
+            abstract=text(row.get("abstract")),
+            year=year_of(row.get("year")),
+            published=day_of(row.get("publicationDate")),
+            venue=text(row.get("venue")) or None,
+            authors=names(row.get("authors")),
             doi=clean_doi(identifiers.get("DOI")),
             pmid=str(pmid) if pmid and str(pmid).isdigit() else None,
             arxiv=identifiers.get("ArXiv"),

@@ -108,7 +108,7 @@ class Record(Strict):
         """A one-line reference in words, with an identifier where there is one."""
         more = " et al." if len(self.authors) > 1 else ""
         first = f"{self.authors[0]}{more}. " if self.authors else ""
-        where = ", ".join(str(one) for one in (self.venue, self.year) if one)
+        where = ", ".join(str(number) for number in (self.venue, self.year) if number)
         tail = f" doi:{self.doi}" if self.doi else (f" PMID {self.pmid}" if self.pmid else "")
         mark = "RETRACTED: " if self.retracted and not says_retracted(self.title) else ""
         return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"

@@ -154,7 +154,7 @@ def _through_named(graph: Graph, rows: Rows, said: Understanding) -> Rows:
     """The candidates that visit every class the prompt names ("genes"), where there are any."""
     keep = np.ones(len(rows), dtype=bool)
     for _, group in said.classes:
-        numbers = [TYPES.index(one) for one in group]
+        numbers = [TYPES.index(kind) for kind in group]
         visited = (rows >= 0) & np.isin(graph.types[rows], numbers)
         keep &= visited.any(axis=1)
     return rows[keep] if keep.any() else rows

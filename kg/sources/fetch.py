@@ -136,7 +136,7 @@ async def _fetch(
 
 def _ids(body: bytes) -> list[str]:
     found = json.loads(body)["esearchresult"].get("idlist", [])
-    if not all(isinstance(one, str) and one.isdigit() for one in found):
+    if not all(isinstance(text, str) and text.isdigit() for text in found):
         raise SourceChanged("pubmed", 'field "idlist" holds no PMIDs now')
     return list(found)
 

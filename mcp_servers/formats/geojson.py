@@ -81,9 +81,9 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as stream:
         stream.write('{"type":"FeatureCollection","features":[')
-        for one in features:
+        for feature in features:
             stream.write(",\n" if count else "\n")
-            json.dump(one, stream, separators=(",", ":"), allow_nan=False)
+            json.dump(feature, stream, separators=(",", ":"), allow_nan=False)
             count += 1
         stream.write("\n]}\n")
     return count
@@ -120,7 +120,7 @@ def read_objects(path: Path) -> list[Annotated]:
         if form == "Polygon":
             polygons = (_polygon(parts, label, path, number),)
         elif form == "MultiPolygon" and isinstance(parts, list):
-            polygons = tuple(_polygon(one, label, path, number) for one in parts)
+            polygons = tuple(_polygon(part, label, path, number) for part in parts)
         elif form in ("Point", "MultiPoint"):
             points = _points([parts] if form == "Point" else parts, path, number)
         else:
@@ -164,7 +164,7 @@ def read_polygons(path: Path) -> list[Polygon]:
         if kind == "Polygon":
             out.append(_polygon(parts, label, path, number))
         elif kind == "MultiPolygon" and isinstance(parts, list):
-            out.extend(_polygon(one, label, path, number) for one in parts)
+            out.extend(_polygon(part, label, path, number) for part in parts)
         else:
             raise InputError(
                 f"{path}: feature {number} is a {kind}; only Polygon and MultiPolygon have an area"
@@ -182,10 +182,10 @@ def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from error
-    for number, one in enumerate(_geometries(data, path)):
+    for number, pair in enumerate(_geometries(data, path)):
         if number >= MAX_FEATURES:
             raise InputError(f"{path}: more than {MAX_FEATURES} features")
-        yield one
+        yield pair
 
 
 def _label(properties: Mapping[str, Any]) -> str:
@@ -195,7 +195,7 @@ def _label(properties: Mapping[str, Any]) -> str:
         return class_ if isinstance(class_, str) else ""
     names = class_.get("names")
     if isinstance(names, list):
-        return ": ".join(str(one) for one in names)
+        return ": ".join(str(name) for name in names)
     return str(class_.get("name") or "")
 
 

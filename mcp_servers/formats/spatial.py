@@ -54,14 +54,14 @@ def from_geojson(
     from mcp_servers.formats.geojson import read_objects
 
     objects = read_objects(path)
-    areas = [one for one in objects if one.polygons]
-    dots = [one for one in objects if not one.polygons]
+    areas = [thing for thing in objects if thing.polygons]
+    dots = [thing for thing in objects if not thing.polygons]
     found: Elements = {}
     if areas:
         found[name] = _areas(path, areas, size, mpp, warnings)
     if dots:
-        counts = [len(one.points) for one in dots]
-        where = np.concatenate([one.points for one in dots])
+        counts = [len(dot.points) for dot in dots]
+        where = np.concatenate([dot.points for dot in dots])
         check_inside(path, where, where, size)
         measured = _columns(path, dots, ("x", "y"), warnings)
         columns = {k: np.repeat(v, counts) for k, v in measured.items()}
@@ -81,8 +81,8 @@ def _areas(
     from spatialdata.models import ShapesModel
 
     shapes = []
-    for one in objects:
-        parts = [shapely.Polygon(p.exterior, p.holes) for p in one.polygons]
+    for thing in objects:
+        parts = [shapely.Polygon(p.exterior, p.holes) for p in thing.polygons]
         shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
     bounds = shapely.bounds(shapes)
     check_inside(path, bounds[:, :2], bounds[:, 2:], size)
@@ -104,15 +104,15 @@ def _columns(
     """
     columns: dict[str, Any] = {}
     for column, values in (
-        ("classification", [one.label for one in objects]),
-        ("name", [one.name for one in objects]),
-        ("object_type", [one.kind for one in objects]),
+        ("classification", [thing.label for thing in objects]),
+        ("name", [thing.name for thing in objects]),
+        ("object_type", [thing.kind for thing in objects]),
     ):
         if any(values):
             columns[column] = np.array(values, dtype=object)
-    keys = list(dict.fromkeys(key for one in objects for key in one.measurements))
+    keys = list(dict.fromkeys(key for thing in objects for key in thing.measurements))
     for key, column in zip(keys, column_names(path, keys, [*own, *columns], warnings), strict=True):
-        columns[column] = np.array([one.measurements.get(key, np.nan) for one in objects])
+        columns[column] = np.array([thing.measurements.get(key, np.nan) for thing in objects])
     return columns
 
 
@@ -125,7 +125,7 @@ def column_names(
     that need no change come first, so that they keep their name.
     """
     held, names = set(taken), {}
-    for text in sorted(texts, key=lambda one: _clean(one) != one):
+    for text in sorted(texts, key=lambda text: _clean(text) != text):
         name, number = _clean(text), 1
         while name in held:
             number += 1

@@ -114,14 +114,14 @@ def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
         entities=entities,
         neighbors=[
             NeighborRow(
-                id=one.node.id,
-                name=one.node.name,
-                type=one.node.type.value,
-                relations=list(one.relations),
-                forward=one.forward,
-                belief=one.belief,
+                id=neighbor.node.id,
+                name=neighbor.node.name,
+                type=neighbor.node.type.value,
+                relations=list(neighbor.relations),
+                forward=neighbor.forward,
+                belief=neighbor.belief,
             )
-            for one in near
+            for neighbor in near
         ],
     )
 
@@ -194,7 +194,10 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     else:
         raise InputError("give a prompt, or source and target")
     return PathsResult(
-        concepts=[f"{one.phrase} -> {one.name} ({one.type.value})" for one in found.concepts],
+        concepts=[
+            f"{concept.phrase} -> {concept.name} ({concept.type.value})"
+            for concept in found.concepts
+        ],
         unmatched=list(found.unmatched),
         candidates=found.candidates,
         paths=[
@@ -204,7 +207,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 scores=Scores(**path.scores.model_dump(include=set(Scores.model_fields))),
                 weakest_belief=min(edge.belief for edge in path.edges),
                 contradicted=any(edge.contradicted for edge in path.edges),
-                papers=_papers(one for edge in path.edges for one in edge.evidence),
+                papers=_papers(evidence for edge in path.edges for evidence in edge.evidence),
             )
             for path in found.paths
         ],
@@ -271,22 +274,22 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
         *graph.evidence(given.head, given.tail),
         *(graph.evidence(given.tail, given.head) if given.head != given.tail else ()),
     ]
-    edges.sort(key=lambda one: -one.belief)
+    edges.sort(key=lambda edge: -edge.belief)
     return EvidenceResult(
         relations=[
             RelationRow(
-                head=one.head_name,
-                relation=one.relation,
-                tail=one.tail_name,
-                belief=one.belief,
-                negated=one.negated,
-                documents=one.documents,
-                first_year=one.first_year,
-                last_year=one.last_year,
-                passages=_passages(one.supports, given.limit),
-                against=_passages(one.contradicting, given.limit),
+                head=edge.head_name,
+                relation=edge.relation,
+                tail=edge.tail_name,
+                belief=edge.belief,
+                negated=edge.negated,
+                documents=edge.documents,
+                first_year=edge.first_year,
+                last_year=edge.last_year,
+                passages=_passages(edge.supports, given.limit),
+                against=_passages(edge.contradicting, given.limit),
             )
-            for one in edges
+            for edge in edges
         ],
         note="" if edges else "No document of the corpus states a direct relation between these.",
     )
@@ -298,10 +301,12 @@ def open_graph(path: str, context: ToolContext) -> Graph:
 
     place = context.input(path)
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
-    for one in files:
-        context.roots.input(one)  # nothing that leads outside
+    for file in files:
+        context.roots.input(file)  # nothing that leads outside
     stamp = tuple(
-        (str(one), one.stat().st_mtime_ns, one.stat().st_size) for one in files if one.is_file()
+        (str(file), file.stat().st_mtime_ns, file.stat().st_size)
+        for file in files
+        if file.is_file()
     )
     return context.shared(("graph", str(place), stamp), lambda: Graph.load(place))
 
@@ -327,7 +332,7 @@ def embedder_of(graph: Graph, context: ToolContext) -> Embedder:
 
 def _papers(evidence: Iterable[object]) -> list[str]:
     """Each paper once, in order, by its identifier or title."""
-    return list(dict.fromkeys(paper(one) for one in evidence))[:20]
+    return list(dict.fromkeys(paper(item) for item in evidence))[:20]
 
 
 def paper(evidence: object) -> str:
@@ -337,19 +342,19 @@ def paper(evidence: object) -> str:
     doi, pmid = getattr(evidence, "doi", None), getattr(evidence, "pmid", None)
     parts = [title, str(year) if year else "", f"doi:{doi}" if doi else ""]
     parts.append(f"PMID {pmid}" if pmid else "")
-    return ", ".join(one for one in parts if one)
+    return ", ".join(part for part in parts if part)
 
 
 def _passages(supports: tuple[Support, ...], limit: int) -> list[Passage]:
     return [
         Passage(
-            text=one.evidence.text[:QUOTE],
-            paper=paper(one.evidence),
-            year=one.evidence.year,
-            section=one.evidence.section,
-            confidence=one.confidence,
-            speculative=one.speculative,
-            retracted=one.evidence.retracted,
+            text=support.evidence.text[:QUOTE],
+            paper=paper(support.evidence),
+            year=support.evidence.year,
+            section=support.evidence.section,
+            confidence=support.confidence,
+            speculative=support.speculative,
+            retracted=support.evidence.retracted,
         )
-        for one in supports[:limit]
+        for support in supports[:limit]
     ]

@@ -139,7 +139,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
     def run_status(given: StatusInput, context: ToolContext) -> RunResult:
         return _read(drive(["show", "--json", "--", _run_name(given.run)], context.cancelled))
 
-    return [getattr(one, ATTRIBUTE) for one in (start_run, review_run, run_status)]
+    return [getattr(item, ATTRIBUTE) for item in (start_run, review_run, run_status)]
 
 
 def _run_name(name: str) -> str:

@@ -113,15 +113,17 @@ def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
             raise InputError(
                 f'cohort "{name}": its root folder lies outside the allowed folders; add a root'
             )
-        names = [one.file for one in spec.tables.values()]
+        names = [table.file for table in spec.tables.values()]
         names += [spec.expression.file] if spec.expression else []
-        for one in names:  # before anything is read
-            context.input(folder / one, "file")
+        for text in names:  # before anything is read
+            context.input(folder / text, "file")
         context.read.append(description)
     else:  # a study folder in a known layout: all of it is its data
         context.input(path)
-    files = {*context.read, *(one for one in folder.iterdir() if one.is_file())}
-    stamp = tuple((str(one), one.stat().st_mtime_ns, one.stat().st_size) for one in sorted(files))
+    files = {*context.read, *(path for path in folder.iterdir() if path.is_file())}
+    stamp = tuple(
+        (str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files)
+    )
     root = folder if given.data_root is not None else None
     key = ("cohort", str(path), str(root), stamp)
     cohort: Cohort = context.shared(key, lambda: load(path, root=root))
@@ -144,7 +146,7 @@ def analysis_table(
         raise InputError(
             f'endpoint "{given.endpoint}" is {kind}; this tool needs {" or ".join(kinds)}'
         )
-    wanted = list(dict.fromkeys([*keys, *(one.variable for one in given.filters)]))
+    wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
     table = table[apply_filters(table, tuple(given.filters))]
     table = table.rename(
@@ -190,7 +192,7 @@ def grouped(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, str]:
         labels = values.map(_level)
         words = f"levels of {given.group}"
     elif rule == "tertile":
-        low, high = (float(one) for one in np.quantile(numbers, [1 / 3, 2 / 3]))
+        low, high = (float(item) for item in np.quantile(numbers, [1 / 3, 2 / 3]))
         labels = pd.Series(
             np.select([numbers <= low, numbers > high], ["low", "high"], "middle"), table.index
         )

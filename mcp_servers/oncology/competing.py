@@ -123,13 +123,15 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
     time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     context.progress(0.3, "estimating")
     tests, notes = _gray(time, status, groups.to_numpy())
-    others = [one for one in keys if one != given.group]
+    others = [key for key in keys if key != given.group]
     terms, more = _terms(time, status, groups, given.group, table, others)
     months = months_reported(float(time.max()), given.every)
     curves, shown = [], {}
     for name in sorted(groups.unique()):
         mine = (groups == name).to_numpy()
-        both = [aalen_johansen(time[mine], status[mine], one, need_events=False) for one in (1, 2)]
+        both = [
+            aalen_johansen(time[mine], status[mine], number, need_events=False) for number in (1, 2)
+        ]
         curves.append(_curve(str(name), both, months))
         shown[f"{given.group.rpartition(':')[2]} {name}"] = Incidences(
             both[0], both[1] if both[1].n_events else None
@@ -200,10 +202,10 @@ def _terms(
     matrix, names, notes = design_matrix(table, covariates)
     ordered = sorted(set(groups))
     reference = "low" if "low" in ordered else ordered[0]
-    levels = [one for one in ordered if one != reference]
-    sides = [(groups == one).to_numpy(dtype=float) for one in levels]
+    levels = [item for item in ordered if item != reference]
+    sides = [(groups == level).to_numpy(dtype=float) for level in levels]
     matrix = np.column_stack([*sides, matrix])
-    names = [*(f"{group}={one}" for one in levels), *names]
+    names = [*(f"{group}={level}" for level in levels), *names]
     notes.append(f"{group}: reference level {reference}")
     try:
         hazard = cox(time, status == 1, matrix, names)

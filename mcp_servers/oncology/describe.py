@@ -97,7 +97,7 @@ def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeRe
     context.progress(0.7, "checking the cohort")
     findings = check_cohort(cohort)
     word = given.search.casefold()
-    genes = [one for one in book.expression if word in f"expression:{one}".casefold()]
+    genes = [name for name in book.expression if word in f"expression:{name}".casefold()]
     return DescribeResult(
         cohort=book.cohort,
         title=book.title,
@@ -105,44 +105,49 @@ def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeRe
         n_patients=book.n_patients,
         endpoints=[
             EndpointRow(
-                key=one.key,
-                label=one.label,
-                kind=one.kind,
-                unit=one.unit,
-                n=safe_count(one.n),
-                events=safe_count(one.events),
-                median_follow_up=finite(one.median_follow_up),
-                coding=one.coding,
-                note=one.note,
+                key=endpoint.key,
+                label=endpoint.label,
+                kind=endpoint.kind,
+                unit=endpoint.unit,
+                n=safe_count(endpoint.n),
+                events=safe_count(endpoint.events),
+                median_follow_up=finite(endpoint.median_follow_up),
+                coding=endpoint.coding,
+                note=endpoint.note,
             )
-            for one in book.endpoints
+            for endpoint in book.endpoints
         ],
         variables=[
             VariableRow(
-                key=one.key,
-                label=one.label,
-                kind=one.kind,
-                unit=one.unit,
-                n=safe_count(one.n),
-                missing=round(one.missing, 2),
-                levels={level: n for level, n in one.levels.items() if n >= SMALLEST},
-                note=one.note,
+                key=variable.key,
+                label=variable.label,
+                kind=variable.kind,
+                unit=variable.unit,
+                n=safe_count(variable.n),
+                missing=round(variable.missing, 2),
+                levels={level: n for level, n in variable.levels.items() if n >= SMALLEST},
+                note=variable.note,
             )
-            for one in book.variables
-            if word in one.key.casefold() or word in one.label.casefold()
+            for variable in book.variables
+            if word in variable.key.casefold() or word in variable.label.casefold()
         ],
         expression_genes=len(book.expression),
         expression_patients=safe_count(book.expression_n) if book.expression else None,
         expression_unit=book.expression_unit,
         genes=genes[: given.genes],
         losses=[
-            f"{one.step}: {_lost(one.before - one.after)} lost ({one.reason})"
-            for one in book.joins
-            if one.before != one.after
+            f"{join.step}: {_lost(join.before - join.after)} lost ({join.reason})"
+            for join in book.joins
+            if join.before != join.after
         ],
         findings=[
-            FindingRow(severity=one.severity, code=one.code, where=one.where, message=one.message)
-            for one in findings
+            FindingRow(
+                severity=finding.severity,
+                code=finding.code,
+                where=finding.where,
+                message=finding.message,
+            )
+            for finding in findings
         ],
         license=book.license,
         notes=list(book.notes),

@@ -256,7 +256,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
         events=safe_count(found.events),
         tested=len(names),
         refused=found.refused(),
-        significant_at_5_percent=sum(one.q is not None and one.q < 0.05 for one in rows),
+        significant_at_5_percent=sum(row.q is not None and row.q < 0.05 for row in rows),
         top=rows[: given.top],
         table="screen.csv",
     )
@@ -276,8 +276,8 @@ def _features(
         names = [f"expression:{gene}" for gene in cohort.expression.genes]
         block, patients = cohort.block(cohort.expression.genes)
         place = {patient: row for row, patient in enumerate(patients)}
-        table = table.loc[[one for one in table.index if one in place]]
-        values = block[[place[one] for one in table.index]]
+        table = table.loc[[item for item in table.index if item in place]]
+        values = block[[place[item] for item in table.index]]
     else:
         names = list(dict.fromkeys(given.features))
         raw = cohort.table(names).loc[table.index]
@@ -310,4 +310,4 @@ def _write(path: Any, rows: list[ScreenRow]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, fieldnames=list(ScreenRow.model_fields))
         writer.writeheader()
-        writer.writerows(one.model_dump() for one in rows)
+        writer.writerows(row.model_dump() for row in rows)

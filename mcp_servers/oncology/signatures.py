@@ -149,7 +149,7 @@ def _row(
     if len(numbers) < 2 * SMALLEST:
         raise InputError(f"{key}: fewer than {2 * SMALLEST} patients have expression data")
     missing = [gene for gene in genes if gene not in matrix]  # type: ignore[operator]
-    quantiles = [float(one) for one in np.quantile(numbers, [0.1, 0.25, 0.5, 0.75, 0.9])]
+    quantiles = [float(item) for item in np.quantile(numbers, [0.1, 0.25, 0.5, 0.75, 0.9])]
     return SignatureRow(
         key=key,
         label=label,

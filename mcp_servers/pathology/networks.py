@@ -198,8 +198,8 @@ def _check_config(folder: Path, model_type: str) -> None:
     tokens = folder / "tokenizer_config.json"
     named = _json_object(tokens).get("fast_tokenizer_files") if tokens.is_file() else None
     if named is not None and not all(
-        isinstance(one, str) and one == Path(one).name and "\\" not in one
-        for one in (named if isinstance(named, list) else [None])
+        isinstance(item, str) and item == Path(item).name and "\\" not in item
+        for item in (named if isinstance(named, list) else [None])
     ):
         raise InputError(f"{tokens}: fast_tokenizer_files must name files of the folder")
 

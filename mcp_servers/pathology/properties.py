@@ -62,8 +62,8 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
         height_um=None if has.mpp is None else has.height * has.mpp,
         objective_power=has.objective_power,
         levels=[
-            LevelSize(width_px=one.width, height_px=one.height, downsample=one.downsample)
-            for one in has.levels
+            LevelSize(width_px=level.width, height_px=level.height, downsample=level.downsample)
+            for level in has.levels
         ],
         associated_images=list(has.associated),
         size_bytes=has.size_bytes,

@@ -130,7 +130,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
         context.progress(0.3, "writing")
         spatial.write_store(path, elements, about)
     listed = [_describe(k, v, sources[k].name) for k, v in sorted(elements.items())]
-    kinds = [one.kind for one in listed]
+    kinds = [element.kind for element in listed]
     return SpatialResult(
         **of_slide(slide),
         warnings=warnings,
@@ -147,7 +147,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
 
 def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path]:
     """The files to take, resolved: those named, then this slide's in the results folder."""
-    found = [context.input(one, "file") for one in given.files]
+    found = [context.input(file, "file") for file in given.files]
     for path in found:
         if path.suffix.lower() not in SUFFIXES:
             raise InputError(
@@ -168,7 +168,7 @@ def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path
 
 def _has_positions(path: Path) -> bool:
     with path.open(encoding="utf-8", errors="replace") as stream:
-        header = [one.strip().strip('"') for one in stream.readline(65_536).split(",")]
+        header = [part.strip().strip('"') for part in stream.readline(65_536).split(",")]
     return {"x", "y"} <= set(header)
 
 

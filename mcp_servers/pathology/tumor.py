@@ -164,8 +164,10 @@ def _tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     from mcp_servers.pathology.words import TUMOR, means_tumor
 
     outlines = read_polygons(path)
-    named = [one for one in outlines if means_tumor(one.label)]
-    others = sorted({one.label.strip() for one in outlines if not means_tumor(one.label)})
+    named = [outline for outline in outlines if means_tumor(outline.label)]
+    others = sorted(
+        {outline.label.strip() for outline in outlines if not means_tumor(outline.label)}
+    )
     classes = ", ".join(f'"{label}"' for label in others if label)
     if named:
         left = len(outlines) - len(named)

@@ -63,13 +63,13 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
 def lean(schema: Any) -> Any:
     """A schema without the titles that repeat each field's name: a third of what a model reads."""
     if isinstance(schema, list):
-        return [lean(one) for one in schema]
+        return [lean(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: lean(one)
-        for key, one in schema.items()
-        if not (key == "title" and isinstance(one, str))
+        key: lean(item)
+        for key, item in schema.items()
+        if not (key == "title" and isinstance(item, str))
     }
 
 
@@ -119,17 +119,17 @@ def envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[s
     files = []
     result: Any = None
     if run is not None:
-        names = {one.name: f"{prefix}/{one.name}" for one in run.outputs}
+        names = {output.name: f"{prefix}/{output.name}" for output in run.outputs}
         result = relocate(run.result, names)
         files = [
             {
-                "path": names[one.name],
-                "uri": uri_of(names[one.name]),
-                "mime": one.mime,
-                "bytes": one.bytes,
-                "sha256": one.sha256,
+                "path": names[output.name],
+                "uri": uri_of(names[output.name]),
+                "mime": output.mime,
+                "bytes": output.bytes,
+                "sha256": output.sha256,
             }
-            for one in run.outputs
+            for output in run.outputs
         ]
     return {
         "state": status["state"],
@@ -155,18 +155,18 @@ def content_of(
         text = json.dumps(structured, ensure_ascii=False)
     blocks: list[types.ContentBlock] = [types.TextContent(text=text)]
     shown = 0
-    for one in structured["files"]:
-        if one["mime"].startswith("image/") and shown < bounds.images:
-            picture = image_of(output / one["path"], one["mime"], bounds.image)
+    for file in structured["files"]:
+        if file["mime"].startswith("image/") and shown < bounds.images:
+            picture = image_of(output / file["path"], file["mime"], bounds.image)
             if picture is not None:
                 blocks.append(picture)
                 shown += 1
     blocks.extend(
         types.ResourceLink(
-            uri=one["uri"], name=one["path"], mime_type=one["mime"], size=one["bytes"]
+            uri=file["uri"], name=file["path"], mime_type=file["mime"], size=file["bytes"]
         )
-        for one in structured["files"][:50]
-        if one["mime"] != "inode/directory"
+        for file in structured["files"][:50]
+        if file["mime"] != "inode/directory"
     )
     return blocks, structured
 

@@ -176,9 +176,9 @@ class ToolServer:
         return types.CallToolResult(content=blocks, structured_content=structured)
 
     def _remember(self, files: list[dict[str, Any]]) -> None:
-        known = {one["uri"] for one in files}
-        kept = [one for one in self.recent if one["uri"] not in known]
-        fresh = [one for one in files if one["mime"] != "inode/directory"]
+        known = {file["uri"] for file in files}
+        kept = [row for row in self.recent if row["uri"] not in known]
+        fresh = [file for file in files if file["mime"] != "inode/directory"]
         self.recent = [*fresh, *kept][:RECENT]
 
     async def _about_job(
@@ -211,9 +211,9 @@ class ToolServer:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
-                    uri=one["uri"], name=one["path"], mime_type=one["mime"], size=one["bytes"]
+                    uri=row["uri"], name=row["path"], mime_type=row["mime"], size=row["bytes"]
                 )
-                for one in self.recent
+                for row in self.recent
             ]
         )
 

@@ -268,7 +268,7 @@ class Slide:
         asked scale it is used as it is, and the view's `scale` says which.
         """
         scale = max(scale, 1.0)
-        candidates = [k for k, one in enumerate(self.levels) if one.downsample <= scale * 1.03]
+        candidates = [k for k, level in enumerate(self.levels) if level.downsample <= scale * 1.03]
         level = candidates[-1] if candidates else 0
         ratio = self.levels[level].downsample
         residual = scale / ratio
@@ -382,8 +382,8 @@ def _kind(path: Path) -> str:
 
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
     """Whether both readers see the same levels, and the same pixels in a tile of the ends."""
-    sizes = [(one.width, one.height) for one in direct.levels]
-    theirs_sizes = [(one.width, one.height) for one in reference.levels]
+    sizes = [(level.width, level.height) for level in direct.levels]
+    theirs_sizes = [(level.width, level.height) for level in reference.levels]
     if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF
         sizes = sizes[: len(theirs_sizes)]
     if sizes != theirs_sizes or direct.has_gaps():

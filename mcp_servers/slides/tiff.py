@@ -71,18 +71,19 @@ class TiffSource:
     def _check_extent(self) -> None:
         """Refuse a file that promises tiles it does not hold."""
         size = self._path.stat().st_size
-        for number, one in enumerate(self._directories):
-            present = one.counts > 0
+        for number, directory in enumerate(self._directories):
+            present = directory.counts > 0
             if not present.any():
                 raise InputError(
-                    f"{self._path}: level {number} ({one.level.width} x {one.level.height} px) "
-                    "has no image data; the file holds only a header. Copy or export it again."
+                    f"{self._path}: level {number} "
+                    f"({directory.level.width} x {directory.level.height} px) has no image data; "
+                    "the file holds only a header. Copy or export it again."
                 )
-            cut = int((present & (one.offsets + one.counts > size)).sum())
+            cut = int((present & (directory.offsets + directory.counts > size)).sum())
             if cut:
                 raise InputError(
-                    f"{self._path}: truncated: {cut} of {one.counts.size} tiles of level {number} "
-                    f"lie beyond the end of the file ({size} bytes). Copy it again."
+                    f"{self._path}: truncated: {cut} of {directory.counts.size} tiles of "
+                    f"level {number} lie beyond the end of the file ({size} bytes). Copy it again."
                 )
 
     def close(self) -> None:
@@ -210,35 +211,37 @@ class TiffSource:
 
     @staticmethod
     def _overlapping(
-        one: _Directory, x: int, y: int, width: int, height: int
+        directory: _Directory, x: int, y: int, width: int, height: int
     ) -> Iterator[tuple[int, int, int]]:
-        tw, th = one.level.tile_width, one.level.tile_height
-        rows = math.ceil(one.level.height / th)
+        tw, th = directory.level.tile_width, directory.level.tile_height
+        rows = math.ceil(directory.level.height / th)
         for row in range(max(0, y // th), min(rows, math.ceil((y + height) / th))):
-            for column in range(max(0, x // tw), min(one.columns, math.ceil((x + width) / tw))):
-                yield row * one.columns + column, column * tw, row * th
+            for column in range(
+                max(0, x // tw), min(directory.columns, math.ceil((x + width) / tw))
+            ):
+                yield row * directory.columns + column, column * tw, row * th
 
 
-def _decode(data: bytes, one: _Directory) -> U8:
+def _decode(data: bytes, directory: _Directory) -> U8:
     """RGB of one encoded tile, padded with white to the full tile size."""
     import imagecodecs
 
-    tile_width, tile_height = one.level.tile_width, one.level.tile_height
-    if one.compression == _JPEG:
+    tile_width, tile_height = directory.level.tile_width, directory.level.tile_height
+    if directory.compression == _JPEG:
         image = imagecodecs.jpeg8_decode(
-            data, tables=one.tables, colorspace=one.jpeg_colorspace, outcolorspace="RGB"
+            data, tables=directory.tables, colorspace=directory.jpeg_colorspace, outcolorspace="RGB"
         )
-    elif one.compression == _JPEG2000_RGB:
+    elif directory.compression == _JPEG2000_RGB:
         image = imagecodecs.jpeg2k_decode(data)
     else:
-        kind = _PLAIN[one.compression]
+        kind = _PLAIN[directory.compression]
         if kind == "deflate":
             data = bytes(imagecodecs.zlib_decode(data))
         elif kind == "lzw":
             data = bytes(imagecodecs.lzw_decode(data))
         image = np.frombuffer(data, dtype=np.uint8)[: tile_width * tile_height * 3]
         image = image.reshape(tile_height, tile_width, 3)
-        if one.predictor == 2:
+        if directory.predictor == 2:
             image = np.cumsum(image, axis=1, dtype=np.uint8)
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
@@ -251,12 +254,12 @@ def _decode(data: bytes, one: _Directory) -> U8:
     return image
 
 
-def _self_contained(data: bytes, one: _Directory) -> bytes:
+def _self_contained(data: bytes, directory: _Directory) -> bytes:
     """Join an abbreviated JPEG stream with its tables; mark RGB data as such."""
     adobe = b""
-    if one.jpeg_colorspace == "RGB":  # APP14 with transform 0: the components are RGB
+    if directory.jpeg_colorspace == "RGB":  # APP14 with transform 0: the components are RGB
         adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
-    tables = one.tables[2:-2] if one.tables else b""
+    tables = directory.tables[2:-2] if directory.tables else b""
     return b"\xff\xd8" + adobe + tables + data[2:]
 
 

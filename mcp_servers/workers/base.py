@@ -121,8 +121,8 @@ class Workers(ABC):
 
     def _forget(self) -> None:
         ended = [job.id for job in self.jobs.values() if job.state.final]
-        for one in ended[: max(0, len(ended) - KEEP_FINISHED)]:
-            del self.jobs[one]
+        for name in ended[: max(0, len(ended) - KEEP_FINISHED)]:
+            del self.jobs[name]
 
     def _lost(self, job: Job, why: str) -> None:
         """A running job lost its worker: back to the queue, or failed after enough attempts."""

@@ -75,12 +75,12 @@ class CohortReport:
     @property
     def failures(self) -> list[Outcome]:
         """Slides without a result, in order."""
-        return [one for one in self.outcomes if one.run is None]
+        return [outcome for outcome in self.outcomes if outcome.run is None]
 
     @property
     def resumed(self) -> int:
         """Slides whose result was there already."""
-        return sum(one.resumed for one in self.outcomes)
+        return sum(outcome.resumed for outcome in self.outcomes)
 
 
 def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
@@ -93,11 +93,11 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
             f'"{folder}" is not a folder; --slides takes a folder of slides, --input one slide'
         )
     if pattern is not None:
-        found = [one for one in folder.rglob(pattern) if one.is_file()]
+        found = [path for path in folder.rglob(pattern) if path.is_file()]
     else:
-        found = [one for one in folder.rglob("*") if one.suffix.lower() in SLIDE_SUFFIXES]
-        found = [one for one in found if one.is_file()]
-    found = [one for one in found if not one.name.startswith(".")]
+        found = [path for path in folder.rglob("*") if path.suffix.lower() in SLIDE_SUFFIXES]
+        found = [path for path in found if path.is_file()]
+    found = [path for path in found if not path.name.startswith(".")]
     if not found:
         looked = pattern or ", ".join(sorted(SLIDE_SUFFIXES))
         raise InputError(f'no slides in "{folder}" (looked for {looked})')
@@ -106,7 +106,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
 
 def items_of(slides: Sequence[Path]) -> list[Item]:
     """Each slide with a folder name of its own and the patient that its name tells."""
-    stems = [one.name.split(".")[0] for one in slides]
+    stems = [slide.name.split(".")[0] for slide in slides]
     items = []
     for path, stem in zip(slides, stems, strict=True):
         twice = stems.count(stem) > 1
@@ -205,9 +205,9 @@ def _run_all(
     ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
     running: dict[str, Job] = {}
     total = len(items)
-    for one in outcomes.values():
+    for entry in outcomes.values():
         if on_outcome is not None:
-            on_outcome(one, len(outcomes), total)
+            on_outcome(entry, len(outcomes), total)
     table = roots.write_path(f"{tool}.csv")
 
     def submit(item: Item) -> None:
@@ -242,7 +242,7 @@ def _run_all(
         for job in running.values():
             workers.cancel(job)
         report = CohortReport(
-            tool, table, [outcomes[one.name] for one in items if one.name in outcomes]
+            tool, table, [outcomes[item.name] for item in items if item.name in outcomes]
         )
         write_table(table, spec, report, roots)
     return report
@@ -293,7 +293,7 @@ def _recorded(
         return None
     if record.get("identity") != _identity(spec, item, slot, arguments):
         return None
-    whole = all((path.parent / one.name).exists() for one in run.outputs)
+    whole = all((path.parent / output.name).exists() for output in run.outputs)
     return run if whole else None
 
 
@@ -312,15 +312,15 @@ def _record(
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Single values of a nested result, under dotted names; lists and long texts are left out."""
     found: dict[str, Any] = {}
-    for key, one in value.items():
-        if isinstance(one, Mapping):
-            found |= flat(one, f"{prefix}{key}.")
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            found |= flat(item, f"{prefix}{key}.")
         elif (
-            isinstance(one, bool | int | float)
-            or one is None
-            or (isinstance(one, str) and len(one) <= 300 and "\n" not in one)
+            isinstance(item, bool | int | float)
+            or item is None
+            or (isinstance(item, str) and len(item) <= 300 and "\n" not in item)
         ):
-            found[f"{prefix}{key}"] = one
+            found[f"{prefix}{key}"] = item
     return found
 
 
@@ -330,23 +330,23 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
     Columns: patient, slide, status, then the result's values; files relative to the table.
     """
     rows, columns = [], ["patient", "slide", "status"]
-    for one in report.outcomes:
+    for outcome in report.outcomes:
         row: dict[str, Any] = {
-            "patient": one.item.patient,
-            "slide": one.item.path.name,
-            "status": "ok" if one.run is not None else "failed",
+            "patient": outcome.item.patient,
+            "slide": outcome.item.path.name,
+            "status": "ok" if outcome.run is not None else "failed",
         }
-        if one.run is not None:
-            written = {output.name for output in one.run.outputs}
-            for key, value in flat(one.run.result).items():
+        if outcome.run is not None:
+            written = {output.name for output in outcome.run.outputs}
+            for key, value in flat(outcome.run.result).items():
                 if key in ("patient", "slide", "status", "error"):
                     continue  # the table's own
-                here = f"{spec.name}/{one.item.name}/{value}" if value in written else value
+                here = f"{spec.name}/{outcome.item.name}/{value}" if value in written else value
                 row[key] = here
                 if key not in columns:
                     columns.append(key)
         else:
-            row["error"] = one.error
+            row["error"] = outcome.error
         rows.append(row)
     columns += ["error"]
     import io

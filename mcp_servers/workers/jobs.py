@@ -178,7 +178,7 @@ def request_of(job: Job, device: str) -> dict[str, Any]:
         "id": job.id,
         "tool": job.tool,
         "arguments": job.arguments,
-        "inputs": [str(one) for one in job.roots.inputs],
+        "inputs": [str(given) for given in job.roots.inputs],
         "output": str(job.roots.output),
         "memory_mb": job.resources.memory_mb,
         "threads": job.resources.cpu,
@@ -188,7 +188,7 @@ def request_of(job: Job, device: str) -> dict[str, Any]:
 
 def roots_of(request: Mapping[str, Any]) -> Roots:
     """The roots in a request (they were resolved when it was made)."""
-    return Roots(tuple(Path(one) for one in request["inputs"]), Path(request["output"]))
+    return Roots(tuple(Path(given) for given in request["inputs"]), Path(request["output"]))
 
 
 KINDS: dict[str, type[Exception]] = {

@@ -62,5 +62,5 @@ def gpus() -> int:
     count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        count = min(count, len([one for one in visible.split(",") if one.strip()]))
+        count = min(count, len([part for part in visible.split(",") if part.strip()]))
     return count

@@ -115,7 +115,7 @@ class RayWorkers(Workers):
         self._ray: Any = ray
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
-            path = ":".join(one for one in sys.path if one)
+            path = ":".join(name for name in sys.path if name)
             options |= {
                 "num_cpus": cpus,
                 "include_dashboard": False,
@@ -208,7 +208,7 @@ class RayWorkers(Workers):
             job.finish(error=failure(answer["kind"], answer["message"]))
 
     def _schedule(self) -> None:
-        cpus = self._total("CPU") - sum(one.resources.cpu for one in self._running.values())
+        cpus = self._total("CPU") - sum(job.resources.cpu for job in self._running.values())
         gpus = self._total("GPU")
         for job in list(self.queued):
             if cpus < job.resources.cpu and self._running:

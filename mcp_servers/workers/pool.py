@@ -94,7 +94,9 @@ class LocalPool(Workers):
     def pids(self) -> list[int]:
         """Process ids of the workers."""
         with self.lock:
-            return [one.process.pid for one in self._workers if one.process.pid is not None]
+            return [
+                worker.process.pid for worker in self._workers if worker.process.pid is not None
+            ]
 
     def close(self) -> None:
         """Cancel what is left and stop the workers; they are killed after the grace time."""
@@ -116,15 +118,15 @@ class LocalPool(Workers):
             with self.lock:
                 self._schedule()
                 waiting: list[Any] = [self._wakeup_in]
-                for one in self._workers:
-                    waiting += [one.connection, one.process.sentinel]
-                busy = any(one.job or not one.ready for one in self._workers)
+                for worker in self._workers:
+                    waiting += [worker.connection, worker.process.sentinel]
+                busy = any(worker.job or not worker.ready for worker in self._workers)
             for ready in wait(waiting, TICK if busy else None):
                 if ready is self._wakeup_in:
                     self._wakeup_in.recv_bytes()
             with self.lock:
-                for one in list(self._workers):
-                    self._look_after(one)
+                for item in list(self._workers):
+                    self._look_after(item)
         self._stop_all()
 
     def _look_after(self, worker: Worker) -> None:
@@ -179,8 +181,8 @@ class LocalPool(Workers):
             self._start_failures += 1
             if self._start_failures >= START_FAILURES:
                 words = "workers die as they start; see their messages on standard error"
-                for one in self.queued:
-                    one.finish(error=FaultError(words))
+                for item in self.queued:
+                    item.finish(error=FaultError(words))
                 self.queued.clear()
                 self._start_failures = 0
         if job is None:
@@ -197,7 +199,7 @@ class LocalPool(Workers):
         self._lost(job, f"exit status {worker.process.exitcode}")
 
     def _schedule(self) -> None:
-        running = [one.job for one in self._workers if one.job is not None]
+        running = [worker.job for worker in self._workers if worker.job is not None]
         cpu = sum(job.resources.cpu for job in running)
         memory = sum(job.resources.memory_mb for job in running)
         for job in list(self.queued):
@@ -220,18 +222,18 @@ class LocalPool(Workers):
 
     def _idle(self, job: Job) -> Worker | None:
         """An idle worker, best one that has the job's input open; a new one when there is room."""
-        idle = [one for one in self._workers if one.ready and one.job is None]
+        idle = [worker for worker in self._workers if worker.ready and worker.job is None]
         names = _inputs(job)
-        idle.sort(key=lambda one: -sum(name in one.recent for name in names))
+        idle.sort(key=lambda worker: -sum(name in worker.recent for name in names))
         if idle:
             return idle[0]
-        starting = sum(not one.ready for one in self._workers)
+        starting = sum(not worker.ready for worker in self._workers)
         if len(self._workers) < self.size and starting < len(self.queued):
             self._start()
         return None
 
     def _free_gpu(self) -> str | None:
-        held = {one.device for one in self._workers if one.job is not None}
+        held = {worker.device for worker in self._workers if worker.job is not None}
         names = (f"cuda:{index}" for index in range(self.gpus))
         return next((name for name in names if name not in held), None)
 
@@ -272,24 +274,24 @@ class LocalPool(Workers):
             left, self.queued = self.queued, []
             for job in left:
                 job.finish(error=Cancelled("the workers were closed"))
-            for one in self._workers:
-                if one.job is not None:
-                    one.send({"op": "cancel", "id": one.job.id})
-                one.send({"op": "stop"})
+            for worker in self._workers:
+                if worker.job is not None:
+                    worker.send({"op": "cancel", "id": worker.job.id})
+                worker.send({"op": "stop"})
         deadline = time.monotonic() + self.grace
-        for one in self._workers:
-            one.process.join(max(0.0, deadline - time.monotonic()))
-            if one.process.is_alive():
-                one.process.kill()
-                one.process.join()
+        for item in self._workers:
+            item.process.join(max(0.0, deadline - time.monotonic()))
+            if item.process.is_alive():
+                item.process.kill()
+                item.process.join()
             with self.lock:
                 with suppress(EOFError, OSError):
-                    while one.connection.poll():
-                        self._heard_last(one, json.loads(one.connection.recv_bytes()))
-                if one.job is not None:
-                    sweep(one.job)
-                    one.job.finish(error=Cancelled("the workers were closed"))
-            one.connection.close()
+                    while item.connection.poll():
+                        self._heard_last(item, json.loads(item.connection.recv_bytes()))
+                if item.job is not None:
+                    sweep(item.job)
+                    item.job.finish(error=Cancelled("the workers were closed"))
+            item.connection.close()
         self._workers.clear()
         with self.lock:
             self._wakeup_in.close()
@@ -307,4 +309,8 @@ class LocalPool(Workers):
 
 
 def _inputs(job: Job) -> list[str]:
-    return [one for one in job.arguments.values() if isinstance(one, str) and "." in one]
+    return [
+        argument
+        for argument in job.arguments.values()
+        if isinstance(argument, str) and "." in argument
+    ]

@@ -83,7 +83,9 @@ def without_own(retrieve: Retriever, own_title: str) -> Retriever:
             name: answer.model_copy(
                 update={
                     "records": tuple(
-                        one for one in answer.records if not own or title_key(one.title) != own
+                        record
+                        for record in answer.records
+                        if not own or title_key(record.title) != own
                     )
                 }
             )
@@ -114,8 +116,8 @@ def local_retriever(
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         answers = {}
         for name, queries in wanted.items():
-            pool = merge(one for query in queries for one in index.search(query, k, as_of))
-            known = [one.as_known(as_of) for one in pool]
+            pool = merge(record for query in queries for record in index.search(query, k, as_of))
+            known = [record.as_known(as_of) for record in pool]
             answers[name] = SearchAnswer(
                 records=tuple(rank(known, queries, k, embed)), served_by=(NAME,), as_of=as_of
             )
@@ -167,12 +169,12 @@ def cited_refs(outcome: DebateOutcome) -> set[str]:
 
 def accuracy(rows: Sequence[Scored], configuration: str) -> float:
     """Share of proposals whose score lies in its tier's range."""
-    judged = [one for one in rows if one.tier is not None]
+    judged = [row for row in rows if row.tier is not None]
     hits = 0
-    for one in judged:
-        assert one.tier is not None
-        low, high = RANGES[one.tier]
-        hits += low <= one.scores[configuration] <= high
+    for scored in judged:
+        assert scored.tier is not None
+        low, high = RANGES[scored.tier]
+        hits += low <= scored.scores[configuration] <= high
     return hits / len(judged) if judged else math.nan
 
 
@@ -185,30 +187,30 @@ def gap(rows: Sequence[Scored], configuration: str) -> float:
 def tier_means(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
     """Mean score per tier."""
     groups: dict[Tier, list[float]] = defaultdict(list)
-    for one in rows:
-        if one.tier is not None:
-            groups[one.tier].append(one.scores[configuration])
+    for row in rows:
+        if row.tier is not None:
+            groups[row.tier].append(row.scores[configuration])
     return {tier: float(np.mean(values)) for tier, values in sorted(groups.items())}
 
 
 def tier_statistics(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
     """Per tier: share debated, mean rounds of those debated, retrieval, contradictions, cost."""
     groups: dict[str, list[Scored]] = defaultdict(list)
-    for one in rows:
-        groups[one.tier or "?"].append(one)
+    for row in rows:
+        groups[row.tier or "?"].append(row)
     return {
         tier: {
             "n": float(len(group)),
-            "debated": float(np.mean([one.debated for one in group])),
-            "rounds": float(np.mean([one.rounds for one in group if one.debated] or [0])),
-            "retrieved": float(np.mean([one.retrieved for one in group])),
-            "retrieved_sd": float(np.std([one.retrieved for one in group])),
-            "cited": float(np.mean([one.cited for one in group])),
-            "contradictions": float(np.mean([one.contradictions for one in group])),
-            "contradictions_sd": float(np.std([one.contradictions for one in group])),
-            "seconds": float(np.mean([one.seconds for one in group])),
-            "usd": float(np.mean([one.usd for one in group])),
-            "tokens": float(np.mean([one.tokens for one in group])),
+            "debated": float(np.mean([scored.debated for scored in group])),
+            "rounds": float(np.mean([scored.rounds for scored in group if scored.debated] or [0])),
+            "retrieved": float(np.mean([scored.retrieved for scored in group])),
+            "retrieved_sd": float(np.std([scored.retrieved for scored in group])),
+            "cited": float(np.mean([scored.cited for scored in group])),
+            "contradictions": float(np.mean([scored.contradictions for scored in group])),
+            "contradictions_sd": float(np.std([scored.contradictions for scored in group])),
+            "seconds": float(np.mean([scored.seconds for scored in group])),
+            "usd": float(np.mean([scored.usd for scored in group])),
+            "tokens": float(np.mean([scored.tokens for scored in group])),
         }
         for tier, group in sorted(groups.items())
     }
@@ -225,11 +227,11 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 def tier_correlation(rows: Sequence[Scored], configuration: str) -> float:
     """Spearman's rho between score and tier (A highest)."""
-    judged = [one for one in rows if one.tier is not None]
-    ranks = [-float("ABCDE".index(one.tier or "E")) for one in judged]
+    judged = [row for row in rows if row.tier is not None]
+    ranks = [-float("ABCDE".index(scored.tier or "E")) for scored in judged]
     return rank_correlation(
         ranks,
-        [one.scores[configuration] for one in judged],
+        [scored.scores[configuration] for scored in judged],
     )
 
 

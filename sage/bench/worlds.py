@@ -105,10 +105,12 @@ def judge_world(
         dictionary = cohort.dictionary()
         ledger = Ledger(place / "ledger.jsonl")
         done = []
-        for one in hypotheses:
-            frozen = freeze(draft(one, dictionary, seed=seed, alpha=alpha), cohort)
-            run(frozen, cohort, place / one.id, ledger=ledger, figures=False, reproduce=False)
-            done.append((frozen, place / one.id))
+        for hypothesis in hypotheses:
+            frozen = freeze(draft(hypothesis, dictionary, seed=seed, alpha=alpha), cohort)
+            run(
+                frozen, cohort, place / hypothesis.id, ledger=ledger, figures=False, reproduce=False
+            )
+            done.append((frozen, place / hypothesis.id))
         judged = []
         for result in finalize(done, ledger, reproduce=False):
             primary = next(t for t in result.tests if t.role == "primary")
@@ -133,12 +135,12 @@ def judge_world(
 
 def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
     """Share of worlds in which each hypothesis was called supported, and any of them."""
-    names = list(dict.fromkeys(one.hypothesis for world in judged for one in world))
+    names = list(dict.fromkeys(item.hypothesis for world in judged for item in world))
     rates = [
         rate(
             name,
-            (one.verdict == "supported" for world in judged for one in world
-             if one.hypothesis == name),
+            (item.verdict == "supported" for world in judged for item in world
+             if item.hypothesis == name),
         )
         for name in names
     ]  # fmt: skip

@@ -93,21 +93,21 @@ def _proposals(
         debate = debate.model_copy(update={"patience_seconds": 10.0})
     rows = []
     with counting("proposals", quiet=as_json) as advance:
-        for number, one in enumerate(proposals):
+        for number, proposal in enumerate(proposals):
             advance("proposals", number, len(proposals))
             search = (
-                retriever(live, debate, one.as_of)
+                retriever(live, debate, proposal.as_of)
                 if live is not None
-                else local_retriever(index, debate.records_per_critic, one.as_of, encode)
+                else local_retriever(index, debate.records_per_critic, proposal.as_of, encode)
             )
             outcome = hold(
-                as_expanded(one.id, one.statement, one.parts),
+                as_expanded(proposal.id, proposal.statement, proposal.parts),
                 critics,
-                without_own(search, one.own_title),
+                without_own(search, proposal.own_title),
                 debate,
-                as_of=one.as_of,
+                as_of=proposal.as_of,
             )
-            rows.append(scored(one.id, one.tier, outcome))
+            rows.append(scored(proposal.id, proposal.tier, outcome))
         advance("proposals", len(proposals), len(proposals))
     if live is not None:
         live.close()
@@ -130,13 +130,13 @@ def _ideas(
     critics = _reasoner(kind, load(), budget_usd)
     scores = []
     with counting("ideas", quiet=as_json) as advance:
-        for number, one in enumerate(ideas):
+        for number, idea in enumerate(ideas):
             advance("ideas", number, len(ideas))
-            found = over(one.papers, debate.records_per_critic)
-            expanded = as_expanded(one.id, one.statement, one.parts)
+            found = over(idea.papers, debate.records_per_critic)
+            expanded = as_expanded(idea.id, idea.statement, idea.parts)
             scores.append(hold(expanded, critics, found, debate).score)
         advance("ideas", len(ideas), len(ideas))
-    labels = [one.label for one in ideas]
+    labels = [idea.label for idea in ideas]
     result = {
         "dataset": str(dataset),
         "reasoner": critics.name,
@@ -144,7 +144,7 @@ def _ideas(
         "novel": int(sum(labels)),
         "spearman": rank_correlation(labels, scores),
         "area_under_curve": separation(labels, scores),
-        "scores": dict(zip((one.id for one in ideas), scores, strict=True)),
+        "scores": dict(zip((idea.id for idea in ideas), scores, strict=True)),
     }
     if as_json:
         print_json(result)
@@ -197,17 +197,17 @@ def _report(rows: list[Scored], reasoner: str, source: str, as_json: bool) -> No
                 "literature": source,
                 "configurations": table,
                 "tiers": tiers,
-                "proposals": [one.model_dump(mode="json") for one in rows],
+                "proposals": [row.model_dump(mode="json") for row in rows],
             }
         )
         return
     from rich.table import Table
 
     first = Table("configuration", "accuracy", "A-E gap", "Spearman", *c.RANGES)
-    for name, one in table.items():
-        means: dict[Any, float] = one["tiers"]  # type: ignore[assignment]
+    for name, item in table.items():
+        means: dict[Any, float] = item["tiers"]  # type: ignore[assignment]
         cells = [f"{means[tier]:.2f}" if tier in means else "-" for tier in c.RANGES]
-        figures = (f"{one['accuracy']:.1%}", f"{one['gap']:.2f}", f"{one['spearman']:.2f}")
+        figures = (f"{item['accuracy']:.1%}", f"{item['gap']:.2f}", f"{item['spearman']:.2f}")
         first.add_row(name, *figures, *cells)
     out.print(first)
     second = Table(

@@ -65,11 +65,11 @@ def list_cohorts(
             raise InputError(f"--in {folder}: no such folder")
     found = cohort.available([*(folders or []), Path("cohorts")])
     if as_json:
-        print_json([one.model_dump(mode="json") for one in found])
+        print_json([cohort.model_dump(mode="json") for cohort in found])
         return
-    for one in found:
-        mark = " [magenta]SIMULATED[/]" if one.simulated else ""
-        out.print(f"[cyan]{one.id}[/]{mark}  {one.title}  [dim]{one.path or one.kind}[/]")
+    for item in found:
+        mark = " [magenta]SIMULATED[/]" if item.simulated else ""
+        out.print(f"[cyan]{item.id}[/]{mark}  {item.title}  [dim]{item.path or item.kind}[/]")
     out.print("[cyan]demo[/] [magenta]SIMULATED[/]  The demonstration cohort, made on first use")
 
 
@@ -100,19 +100,19 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
                     "lists every key), or correct it and the files that it names",
                 )
             ]
-    errors = sum(one.severity == "error" for one in findings)
+    errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
-        print_json([one.model_dump(mode="json") for one in findings])
+        print_json([finding.model_dump(mode="json") for finding in findings])
     else:
-        for one in findings:
+        for item in findings:
             out.print(
-                f"[{COLORS[one.severity]}]{one.severity}[/] [bold]{one.code}[/] {one.where}",
+                f"[{COLORS[item.severity]}]{item.severity}[/] [bold]{item.code}[/] {item.where}",
                 soft_wrap=True,
             )
-            out.print(f"    {one.message}", markup=False, soft_wrap=True)
-            if one.remedy:
-                out.print(f"    → {one.remedy}", markup=False, style="dim", soft_wrap=True)
-        warnings = sum(one.severity == "warning" for one in findings)
+            out.print(f"    {item.message}", markup=False, soft_wrap=True)
+            if item.remedy:
+                out.print(f"    → {item.remedy}", markup=False, style="dim", soft_wrap=True)
+        warnings = sum(finding.severity == "warning" for finding in findings)
         notes = len(findings) - errors - warnings
         out.print(f"errors: {errors}, warnings: {warnings}, notes: {notes}")
     if errors:
@@ -140,15 +140,15 @@ def show(name: Name, root: Root = None, features: Features = None, as_json: AsJs
     table = Table(box=None, pad_edge=False)
     for heading in ("variable", "kind", "unit", "n", "missing", "known at", "source"):
         table.add_column(heading, overflow="fold")
-    for one in dictionary.variables:
+    for variable in dictionary.variables:
         table.add_row(
-            one.key,
-            one.kind,
-            one.unit or "",
-            str(one.n),
-            f"{one.missing:.0%}",
-            known_text(one.known_at),
-            one.source,
+            variable.key,
+            variable.kind,
+            variable.unit or "",
+            str(variable.n),
+            f"{variable.missing:.0%}",
+            known_text(variable.known_at),
+            variable.source,
         )
     if dictionary.expression:
         table.add_row(
@@ -274,10 +274,10 @@ def extract_features(
     for title, names in (("in the cohort", said.found), ("cannot be had", said.missing)):
         if names:
             console.print(f"{title}: {', '.join(names)}")
-    for one in said.provenance:
+    for row in said.provenance:
         console.print(
-            f"{one['variable']}: {one['tool']} {one['version']} on {one['slides']} slides of"
-            f" {one['patients']} patients; {one['failed']} failed"
+            f"{row['variable']}: {row['tool']} {row['version']} on {row['slides']} slides of"
+            f" {row['patients']} patients; {row['failed']} failed"
         )
     for path in said.features:
         console.print(path, soft_wrap=True)

@@ -32,18 +32,20 @@ def doctor(
         removed = sandbox.sweep()
     checks = diagnose(settings, probe=probe)
     if as_json:
-        print_json({"checks": [one.model_dump(mode="json") for one in checks], "removed": removed})
+        print_json(
+            {"checks": [check.model_dump(mode="json") for check in checks], "removed": removed}
+        )
     else:
         from rich.table import Column, Table
 
         table = Table("", "what", "found", Column("to do", overflow="fold"))
         marks = {"ok": "[green]ok[/]", "missing": "[yellow]–[/]", "broken": "[red]broken[/]"}
-        for one in checks:
-            table.add_row(marks[one.state], one.what, one.found, one.remedy)
+        for item in checks:
+            table.add_row(marks[item.state], item.what, item.found, item.remedy)
         out.print(table)
         if clean:
             out.print(f"removed {len(removed)} left-over containers")
-    if any(one.state == "broken" for one in checks):
+    if any(check.state == "broken" for check in checks):
         raise typer.Exit(1)
 
 

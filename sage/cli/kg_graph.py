@@ -325,8 +325,8 @@ def score_fusion(
         f"{found.merged_pairs} merged pairs right; {found.true_pairs} pairs are one thing)"
     )
     out.print(f"{found.clusters} clusters, the largest of {found.largest_cluster} names")
-    for one, two in found.wrong:
-        out.print(f"  wrong: {one} = {two}", style="dim")
+    for name, two in found.wrong:
+        out.print(f"  wrong: {name} = {two}", style="dim")
 
 
 def calibrate(

@@ -61,8 +61,8 @@ def show(
         known.follow(load_named(cohort, root))
     else:
         known.follow_all()
-    q = {one.contract: one.q for one in known.adjust()} if cohort is not None else {}
-    p = {one.contract: one for one in known.claims()}
+    q = {adjusted.contract: adjusted.q for adjusted in known.adjust()} if cohort is not None else {}
+    p = {claim.contract: claim for claim in known.claims()}
 
     def row(line: Line) -> dict[str, Any] | None:
         said = line.said
@@ -89,8 +89,8 @@ def show(
         "rows": 0 if head is None else head.seq,
         "head": None if head is None else head.chain,
         "state": known.state,
-        "contracts": sum(one["what"] == "contract" for one in rows),
-        "screens": sum(one["what"] == "screen" for one in rows),
+        "contracts": sum(row["what"] == "contract" for row in rows),
+        "screens": sum(row["what"] == "screen" for row in rows),
     }
     if as_json:
         print_json({**summary, "latest": rows[-limit:]})
@@ -106,9 +106,9 @@ def show(
     if not rows:
         return
     table = Table("registered", "cohort", "what", "endpoint", "claim", "p", "q")
-    for one in rows[-limit:]:
-        numbers = ["" if one[key] is None else f"{one[key]:.2g}" for key in ("p", "q")]
-        cells = [one["at"][:16], one["cohort"], one["name"], one["endpoint"], one["status"]]
+    for item in rows[-limit:]:
+        numbers = ["" if item[key] is None else f"{item[key]:.2g}" for key in ("p", "q")]
+        cells = [item["at"][:16], item["cohort"], item["name"], item["endpoint"], item["status"]]
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), *numbers)
     out.print(table)
     if cohort is None:

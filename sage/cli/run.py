@@ -299,11 +299,11 @@ def review(
         raise InputError(
             f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
         )
-    chosen = [one for one in drafts if hypothesis in (None, one.hypothesis.id)]
+    chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
     options = {"approve": approve, "reject": reject, "edit": edit, "another": another}
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
-        raise InputError(f"give one decision, not {' and '.join('--' + one for one in given)}")
+        raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
     if given or not as_json:
         need("literature", "going on with a run")
     if given:
@@ -392,13 +392,13 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
                 "run": services.folder.id,
                 "folder": str(services.folder.root),
                 "status": "waiting for review",
-                "waiting": [json.loads(one.model_dump_json()) for one in drafts],
+                "waiting": [json.loads(draft.model_dump_json()) for draft in drafts],
             }
         )
         return
-    for one in drafts:
-        out.print(account_line(services.question, one.hypothesis), markup=False, soft_wrap=True)
-        show_draft(one)
+    for item in drafts:
+        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
+        show_draft(item)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
         "  (--approve, --edit FILE, --reject REASON, --another WISH)"
@@ -445,11 +445,11 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    for one in result["hypotheses"]:
-        out.print(f"\n{one['carries']}", markup=False, soft_wrap=True)
-        out.print(f"[bold]{one['id']}[/] {one['statement']}")
-        out.print(f"  novelty {one['novelty']}  feasibility {one['feasibility']}")
-        tell_verdict(one)
+    for hypothesis in result["hypotheses"]:
+        out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
+        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
+        out.print(f"  novelty {hypothesis['novelty']}  feasibility {hypothesis['feasibility']}")
+        tell_verdict(hypothesis)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

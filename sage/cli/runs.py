@@ -21,7 +21,7 @@ def runs(
     from sage.settings import load
 
     settings = load()
-    found = [(one, one.manifest()) for one in reversed(list_runs(settings.runs_dir))][:limit]
+    found = [(run, run.manifest()) for run in reversed(list_runs(settings.runs_dir))][:limit]
     if as_json:
         print_json([manifest.model_dump(mode="json") for _, manifest in found])
         return
@@ -58,7 +58,7 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
             {
                 "manifest": manifest.model_dump(mode="json"),
                 "result": result,
-                "spending": [one.model_dump(mode="json") for one in rows],
+                "spending": [row.model_dump(mode="json") for row in rows],
             }
         )
         return
@@ -105,9 +105,9 @@ def show(name: str = RunName, as_json: AsJson = False) -> None:
         )
     out.print(table)
     out.print("prompt and reply: tokens", style="dim")
-    for one in result["hypotheses"]:
-        out.print(f"[bold]{one['id']}[/] {one['statement']}")
-        tell_verdict(one)
+    for hypothesis in result["hypotheses"]:
+        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
+        tell_verdict(hypothesis)
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)

@@ -86,14 +86,14 @@ def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False)
 
     found = sandbox.availability(image=image, runtime=runtime)
     if as_json:
-        print_json({"sandboxes": [one.model_dump(mode="json") for one in found]})
+        print_json({"sandboxes": [availability.model_dump(mode="json") for availability in found]})
     else:
         table = Table("", "sandbox", "found", "to do")
-        for one in found:
-            mark = "[green]ok[/]" if one.ok else "[yellow]–[/]"
-            table.add_row(mark, one.name, one.detail, one.remedy)
+        for item in found:
+            mark = "[green]ok[/]" if item.ok else "[yellow]–[/]"
+            table.add_row(mark, item.name, item.detail, item.remedy)
         out.print(table)
-    if not any(one.ok for one in found if one.name != "subprocess"):
+    if not any(availability.ok for availability in found if availability.name != "subprocess"):
         raise typer.Exit(1)
 
 
@@ -129,7 +129,7 @@ def run(
     box = sandbox.choose(which, image=image, runtime=runtime)
     refused = sandbox.policy.check(code)
     if refused:
-        lines = "\n".join(f"line {one.line}: {one.message}" for one in refused)
+        lines = "\n".join(f"line {violation.line}: {violation.message}" for violation in refused)
         result = SandboxResult(
             sandbox=box.name, exit_code=None, reason=Reason.POLICY, message=lines
         )
@@ -145,8 +145,8 @@ def run(
     else:
         out.print(f"{result.sandbox}: {result.reason.value} {result.message}", markup=False)
         out.print(result.stdout_tail + result.stderr_tail, markup=False)
-        for one in result.artifacts:
-            out.print(f"{out_dir / one.path} ({one.bytes} bytes)", markup=False)
+        for artifact in result.artifacts:
+            out.print(f"{out_dir / artifact.path} ({artifact.bytes} bytes)", markup=False)
         for line in result.dropped:
             err.print(f"left behind: {line}", markup=False)
     if not result.ok:
@@ -179,6 +179,6 @@ def clean(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"removed": removed})
         return
-    for one in removed:
-        out.print(f"removed {one}", markup=False)
+    for name in removed:
+        out.print(f"removed {name}", markup=False)
     out.print(f"{len(removed)} removed")

@@ -44,20 +44,20 @@ def list_tools(
     """
     registry = _registry(suite, tools)
     if as_json:
-        print_json([_summary(one) for one in registry.all()])
+        print_json([_summary(tool) for tool in registry.all()])
         return
     from sage.console import Terminal
 
     console = Terminal(highlight=False)
     last = ""
-    for one in registry.all():
-        if one.suite != last:
-            console.print(f"[bold]{one.suite}[/]")
-            last = one.suite
-        need = one.resources
+    for item in registry.all():
+        if item.suite != last:
+            console.print(f"[bold]{item.suite}[/]")
+            last = item.suite
+        need = item.resources
         gpu = "" if need.gpu == "none" else f", GPU {need.gpu}"
-        console.print(f"  [cyan]{one.name}[/] {one.version}  ({need.memory_mb} MiB{gpu})")
-        console.print(f"    {one.summary}", markup=False)
+        console.print(f"  [cyan]{item.name}[/] {item.version}  ({need.memory_mb} MiB{gpu})")
+        console.print(f"    {item.summary}", markup=False)
 
 
 @app.command()
@@ -89,11 +89,11 @@ def show(
     for title, schema in (("argument", spec.input_schema), ("result", spec.output_schema)):
         table = Table(title, "type", "default", "meaning")
         required = set(schema.get("required", ()))
-        for field, one in schema.get("properties", {}).items():
-            default = "" if field in required else json.dumps(one.get("default"))
+        for field, item in schema.get("properties", {}).items():
+            default = "" if field in required else json.dumps(item.get("default"))
             if title == "argument" and field in required:
                 default = "(needed)"
-            table.add_row(field, type_word(one), default, str(one.get("description", "")))
+            table.add_row(field, type_word(item), default, str(item.get("description", "")))
         console.print(table)
 
 

@@ -32,7 +32,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
         if key not in properties:
             known = ", ".join(properties) or "nothing"
             raise InputError(f'{spec.name} has no argument "{key}"; it takes: {known}')
-        kinds = {one.get("type") for one in _alternatives(properties[key])}
+        kinds = {alternative.get("type") for alternative in _alternatives(properties[key])}
         found[key] = value if kinds == {"string"} else json_or_text(value)
     return found
 
@@ -106,7 +106,7 @@ def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
     """Folders of the user's own tools: those named on the command line, then the settings' one."""
     from sage.settings import load
 
-    folders = [str(one.resolve()) for one in named or ()]
+    folders = [str(path.resolve()) for path in named or ()]
     own = load().user_tools
     if own is not None and own.expanduser().is_dir():
         folders.append(str(own.expanduser().resolve()))
@@ -175,15 +175,15 @@ def run_over(
 
 def tell_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
     if as_json:
-        files = {one.name: str(roots.output / one.name) for one in made.outputs}
+        files = {output.name: str(roots.output / output.name) for output in made.outputs}
         print_json({**made.model_dump(mode="json"), "files": files})
         return
     from sage.console import Terminal
 
     console = Terminal(soft_wrap=True, highlight=False)
     console.print_json(json.dumps(made.result, ensure_ascii=False))
-    for one in made.outputs:
-        console.print(f"{roots.output / one.name}  ({one.bytes:,} bytes)", highlight=False)
+    for item in made.outputs:
+        console.print(f"{roots.output / item.name}  ({item.bytes:,} bytes)", highlight=False)
     note = "found in the cache" if made.cached else f"{made.provenance.seconds:.2f} s"
     console.print(f"{made.provenance.tool} {made.provenance.version}: {note}", highlight=False)
 
@@ -197,7 +197,10 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
                 "table": str(report.table),
                 "slides": len(report.outcomes),
                 "resumed": report.resumed,
-                "failures": [{"slide": str(one.item.path), "error": one.error} for one in failures],
+                "failures": [
+                    {"slide": str(failure.item.path), "error": failure.error}
+                    for failure in failures
+                ],
             }
         )
         return
@@ -212,5 +215,5 @@ def tell_cohort(report: CohortReport, *, as_json: bool) -> None:
         'key = "patient", where = { status = "ok" } }',
         markup=False,
     )
-    for one in failures:
-        console.print(f"failed: {one.item.path.name}: {one.error}", markup=False)
+    for outcome in failures:
+        console.print(f"failed: {outcome.item.path.name}: {outcome.error}", markup=False)

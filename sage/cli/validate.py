@@ -106,8 +106,10 @@ def run(
     from validation.runner import run as run_contract
 
     claims = [read_claim(path) for path in files]
-    _refuse_fixed(context, files, [isinstance(one, FrozenContract) for one in claims])
-    names = [one.contract.name if isinstance(one, FrozenContract) else one.id for one in claims]
+    _refuse_fixed(context, files, [isinstance(claim, FrozenContract) for claim in claims])
+    names = [
+        claim.contract.name if isinstance(claim, FrozenContract) else claim.id for claim in claims
+    ]
     if len(set(names)) != len(names):
         raise InputError("two hypotheses have the same id; give each its own")
     rules = _rules(split, impute)
@@ -141,7 +143,7 @@ def run(
         results = finalize(frozen, ledger)
         scripts = [_script(folder) for _, folder in frozen] if to_r else []
     if as_json:
-        print_json([one.model_dump(mode="json") for one in results])
+        print_json([result.model_dump(mode="json") for result in results])
         return
     for (contract, folder), found in zip(frozen, results, strict=True):
         print_verdict(contract, found, folder)
@@ -155,7 +157,7 @@ def _script(folder: Path) -> Path:
     from validation.runner import read_analysis
 
     parts = ("confirmation", "all", "discovery")
-    part = next(one for one in parts if (folder / "analysis" / one / "analysis.json").is_file())
+    part = next(part for part in parts if (folder / "analysis" / part / "analysis.json").is_file())
     found = read_analysis(folder / "analysis" / part)
     return export_r(folder / "inputs" / part, found, folder / "r")
 
@@ -164,7 +166,9 @@ def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool])
     """An option that a frozen contract has in it already would be ignored, or change it."""
     sources = {name: context.get_parameter_source(name) for name in DRAFTED}
     given = [
-        DRAFTED[name] for name, one in sources.items() if one is not None and one.name != "DEFAULT"
+        DRAFTED[name]
+        for name, source in sources.items()
+        if source is not None and source.name != "DEFAULT"
     ]
     if given and any(frozen):
         raise InputError(
@@ -271,7 +275,7 @@ def amend(
     from validation.contracts.amending import amend as next_version
     from validation.contracts.contract import FrozenContract, read_hypothesis
 
-    pairs = [_setting(one) for one in changes or ()]
+    pairs = [_setting(change) for change in changes or ()]
     wanted: dict[str, Any] = dict(pairs)
     if len(wanted) != len(pairs):
         raise InputError("--set names one thing twice: keep one")

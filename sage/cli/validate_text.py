@@ -115,17 +115,20 @@ def contract_lines(plan: Contract) -> list[str]:
     lines = [
         f"claim: {plan.hypothesis.statement}",
         f"population: {plan.population}"
-        + "".join(f"; {one.variable} {one.op} {one.value}" for one in plan.filters),
+        + "".join(
+            f"; {condition.variable} {condition.op} {condition.value}" for condition in plan.filters
+        ),
         f"comparison: {plan.exposed} against {plan.reference} ({plan.comparison.value})",
     ]
     lines += [
-        f"exposure: {one.key} [{one.unit or one.kind}], cut {one.cut.value if one.cut else 'none'}"
-        + ("" if one.threshold is None else f" at {one.threshold:g}")
-        + f", known at {known_text(one.known_at)}"
-        for one in plan.exposures
+        f"exposure: {exposure.key} [{exposure.unit or exposure.kind}]"
+        + f", cut {exposure.cut.value if exposure.cut else 'none'}"
+        + ("" if exposure.threshold is None else f" at {exposure.threshold:g}")
+        + f", known at {known_text(exposure.known_at)}"
+        for exposure in plan.exposures
     ]
     lines += [
-        f"endpoints: {', '.join(one.key for one in plan.endpoints)}; expected: "
+        f"endpoints: {', '.join(endpoint.key for endpoint in plan.endpoints)}; expected: "
         f"{plan.direction.value.replace('_', ' ')}",
         f"primary test: {plan.primary_test.method} on {plan.primary_test.endpoint}, two-sided "
         f"alpha {plan.rules.alpha:g}",
@@ -138,14 +141,14 @@ def contract_lines(plan: Contract) -> list[str]:
         ),
         *_counted(plan),
         _power(plan),
-        f"tests: {', '.join(one.id for one in plan.tests)}",
+        f"tests: {', '.join(test.id for test in plan.tests)}",
         f"split: {plan.split.policy}"
         + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
         + f"; seed {plan.seed}",
     ]
     if plan.version > 1:
         lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
-    return [*lines, *(f"note: {one}" for one in plan.notes)]
+    return [*lines, *(f"note: {note}" for note in plan.notes)]
 
 
 def _counted(plan: Contract) -> list[str]:
@@ -183,4 +186,4 @@ def plan_lines(found: Plan) -> list[str]:
         f"{row.hazard_ratio:>12.2f} {row.events:>8} {row.patients:>9}   {100 * row.power:.0f}%"
         for row in found.rows
     ]
-    return [*lines, "", *(f"assumes: {one}" for one in found.assumptions)]
+    return [*lines, "", *(f"assumes: {assumption}" for assumption in found.assumptions)]

@@ -12,8 +12,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     """What was registered, one sentence each, in the order in which a protocol states it."""
     contract = frozen.contract
     lines = [f"Population: {contract.population}"]
-    for one in contract.filters:
-        lines.append(f"Only patients with {one.variable} {one.op} {one.value}")
+    for condition in contract.filters:
+        lines.append(f"Only patients with {condition.variable} {condition.op} {condition.value}")
     for use in contract.variables:
         if use.role != "exposure":
             continue
@@ -34,8 +34,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         lines.append(f"Adjusted for: {', '.join(contract.covariates)}")
     if contract.strata:
         lines.append(f"Compared within strata of: {', '.join(contract.strata)}")
-    others = [one for one in contract.tests if one.id != contract.primary]
-    lines.append(f"Further tests: {', '.join(f'{one.id} ({one.method})' for one in others)}")
+    others = [test for test in contract.tests if test.id != contract.primary]
+    lines.append(f"Further tests: {', '.join(f'{other.id} ({other.method})' for other in others)}")
     power = contract.power
     if power.minimum_detectable is not None:
         lines.append(

@@ -171,13 +171,13 @@ def _pause(snapshot: Any) -> Pause | None:
     if "escalated" in first:
         return Pause(
             kind="escalation",
-            waiting=tuple(one.value["escalated"] for one in interrupts),
-            interrupts=tuple(one.id for one in interrupts),
+            waiting=tuple(interrupt.value["escalated"] for interrupt in interrupts),
+            interrupts=tuple(interrupt.id for interrupt in interrupts),
         )
     return Pause(
         kind="review",
         waiting=tuple(first["waiting"]),
-        interrupts=tuple(one.id for one in interrupts),
+        interrupts=tuple(interrupt.id for interrupt in interrupts),
     )
 
 
@@ -189,7 +189,11 @@ def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, An
     InputError
         If a decision is about a hypothesis that does not wait.
     """
-    strange = [one.hypothesis_id for one in decisions if one.hypothesis_id not in pause.waiting]
+    strange = [
+        decision.hypothesis_id
+        for decision in decisions
+        if decision.hypothesis_id not in pause.waiting
+    ]
     if strange:
         raise InputError(
             f"hypothesis {strange[0]} does not wait for review; waiting: {', '.join(pause.waiting)}"
@@ -200,7 +204,7 @@ def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, An
 
 def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
     """The value that every waiting escalation checkpoint gets."""
-    return {one: {"action": action} for one in pause.interrupts}
+    return {interrupt: {"action": action} for interrupt in pause.interrupts}
 
 
 def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:

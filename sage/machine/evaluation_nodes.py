@@ -122,8 +122,8 @@ def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
 
 def _terms(expanded: ExpandedHypothesis) -> list[str]:
     hypothesis = expanded.hypothesis
-    keys = [one.variable for one in hypothesis.exposures] + list(hypothesis.covariates)
-    keys += [one.variable for one in hypothesis.population.filters]
+    keys = [exposure.variable for exposure in hypothesis.exposures] + list(hypothesis.covariates)
+    keys += [condition.variable for condition in hypothesis.population.filters]
     return [*(key.split(":")[-1] for key in keys), *expanded.parts]
 
 
@@ -156,7 +156,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         )
         write_json(
             services.folder.output(f"evidence-{name}"),
-            [one.model_dump(mode="json") for one in evidence],
+            [item.model_dump(mode="json") for item in evidence],
         )
         verdict = services.ask(FEASIBILITY, given, f"feasibility-{name}").output
         return {"feasibility": verdict}
@@ -178,10 +178,10 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
                 services.dictionary, _terms(expanded), services.settings.min_count
             ),
             tools=tuple(
-                ToolCard(name=one.name, summary=one.summary, suite=one.suite)
-                for one in services.tool_cards
+                ToolCard(name=card.name, summary=card.summary, suite=card.suite)
+                for card in services.tool_cards
                 # A tool can only make a variable where there are slides to run it on.
-                if services.dictionary.slides and one.suite == "pathology"
+                if services.dictionary.slides and card.suite == "pathology"
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
@@ -234,7 +234,10 @@ def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
     with services.node("judge"):
         finalize_verdicts(
             services,
-            {one.expanded.hypothesis.id: one.contract_hash for one in state.get("tested", [])},
+            {
+                tested.expanded.hypothesis.id: tested.contract_hash
+                for tested in state.get("tested", [])
+            },
         )
         return {}
 

@@ -43,8 +43,10 @@ def fork(live: Connection[Any], thread: str, into: str, last: str) -> None:
             return
         for table in TABLES:
             cursor.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 (a name of ours)
-            columns = [one.name for one in cursor.description or ()]
-            values = ", ".join("%(into)s" if one == "thread_id" else one for one in columns)
+            columns = [column.name for column in cursor.description or ()]
+            values = ", ".join(
+                "%(into)s" if column == "thread_id" else column for column in columns
+            )
             cursor.execute(
                 f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table} AS given"  # noqa: S608
                 f" WHERE thread_id = %(thread)s AND {UP_TO[table]} ON CONFLICT DO NOTHING",

@@ -121,13 +121,13 @@ def after_judging(state: RunState) -> Any:
         Send(
             "interpret",
             {
-                "expanded": one.expanded,
-                "contract_hash": one.contract_hash,
-                "novelty": one.novelty,
-                "feasibility": one.feasibility,
+                "expanded": item.expanded,
+                "contract_hash": item.contract_hash,
+                "novelty": item.novelty,
+                "feasibility": item.feasibility,
             },
         )
-        for one in tested
+        for item in tested
     ]
 
 

@@ -78,7 +78,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
     settings = services.settings
     asked = prompt
     if query.sources or query.targets:
-        sides = [", ".join(one) for one in (query.sources, query.targets) if one]
+        sides = [", ".join(pair) for pair in (query.sources, query.targets) if pair]
         asked = f"{' and '.join(sides)} in {query.domain}"
     return generate(
         services.graph,
@@ -110,7 +110,11 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
         brief = state["brief"]
         drafts: list[Draft] = list(state.get("drafts", []))
         wishes = list(state.get("wishes", []))
-        terms = [name for one in brief.relationships for name in (one.head, one.tail)]
+        terms = [
+            name
+            for relationship in brief.relationships
+            for name in (relationship.head, relationship.tail)
+        ]
         terms += [
             synonym
             for name in terms
@@ -123,7 +127,7 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
             given = ScientistInput(
                 brief=brief,
                 dictionary=view,
-                already=tuple(one.hypothesis.statement for one in drafts),
+                already=tuple(draft.hypothesis.statement for draft in drafts),
                 wishes=tuple(wishes[number : number + 1]),
                 history=services.manifest.history or History(),
             )
@@ -185,12 +189,12 @@ def review(state: ReviewIn) -> dict[str, Any]:
     """
     from langgraph.types import interrupt
 
-    settled = {one.hypothesis_id for one in state.get("decided", [])}
-    waiting = [one for one in state["drafts"] if one.hypothesis.id not in settled]
+    settled = {draft.hypothesis_id for draft in state.get("decided", [])}
+    waiting = [draft for draft in state["drafts"] if draft.hypothesis.id not in settled]
     answer = ReviewAnswer.model_validate(
-        interrupt({"waiting": [one.hypothesis.id for one in waiting]})
+        interrupt({"waiting": [item.hypothesis.id for item in waiting]})
     )
-    decisions = {one.hypothesis_id: one for one in answer.decisions}
+    decisions = {decision.hypothesis_id: decision for decision in answer.decisions}
     decided: list[Decision] = list(state.get("decided", []))
     reviewed: list[ReviewedHypothesis] = list(state.get("reviewed", []))
     wishes = []
@@ -218,13 +222,15 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
     refinements, concepts = draft.refinements, draft.concepts
     if _claimed(hypothesis) != _claimed(draft.hypothesis):
         concepts = ()
-    variables = {one.variable for one in hypothesis.exposures}
-    if variables != {one.variable for one in draft.hypothesis.exposures}:
-        names = [_name_of(one) for one in hypothesis.exposures]
-        mechanism = tuple(one for one in mechanism if _mentions(one, names))
+    variables = {exposure.variable for exposure in hypothesis.exposures}
+    if variables != {exposure.variable for exposure in draft.hypothesis.exposures}:
+        names = [_name_of(exposure) for exposure in hypothesis.exposures]
+        mechanism = tuple(item for item in mechanism if _mentions(item, names))
         citations = tuple(c for c in citations if _mentions(f"{c.title} {c.quote}", names))
         against = tuple(c for c in against if _mentions(f"{c.title} {c.quote}", names))
-        refinements = tuple(one for one in refinements if one.variable not in variables)
+        refinements = tuple(
+            refinement for refinement in refinements if refinement.variable not in variables
+        )
     return ReviewedHypothesis(
         hypothesis=hypothesis,
         mechanism=mechanism,
@@ -239,7 +245,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
 
 def _claimed(hypothesis: Hypothesis) -> tuple[object, ...]:
     return (
-        tuple((one.variable, one.level) for one in hypothesis.exposures),
+        tuple((exposure.variable, exposure.level) for exposure in hypothesis.exposures),
         hypothesis.endpoint,
         hypothesis.direction,
         hypothesis.population.filters,

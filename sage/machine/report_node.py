@@ -15,12 +15,14 @@ def rank(evaluations: list[Evaluation]) -> list[str]:
     The verdict does not enter: a ranking by outcome would reward chance.
     """
 
-    def score(one: Evaluation) -> float:
-        return ((one.novelty or 0.0) / 10 + (one.feasibility or 0.0) / 100) / 2
+    def score(evaluation: Evaluation) -> float:
+        return ((evaluation.novelty or 0.0) / 10 + (evaluation.feasibility or 0.0) / 100) / 2
 
     return [
-        one.hypothesis_id
-        for one in sorted(evaluations, key=lambda one: (-score(one), one.hypothesis_id))
+        item.hypothesis_id
+        for item in sorted(
+            evaluations, key=lambda evaluation: (-score(evaluation), evaluation.hypothesis_id)
+        )
     ]
 
 
@@ -35,8 +37,10 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
         write_json(
             services.folder.output("state"),
             {
-                "decisions": [one.model_dump(mode="json") for one in state.get("decided", [])],
-                "evaluations": [one.model_dump(mode="json") for one in evaluations],
+                "decisions": [
+                    decision.model_dump(mode="json") for decision in state.get("decided", [])
+                ],
+                "evaluations": [evaluation.model_dump(mode="json") for evaluation in evaluations],
                 "ranking": ranking,
             },
         )

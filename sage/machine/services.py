@@ -118,7 +118,7 @@ class Services:
 
         cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
         return identifiers(
-            name for one in cohorts for pair in one.pseudonyms.items() for name in pair
+            name for cohort in cohorts for pair in cohort.pseudonyms.items() for name in pair
         )
 
     @cached_property

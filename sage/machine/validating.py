@@ -144,9 +144,9 @@ def carry_out(
             "output": {
                 "sandbox": outcome.sandbox,
                 "attempts": outcome.rounds,
-                "compiled": all(one.compiled_by_sage for one in outcome.attempts),
+                "compiled": all(attempt.compiled_by_sage for attempt in outcome.attempts),
                 "message": outcome.message,
-                "results": [one.model_dump(mode="json") for one in outcome.attempts],
+                "results": [attempt.model_dump(mode="json") for attempt in outcome.attempts],
             },
         },
     )
@@ -184,7 +184,7 @@ def pictures(home: Path) -> tuple[str, ...]:
         found = [folder / f"{name}.png" for name in PICTURES]
         if folder.is_dir():
             return tuple(
-                base64.b64encode(one.read_bytes()).decode() for one in found if one.is_file()
+                base64.b64encode(path.read_bytes()).decode() for path in found if path.is_file()
             )
     return ()
 
@@ -216,9 +216,9 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
 
     results: Results = Results.read(home / "results" / "results.json")
     counts = {
-        key: int(one.value)
-        for key, one in results.numbers.items()
-        if one.unit in COUNTED and isinstance(one.value, int)
+        key: int(number.value)
+        for key, number in results.numbers.items()
+        if number.unit in COUNTED and isinstance(number.value, int)
     }
     hidden = suppressed_counts(counts, min_count)
     hidden |= {
@@ -230,7 +230,7 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
         facts=facts_of(results, FrozenContract.read(home / "contract.json").contract),
-        reasons=tuple(one.text for one in results.verdict.reasons),
+        reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
             KeyedNumber(
@@ -242,6 +242,6 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
             )
             for key in _telling(set(results.numbers))
         ),
-        figures=tuple(f"{one.title}: {one.caption}" for one in results.figures.values()),
+        figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
         simulated=results.simulated,
     )

@@ -87,7 +87,7 @@ def _render(page: Page, name: str) -> str:
     as_html = name.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
-    names = {one.id: one.names for one in page.hypotheses}
+    names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
 
     def quote(text: object) -> Inert:
         return Inert(verbatim(escape(text).strip()))
@@ -98,9 +98,9 @@ def _render(page: Page, name: str) -> str:
         # A sentence that repeats the hypothesis or a line of the results file is a quotation.
         if text in source or (statement and text == statement):
             return quote(text)
-        for one in source:
-            if one and one in text:
-                text = text.replace(one, f"“{one}”")
+        for item in source:
+            if item and item in text:
+                text = text.replace(item, f"“{item}”")
         try:
             written = pen.prose(text, prefix, names.get(prefix, ()))
             check(written)
@@ -138,16 +138,18 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for one in collect(folder).hypotheses:
+        for hypothesis in collect(folder).hypotheses:
             hypotheses.append(
                 {
-                    "id": one.id,
-                    "carries": one.carries,
-                    "statement": one.expanded.hypothesis.statement,
-                    "novelty": round(float(one.debate["score"]), 2),
-                    "feasibility": round(one.feasibility.score, 1) if one.feasibility else None,
-                    "verdict": one.verdict_words,
-                    "answers": list(one.answers),
+                    "id": hypothesis.id,
+                    "carries": hypothesis.carries,
+                    "statement": hypothesis.expanded.hypothesis.statement,
+                    "novelty": round(float(hypothesis.debate["score"]), 2),
+                    "feasibility": round(hypothesis.feasibility.score, 1)
+                    if hypothesis.feasibility
+                    else None,
+                    "verdict": hypothesis.verdict_words,
+                    "answers": list(hypothesis.answers),
                 }
             )
     report = folder.root / "report.html"

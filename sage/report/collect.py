@@ -156,13 +156,14 @@ def collect(folder: RunFolder) -> Page:
     paths = _paths(folder)
     brief = _model(folder.output("brief"), OntologyBrief)
     if brief:
-        for one in brief.relationships:
-            sources += [*one.evidence, *one.contradicting]
+        for relationship in brief.relationships:
+            sources += [*relationship.evidence, *relationship.contradicting]
     state_path = folder.output("state")
     state = _checked(state_path, dict) if state_path.exists() else {}
-    decisions = [Decision.model_validate(one) for one in state.get("decisions", [])]
+    decisions = [Decision.model_validate(decision) for decision in state.get("decisions", [])]
     ended = {
-        one["hypothesis_id"]: Evaluation.model_validate(one) for one in state.get("evaluations", [])
+        evaluation["hypothesis_id"]: Evaluation.model_validate(evaluation)
+        for evaluation in state.get("evaluations", [])
     }
     ledger = read_ledger(folder.root / "ledger.jsonl", facts)
     pages = []
@@ -212,16 +213,20 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
     path = folder.output("paths")
     if not path.exists():
         return []
-    return _checked(path, lambda found: [ScoredPath.model_validate(one) for one in found["paths"]])
+    return _checked(
+        path, lambda found: [ScoredPath.model_validate(path) for path in found["paths"]]
+    )
 
 
 def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
     words = {"reject": "rejected", "another": "set aside for another"}
     found = []
-    for one in decisions:
-        if one.action in words:
-            draft = _model(folder.output(f"draft-{one.hypothesis_id}"), Draft)
-            found.append(Rejected(draft.hypothesis.statement, words[one.action], one.comment))
+    for decision in decisions:
+        if decision.action in words:
+            draft = _model(folder.output(f"draft-{decision.hypothesis_id}"), Draft)
+            found.append(
+                Rejected(draft.hypothesis.statement, words[decision.action], decision.comment)
+            )
     return found
 
 
@@ -238,7 +243,7 @@ def _hypothesis(
     from agents.feasibility.types import FeasibilityVerdict
 
     draft = _checked(folder.output(f"draft-{name}"), Draft.model_validate)
-    decision = next((one for one in decisions if one.hypothesis_id == name), None)
+    decision = next((decision for decision in decisions if decision.hypothesis_id == name), None)
     revision = evaluation.revisions if evaluation else 0
     tail = name if revision == 0 else f"{name}-r{revision}"
     expanded = _model(folder.output(f"expanded-{tail}"), ExpandedHypothesis)
@@ -322,7 +327,11 @@ def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple
         *hypothesis.secondary_endpoints,
         *hypothesis.untested,
         *expanded.parts,
-        *(name for one in hypothesis.exposures for name in (one.label, one.variable)),
+        *(
+            name
+            for exposure in hypothesis.exposures
+            for name in (exposure.label, exposure.variable)
+        ),
         *(contract.names if contract else ()),
     )
 
@@ -332,7 +341,7 @@ def _verdict_texts(
 ) -> tuple[str, ...]:
     """What judge and feasibility said, which the summary may repeat word for word."""
     judged = [
-        one["position"]["summary"] for one in debate["transcript"] if one["critic"] == "judge"
+        item["position"]["summary"] for item in debate["transcript"] if item["critic"] == "judge"
     ]
     return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
 
@@ -368,12 +377,22 @@ def _chains(
     """The paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
-    used = sorted({one.chain for one in brief.relationships if one.process in mechanism})
+    used = sorted(
+        {
+            relationship.chain
+            for relationship in brief.relationships
+            if relationship.process in mechanism
+        }
+    )
     found = []
     for chain in used:
         rows = sorted(
-            (one for one in brief.relationships if one.chain == chain and one.process in mechanism),
-            key=lambda one: one.step,
+            (
+                relationship
+                for relationship in brief.relationships
+                if relationship.chain == chain and relationship.process in mechanism
+            ),
+            key=lambda relationship: relationship.step,
         )
         key = f"{name}.path{chain}"
         path = paths[chain - 1]
@@ -383,15 +402,15 @@ def _chains(
             if part != "total":
                 facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
         steps = []
-        for one in rows:
-            facts.put(f"{key}.step{one.step}.belief", one.belief, f"{one.belief:.2f}")
+        for row in rows:
+            facts.put(f"{key}.step{row.step}.belief", row.belief, f"{row.belief:.2f}")
             steps.append(
                 Step(
-                    process=one.process,
-                    key=f"{key}.step{one.step}.belief",
-                    contradicted=one.contradicted,
-                    evidence=one.evidence,
-                    contradicting=one.contradicting,
+                    process=row.process,
+                    key=f"{key}.step{row.step}.belief",
+                    contradicted=row.contradicted,
+                    evidence=row.evidence,
+                    contradicting=row.contradicting,
                 )
             )
         found.append(Chain(key=key, sentence=path.sentence(), steps=steps))
@@ -415,16 +434,16 @@ def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:
     rows = []
     totals = {"seconds": 0.0, "calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "usd": 0.0}
     # The report step is still under way while it is written, so that a replay shows the same rows.
-    counted = [one for one in spending(folder) if one.step != "report"]
-    for number, one in enumerate(counted, 1):
+    counted = [step for step in spending(folder) if step.step != "report"]
+    for number, item in enumerate(counted, 1):
         key = f"run.step{number}"
-        facts.put(f"{key}.seconds", one.seconds, f"{one.seconds:.2f}")
+        facts.put(f"{key}.seconds", item.seconds, f"{item.seconds:.2f}")
         for name in ("calls", "prompt_tokens", "completion_tokens"):
-            facts.put(f"{key}.{name}", getattr(one, name))
-        facts.put(f"{key}.usd", one.usd, f"{one.usd:.4f}")
+            facts.put(f"{key}.{name}", getattr(item, name))
+        facts.put(f"{key}.usd", item.usd, f"{item.usd:.4f}")
         for name in totals:
-            totals[name] += getattr(one, name)
-        rows.append(SpendingRow(one.step.replace("_", " "), one.hypothesis, key))
+            totals[name] += getattr(item, name)
+        rows.append(SpendingRow(item.step.replace("_", " "), item.hypothesis, key))
     facts.put("run.seconds", totals["seconds"], f"{totals['seconds']:.2f}")
     facts.put("run.usd", totals["usd"], f"{totals['usd']:.4f}")
     for name in ("calls", "prompt_tokens", "completion_tokens"):

@@ -39,7 +39,7 @@ def _citation(record: dict[str, Any]) -> Citation:
 
 def debate_sources(debate: dict[str, Any]) -> list[Citation]:
     """The records that the critics were given."""
-    return [_citation(one["record"]) for one in debate["records"]]
+    return [_citation(record["record"]) for record in debate["records"]]
 
 
 def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
@@ -59,21 +59,21 @@ ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 def turns(debate: dict[str, Any]) -> list[Turn]:
     """The transcript, with each point's citations resolved to records."""
-    records = {one["ref"]: _citation(one["record"]) for one in debate["records"]}
+    records = {record["ref"]: _citation(record["record"]) for record in debate["records"]}
     found = []
     for turn in debate["transcript"]:
         position = turn["position"]
         points = [
-            Point(one["text"], _resolve(one["citations"], records))
-            for one in position.get("claims", [])
+            Point(claim["text"], _resolve(claim["citations"], records))
+            for claim in position.get("claims", [])
         ]
         points += [
-            Point(f"{one['verdict']}: {one['text']}", _resolve(one["citations"], records))
-            for one in position.get("answers", [])
+            Point(f"{answer['verdict']}: {answer['text']}", _resolve(answer["citations"], records))
+            for answer in position.get("answers", [])
         ]
         points += [
-            Point(f"specious: {one['reason']}", _resolve(one["citations"], records))
-            for one in position.get("specious", [])
+            Point(f"specious: {item['reason']}", _resolve(item["citations"], records))
+            for item in position.get("specious", [])
         ]
         if position.get("citations"):
             points.append(Point("rests on", _resolve(position["citations"], records)))

@@ -86,7 +86,7 @@ class Pen:
     ) -> None:
         self.facts = facts
         self.escape = escape
-        self.sources = {one.key: one for one in sources}
+        self.sources = {source.key: source for source in sources}
         self.cited: dict[str, int] = {}
 
     def number(self, key: str) -> str:

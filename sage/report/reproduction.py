@@ -73,11 +73,11 @@ def read_reproduction(
     found = Results.read(path).reproduction
     tasks = read_json(instructions)["output"]["tasks"] if instructions.exists() else ()
     return ReproductionPage(
-        sentences=tuple(_sentence(one) for one in found)
+        sentences=tuple(_sentence(reproduction) for reproduction in found)
         or ("No second implementation ran: the analysis itself was refused, or gave no result.",),
-        tables=[_table(one, name, facts) for one in found],
+        tables=[_table(reproduction, name, facts) for reproduction in found],
         instructions=tuple(tasks),
-        rounds=[_round(one, home / "results") for one in coding["results"]],
+        rounds=[_round(result, home / "results") for result in coding["results"]],
         appendices=_appendices(home / "results" / "appendix"),
     )
 
@@ -104,23 +104,23 @@ def _table(found: Reproduction, name: str, facts: Facts) -> Table:
     """Every compared number; differing and missing ones first."""
     order = ("differs", "missing", "reproduced", "no second implementation")
     rows = []
-    for one in sorted(found.compared, key=lambda one: order.index(one.state)):
-        key = f"{name}.reproduction.{found.part}.{one.test}.{one.field}"
-        cells = [Cell(one.test), Cell(one.field)]
-        for which, value in (("sage", one.sage), ("second", one.second), ("off", one.off)):
+    for item in sorted(found.compared, key=lambda comparison: order.index(comparison.state)):
+        key = f"{name}.reproduction.{found.part}.{item.test}.{item.field}"
+        cells = [Cell(item.test), Cell(item.field)]
+        for which, value in (("sage", item.sage), ("second", item.second), ("off", item.off)):
             if value is None:
                 cells.append(Cell("–"))
                 continue
-            facts.put(f"{key}.{which}", value, _shown(one, value, which))
+            facts.put(f"{key}.{which}", value, _shown(item, value, which))
             cells.append(Cell("", f"{key}.{which}"))
-        rows.append([*cells, Cell(one.tolerance or "–"), Cell(one.state)])
+        rows.append([*cells, Cell(item.tolerance or "–"), Cell(item.state)])
     columns = ["test", "number", "SAGE", "second implementation", "off by", "tolerance", "finding"]
     title = f"Registered numbers computed twice{_where(found.part)}"
     return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".", folded=True)
 
 
-def _shown(one: Compared, value: float, which: str) -> str:
-    if one.field in ("n", "events"):
+def _shown(comparison: Compared, value: float, which: str) -> str:
+    if comparison.field in ("n", "events"):
         return f"{int(value)}"
     return f"{value:.1e}" if which == "off" else f"{value:.4g}"
 

@@ -100,11 +100,11 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
         answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
-        reasons=tuple(one.text for one in results.verdict.reasons),
+        reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         figures=[
-            FigurePage(data_uri(path.parent / one.file), f"{one.title}. {one.caption}")
-            for _, one in sorted(results.figures.items(), key=lambda item: _place(item[0]))
+            FigurePage(data_uri(path.parent / figure.file), f"{figure.title}. {figure.caption}")
+            for _, figure in sorted(results.figures.items(), key=lambda item: _place(item[0]))
         ],
         tables=[
             *_answers(results.verdict.answers),
@@ -239,7 +239,7 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
 
 def _flow(joins: Sequence[JoinReport], compared: int) -> list[Table]:
     """How many patients each step left."""
-    rows = [[Cell(one.reason), Cell(str(one.before)), Cell(str(one.after))] for one in joins]
+    rows = [[Cell(join.reason), Cell(str(join.before)), Cell(str(join.after))] for join in joins]
     if rows and compared != joins[-1].after:
         rows.append([Cell("in one of the groups compared"), rows[-1][-1], Cell(str(compared))])
     return [Table("Flow of patients", ["step", "before", "after"], rows)] if rows else []
@@ -289,14 +289,18 @@ def _tests(tests: Sequence[TestOutcome], name: str, facts: Facts) -> list[Table]
     """Every registered test with its patients and what it says of itself."""
     rows = [
         [
-            Cell(_title(one.id)),
-            Cell("" if one.n is None else str(one.n)),
-            Cell("" if one.events is None else str(one.events)),
-            _cell(f"{one.id}.p", name, facts) if facts.has(f"{name}.{one.id}.p") else Cell(""),
-            Cell("; ".join((*([f"{one.status}: {one.reason}"] if one.reason else []), *one.notes))),
+            Cell(_title(test.id)),
+            Cell("" if test.n is None else str(test.n)),
+            Cell("" if test.events is None else str(test.events)),
+            _cell(f"{test.id}.p", name, facts) if facts.has(f"{name}.{test.id}.p") else Cell(""),
+            Cell(
+                "; ".join(
+                    (*([f"{test.status}: {test.reason}"] if test.reason else []), *test.notes)
+                )
+            ),
         ]
-        for one in tests
-        if not one.id.startswith("control.")
+        for test in tests
+        if not test.id.startswith("control.")
     ]
     return [Table("All registered tests", ["test", "n", "events", "p", "notes"], rows)]
 
@@ -337,8 +341,8 @@ def _controls(name: str, facts: Facts) -> list[Table]:
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
     """A table of the results, its most telling columns first."""
     found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
-    columns = [one for one in COLUMNS if one in found]
-    columns += [one for one in found if one not in columns]
+    columns = [column for column in COLUMNS if column in found]
+    columns += [item for item in found if item not in columns]
     return Table(
         title=_title(title),
         columns=columns,
@@ -371,8 +375,8 @@ def read_contract(home: Path) -> ContractPage | None:
         names=(
             contract.exposed,
             contract.reference,
-            *(name for one in contract.variables for name in (one.label, one.key)),
-            *(name for one in contract.endpoints for name in (one.label, one.key)),
+            *(name for variable in contract.variables for name in (variable.label, variable.key)),
+            *(name for endpoint in contract.endpoints for name in (endpoint.label, endpoint.key)),
         ),
         text=path.read_text(encoding="utf-8"),
     )
@@ -386,17 +390,17 @@ def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
     if not path.exists():
         return []
     book = Ledger(path)
-    adjusted = {(one.contract, one.test, one.part): one for one in book.adjust("primary")}
+    adjusted = {(item.contract, item.test, item.part): item for item in book.adjust("primary")}
     rows = []
-    for number, one in enumerate(book.entries, 1):
+    for number, test in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
-        if one.p is not None:
-            facts.put(f"{key}.p", one.p, p_text(one.p))
-        controlled = adjusted.get(one.key)
+        if test.p is not None:
+            facts.put(f"{key}.p", test.p, p_text(test.p))
+        controlled = adjusted.get(test.key)
         if controlled:
             facts.put(f"{key}.q", controlled.q, p_text(controlled.q))
             facts.put(f"{key}.e", controlled.e)
-        state = one.status if one.status == "ok" else f"{one.status}: {one.reason or one.code}"
-        part = "" if one.part == "all" else f" ({one.part})"
-        rows.append(LedgerRow(one.hypothesis, f"{one.test}{part}", one.role, state, key))
+        state = test.status if test.status == "ok" else f"{test.status}: {test.reason or test.code}"
+        part = "" if test.part == "all" else f" ({test.part})"
+        rows.append(LedgerRow(test.hypothesis, f"{test.test}{part}", test.role, state, key))
     return rows

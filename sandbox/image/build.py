@@ -38,7 +38,7 @@ def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: N
     if sys.version_info[:2] != (3, 11):
         command += ["--python-version", "3.11", "--implementation", "cp"]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
-        pins.writelines(f"{one}\n" for one in installed())
+        pins.writelines(f"{name}\n" for name in installed())
         pins.flush()
         command += ["--constraint", pins.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -51,7 +51,11 @@ def installed() -> list[str]:
     """What is installed here, as pins; local versions ("+cpu") are left out."""
     from importlib.metadata import distributions
 
-    found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
+    found = {
+        distribution.metadata["Name"]: distribution.version
+        for distribution in distributions()
+        if distribution.metadata["Name"]
+    }
     return sorted(f"{name}=={version}" for name, version in found.items() if "+" not in version)
 
 

@@ -76,14 +76,14 @@ def poisoned(value: Any, attack: Callable[[str], str], field: str = "") -> Any:
         return value.model_copy(update=changed)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         changed = {
-            one.name: poisoned(getattr(value, one.name), attack, one.name)
-            for one in dataclasses.fields(value)
+            field.name: poisoned(getattr(value, field.name), attack, field.name)
+            for field in dataclasses.fields(value)
         }
         return dataclasses.replace(value, **changed)
     if isinstance(value, dict):
-        return {key: poisoned(one, attack, str(key)) for key, one in value.items()}
+        return {key: poisoned(item, attack, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(poisoned(one, attack, field) for one in value)
+        return type(value)(poisoned(item, attack, field) for item in value)
     return value
 
 
@@ -93,7 +93,9 @@ def hostile_cohort(folder: Path) -> Path:
     assert made.code == 0, made.err
     demo = next(cache_dir().glob("cohorts/demo-*"))
     shutil.copytree(demo, folder / "cohort", ignore=shutil.ignore_patterns("slides"))
-    labels = iter([one for one in NASTY if one.isprintable() or "\n" in one or "\x1b" in one] * 3)
+    labels = iter(
+        [item for item in NASTY if item.isprintable() or "\n" in item or "\x1b" in item] * 3
+    )
     path = folder / "cohort" / "cohort.toml"
     text = path.read_text()
 

@@ -63,7 +63,9 @@ print(table.to_csv())
 def leaked(found: Attacked) -> dict[str, list[str]]:
     """Canaries by the place where they were seen: prompts, and all that is no input."""
     places = {**found.read_by_people(), "prompts": "\n".join(found.prompts)}
-    seen = {where: [one for one in CANARIES if one in text] for where, text in places.items()}
+    seen = {
+        where: [canary for canary in CANARIES if canary in text] for where, text in places.items()
+    }
     return {where: canaries for where, canaries in seen.items() if canaries}
 
 
@@ -79,16 +81,16 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     assert found.status == "done"
     assert len(found.attempts) == len(programs) and found.attempts[-1]["accepted"]
     assert leaked(found) == {}
-    fed = [" ".join(one["feedback"]) for one in found.attempts[: len(ways)]]
+    fed = [" ".join(attempt["feedback"]) for attempt in found.attempts[: len(ways)]]
     for words, said in zip(ways, fed, strict=True):
         known = ("ended with an error", "numbers.json", "outside the tolerance")
         assert any(word in said for word in known), (words, said)
     # The exit code tells nothing: 77 years and 1 read alike.
-    assert {one["result"]["exit_code"] for one in found.attempts} == {0, 1}
+    assert {attempt["result"]["exit_code"] for attempt in found.attempts} == {0, 1}
     assert "withheld" in (found.home / "appendix" / "all.json").read_text()
     # The inputs, which stay, do hold them: the search finds what is there to be found.
     table = (found.home / "inputs" / "printed" / f"attempt-{len(programs)}.stdout.txt").read_text()
-    assert [one for one in CANARIES if one in table]
+    assert [canary for canary in CANARIES if canary in table]
 
 
 def test_no_canary_is_in_a_run_with_rules() -> None:
@@ -127,7 +129,7 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
         sent = json.dumps(server.requests)
     assert found.status == "done" and len(found.attempts) == 3
     assert "Round 3 of 3" in sent
-    assert not [one for one in CANARIES if one in sent]
+    assert not [canary for canary in CANARIES if canary in sent]
     assert leaked(found) == {}
     assert published(found.run) == published(finished_run())
 
@@ -196,7 +198,7 @@ def test_the_interpreter_reads_no_small_count(tmp_path_factory: pytest.TempPathF
     counted = {"value": 3, "unit": "events", "text": "3"}
     found["numbers"] |= {"x.exposed.events": counted, "x.reference.events": counted | {"value": 70}}
     path.write_text(json.dumps(found))
-    shown = {one.key: one.text for one in results_view(place).numbers}
+    shown = {number.key: number.text for number in results_view(place).numbers}
     assert (
         shown["x.exposed.events"] == shown["x.reference.events"] == ("suppressed (a count under 5)")
     )

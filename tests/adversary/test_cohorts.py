@@ -73,9 +73,9 @@ def poisoned(attack: Attack, seed: int = 4, n: int = 400) -> pd.DataFrame:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_check_names_what_knows_the_outcome(name: str, tmp_path: Path) -> None:
     found = cohorts.check(write(tmp_path, poisoned(ATTACKS[name])))
-    named = [one for one in found if one.code in LEAKS]
-    assert [one.where for one in named] == ["variables.clinical:marker"]
-    assert all("known_at" in one.remedy for one in named)
+    named = [item for item in found if item.code in LEAKS]
+    assert [item.where for item in named] == ["variables.clinical:marker"]
+    assert all("known_at" in item.remedy for item in named)
 
 
 @pytest.mark.parametrize("name", ["proxy", "log_time", "ever_treated"])
@@ -106,7 +106,7 @@ def stanford(folder: Path, *, wait: bool) -> Path:
 @pytest.mark.parametrize("wait", [False, True])
 def test_ever_transplanted_is_named_and_not_supported(wait: bool, tmp_path: Path) -> None:
     folder = stanford(tmp_path / "c", wait=wait)
-    found = {one.code: one for one in cohorts.check(folder)}
+    found = {item.code: item for item in cohorts.check(folder)}
     assert found["grows_with_follow_up"].where == "variables.clinical:marker"
     if wait:
         # Its own times are in days where follow-up is in months, so they do not fit there.
@@ -114,9 +114,9 @@ def test_ever_transplanted_is_named_and_not_supported(wait: bool, tmp_path: Path
     result = validate(tmp_path, folder, direction="lower_risk", covariates=["clinical:stage"])
     assert result["numbers"]["primary.effect"]["value"] == pytest.approx(0.266, abs=0.01)
     assert result["verdict"]["verdict"] == "inconclusive"
-    assert [one["outcome"] for one in result["verdict"]["reasons"] if one["rule"] == "timing"] == [
-        "prevents"
-    ]
+    assert [
+        reason["outcome"] for reason in result["verdict"]["reasons"] if reason["rule"] == "timing"
+    ] == ["prevents"]
 
 
 def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> Non
     when = np.round(rng.exponential(12, len(table)), 1)
     given = when < table["months"]
     table["marker"], table["started"] = given.astype(int), np.where(given, when, np.nan)
-    found = {one.code: one for one in cohorts.check(write(tmp_path, table))}
+    found = {item.code: item for item in cohorts.check(write(tmp_path, table))}
     remedy = found["happens_during_follow_up"].remedy
     assert remedy == 'known_at = { column = "started", before = "0" }'
 
@@ -134,7 +134,7 @@ def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> Non
 @pytest.mark.parametrize("log_hr", [0.0, 1.1, 2.0])
 def test_honest_markers_are_not_suspected(seed: int, log_hr: float) -> None:
     table = patients(300, log_hr=log_hr, seed=seed)
-    event, time = (table[one].to_numpy(dtype=float) for one in ("dead", "months"))
+    event, time = (table[item].to_numpy(dtype=float) for item in ("dead", "months"))
     for name in ("marker", "stage"):
         assert leak_of(table[name].to_numpy(dtype=float), event, time) is None
 
@@ -189,7 +189,7 @@ def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
     """The unit of time, the sign of the marker, and any monotone scale of it do not matter."""
     for attack in ATTACKS.values():
         table = poisoned(attack)
-        event, time = (table[one].to_numpy(dtype=float) for one in ("dead", "months"))
+        event, time = (table[item].to_numpy(dtype=float) for item in ("dead", "months"))
         x = table["marker"].to_numpy(dtype=float)
         kinds = {
             leak.kind if leak is not None else None
@@ -201,16 +201,16 @@ def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
 
 
 def test_built_in_predictors_pass_silently() -> None:
-    codes = {one.code for one in cohorts.check("gbsg2")}
+    codes = {item.code for item in cohorts.check("gbsg2")}
     assert not codes & {*LEAKS, "mixed_units", "impossible_value", "events_last", "risk_protects"}
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["tcga_blca", "cohorts/GSE13507"])
 def test_shared_cohorts_raise_no_false_alarm(name: str) -> None:
-    found = [one for one in cohorts.check(shared(name)) if one.severity != "info"]
+    found = [item for item in cohorts.check(shared(name)) if item.severity != "info"]
     expected = {"outdated_follow_up", "training_slides", "timing_undeclared"}  # chemotherapy
-    assert {one.code for one in found} <= expected
+    assert {item.code for item in found} <= expected
 
 
 # -- values and identifiers ----------------------------------------------------------------------
@@ -237,7 +237,7 @@ def aged(seed: int = 1) -> pd.DataFrame:
 
 
 def only(folder: Path) -> dict[str, tuple[str, str]]:
-    return {one.code: (one.severity, one.remedy) for one in cohorts.check(folder)}
+    return {item.code: (item.severity, item.remedy) for item in cohorts.check(folder)}
 
 
 @pytest.mark.parametrize("code", [-9, -1, -99, 999])
@@ -275,7 +275,7 @@ def test_an_unnamed_code_below_zero_is_found(tmp_path: Path) -> None:
 def test_spellings_of_one_sex_are_found_with_the_lines_to_write(tmp_path: Path) -> None:
     table = patients()
     spelled = {"male": ["male", "Male ", "M"], "female": ["female", "F", "FEMALE"]}
-    table["sex"] = [spelled[one][at % 3] for at, one in enumerate(table["sex"])]
+    table["sex"] = [spelled[item][at % 3] for at, item in enumerate(table["sex"])]
     folder = write(tmp_path, table)
     found = only(folder)
     assert found["mixed_spelling"][0] == "error"
@@ -291,9 +291,9 @@ def test_identifiers_in_another_spelling_are_found(tmp_path: Path) -> None:
     table = patients()
     more = '[tables.lab]\nfile = "lab.csv"\nkey = "id"\n'
     folder = write(tmp_path, table, more=more)
-    changed = [one.lower() if at < 30 else one for at, one in enumerate(table["patient"])]
+    changed = [text.lower() if at < 30 else text for at, text in enumerate(table["patient"])]
     pd.DataFrame({"id": changed, "x": 1}).to_csv(folder / "lab.csv", index=False)
-    found = {one.code: one for one in cohorts.check(folder)}
+    found = {item.code: item for item in cohorts.check(folder)}
     assert found["ids_in_another_form"].severity == "error"
     assert "30 identifiers are those of clinical" in found["ids_in_another_form"].message
     pd.DataFrame({"id": table["patient"], "x": 1}).to_csv(folder / "lab.csv", index=False)
@@ -306,7 +306,7 @@ def test_a_table_of_which_nobody_joins_is_named_without_a_crash(tmp_path: Path) 
     pd.DataFrame({"patient": "lab_" + ids, "copper": range(120)}).to_csv(
         folder / "lab.csv", index=False
     )
-    codes = {one.code for one in cohorts.check(folder)}
+    codes = {item.code for item in cohorts.check(folder)}
     assert {"empty", "weak_join"} <= codes
 
 
@@ -314,7 +314,7 @@ def test_one_far_value_is_a_code_and_no_other_unit(tmp_path: Path) -> None:
     raw = patients(200)
     raw["marker"] = np.exp(raw["marker"] / 10) * 3.4
     raw.loc[:30, "marker"] = 99.0
-    codes = {one.code for one in cohorts.check(write(tmp_path, raw))}
+    codes = {item.code for item in cohorts.check(write(tmp_path, raw))}
     assert "missing_code" in codes
     assert "mixed_units" not in codes
 
@@ -366,7 +366,7 @@ def test_every_warning_and_error_has_a_remedy_and_the_exit_code_says_errors(tmp_
     table = aged().assign(marker=poisoned(proxy, n=240)["marker"])
     warned = CliRunner().invoke(app, ["check", str(write(tmp_path, table, more=AGE)), "--json"])
     assert warned.exit_code == 0
-    assert all(one["remedy"] for one in json.loads(warned.stdout))
+    assert all(load["remedy"] for load in json.loads(warned.stdout))
     table.loc[0, "age"] = -9
     refused = CliRunner().invoke(app, ["check", str(write(tmp_path, table, more=AGE)), "--json"])
     assert refused.exit_code == 2
@@ -381,7 +381,7 @@ def test_findings_about_outcomes_stay_out_of_the_dictionary(tmp_path: Path) -> N
     table["marker"] = np.arange(300)
     leaking = table.assign(marker=table["months"].rank().to_numpy() - 1)
     views = [
-        load(tmp_path / name, one).dictionary().model_dump(mode="json", exclude={"endpoints"})
-        for name, one in (("honest", table), ("leaking", leaking))
+        load(tmp_path / name, item).dictionary().model_dump(mode="json", exclude={"endpoints"})
+        for name, item in (("honest", table), ("leaking", leaking))
     ]
     assert views[0] == views[1]

@@ -263,7 +263,7 @@ def test_a_run_that_was_moved_goes_on_where_it_stood(waiting: Path, tmp_path: Pa
     ended = sage("resume", str(waiting), "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert ended.json["status"] == "waiting for review"
-    assert sum(one.get("node") == "scientist" for one in events(waiting)) == 2  # start and end
+    assert sum(event.get("node") == "scientist" for event in events(waiting)) == 2  # start and end
     manifest = RunFolder(waiting).manifest()
     assert manifest.place == str(waiting)
     assert manifest.run_id == RunFolder(waiting_run()).manifest().run_id
@@ -312,8 +312,8 @@ def test_a_copy_of_a_copy_is_a_run_of_its_own_too(tmp_path: Path) -> None:
     second = Path(shutil.copytree(first, tmp_path / "second"))
     ended = sage("resume", str(second), "--json", cwd=tmp_path)
     assert ended.json["status"] == "waiting for review", ended.err
-    manifests = [RunFolder(one).manifest() for one in (waiting_run(), first, second)]
-    assert len({one.thread for one in manifests}) == 3
+    manifests = [RunFolder(item).manifest() for item in (waiting_run(), first, second)]
+    assert len({manifest.thread for manifest in manifests}) == 3
     assert manifests[2].parent == manifests[1].run_id
 
 

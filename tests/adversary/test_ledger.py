@@ -102,7 +102,7 @@ def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path
     given = ["validate", "screen", "--cohort", str(cohort), "--out", str(out), "--json"]
     screened = runner.invoke(app, given)
     top = [
-        one["feature"] for one in json.loads(screened.stdout)["top"] if "noise" in one["feature"]
+        load["feature"] for load in json.loads(screened.stdout)["top"] if "noise" in load["feature"]
     ]
     assert top[0] == f"clinical:{BEST[0]}"
     found = validate(tmp_path, cohort, **best)["verdict"]
@@ -257,9 +257,9 @@ def test_claims_on_other_patients_in_one_folder_make_no_family(tmp_path: Path) -
     frozen = frozen_for(mine)
     mixed.register(frozen, mine)
     mixed.record(result(frozen))
-    own = [one for one in mixed.adjust(of=frozen.sha256) if one.contract == frozen.sha256]
-    assert [(one.family, one.q) for one in own] == [(1, pytest.approx(own[0].p))]
-    assert {one.family for one in mixed.adjust()} == {4}
+    own = [item for item in mixed.adjust(of=frozen.sha256) if item.contract == frozen.sha256]
+    assert [(item.family, item.q) for item in own] == [(1, pytest.approx(own[0].p))]
+    assert {item.family for item in mixed.adjust()} == {4}
 
 
 def test_a_name_used_in_another_folder_is_no_question_asked_before(tmp_path: Path) -> None:
@@ -285,9 +285,9 @@ def test_the_same_contract_again_is_the_same_attempt_whatever_its_name(tmp_path:
         assert mine.seen_before(frozen) is None
         assert mine.is_registered(frozen)
         mine.record(result(frozen, 0.03))
-        assert [(one.q, one.family) for one in mine.adjust() if one.contract == frozen.sha256] == [
-            (pytest.approx(0.03), 1)
-        ]
+        assert [
+            (item.q, item.family) for item in mine.adjust() if item.contract == frozen.sha256
+        ] == [(pytest.approx(0.03), 1)]
 
 
 def test_claims_of_all_folders_are_one_family(tmp_path: Path) -> None:
@@ -300,11 +300,11 @@ def test_claims_of_all_folders_are_one_family(tmp_path: Path) -> None:
         mine = book(tmp_path / f"run{at}")
         mine.register(frozen, cohort)
         mine.record(result(frozen, 0.01 if at == 5 else 0.9))
-    last = next(one for one in mine.adjust() if one.contract == frozen.sha256)
+    last = next(item for item in mine.adjust() if item.contract == frozen.sha256)
     assert (last.family, last.q) == (6, pytest.approx(0.06))
     alone = Ledger(tmp_path / "run5" / "ledger.jsonl")  # as a report reads it, without the store
     assert alone.adjust() == mine.adjust()
-    assert [one.contract for one in alone.entries] == [frozen.sha256]
+    assert [entry.contract for entry in alone.entries] == [frozen.sha256]
 
 
 def test_the_confirmation_of_a_copy_cannot_be_opened_again(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_what_a_replication_showed_is_known_of_the_second_cohort(tmp_path: Path)
     two.register(claimed, second)
     assert two.seen_before(claimed) == frozen.sha256
     two.record(result(claimed))
-    assert [one.family for one in two.adjust()] == [1]
+    assert [item.family for item in two.adjust()] == [1]
     again = book(tmp_path / "three")
     again.register(frozen, first)
     again.register_replication(frozen, second)
@@ -364,7 +364,7 @@ def test_what_was_screened_is_exploratory_under_any_name(tmp_path: Path, disguis
     two.register(frozen, copy)
     assert "was screened against OS before" in two.screened(frozen)
     found = ledger_objections(two.state, registered=True, screened=two.screened(frozen))
-    assert [one.because for one in found] == ["registration"]
+    assert [item.because for item in found] == ["registration"]
 
 
 DERIVED = """
@@ -543,7 +543,7 @@ ATTACKS: dict[Callable[[Path], None], LedgerState] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda item: item.__name__)
 def test_a_tampered_ledger_is_said_and_supports_nothing(
     tmp_path: Path, attack: Callable[[Path], None]
 ) -> None:
@@ -557,7 +557,7 @@ def test_a_tampered_ledger_is_said_and_supports_nothing(
         assert again.state == ATTACKS[attack]
         assert ledger_qualifiers(again.state, 0.05) == (f"ledger {ATTACKS[attack]}",)
         found = ledger_objections(again.state, registered=True)
-        assert [one.because for one in found] == ["registration"]
+        assert [item.because for item in found] == ["registration"]
     done = runner.invoke(app, ["ledger", "verify", str(tmp_path / "out"), "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["problems"]
@@ -621,7 +621,7 @@ def test_a_torn_last_line_repairs_itself_and_says_so(tmp_path: Path, cut: int) -
     assert mine.state == "intact"
     mine.register(frozen, cohort)  # what was acknowledged lies in the store
     again = book(tmp_path / "out")
-    assert [one.p for one in again.entries] == [0.001]
+    assert [entry.p for entry in again.entries] == [0.001]
     assert "tore line 2" in again.notes[0]
     assert again.state == "intact"
 

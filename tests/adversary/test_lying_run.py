@@ -59,12 +59,12 @@ def lying(value: Any, told: Counter[str], key: str = "") -> Any:
     if isinstance(value, str) and key in WORDS:
         told["lies"] += 1
         # A number in a task ends the run with a message, which is a way to hold too.
-        lies = [one for one in LIES if key != "tasks" or not any(map(str.isdigit, one))]
+        lies = [lie for lie in LIES if key != "tasks" or not any(map(str.isdigit, lie))]
         return f"{value} {lies[told['lies'] % len(lies)]}"
     if isinstance(value, list):
-        return [lying(one, told, key) for one in value]
+        return [lying(item, told, key) for item in value]
     if isinstance(value, dict):
-        return {name: lying(one, told, name) for name, one in value.items()}
+        return {name: lying(item, told, name) for name, item in value.items()}
     if key == "feasibility_score":
         return 10
     return value

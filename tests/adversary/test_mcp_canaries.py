@@ -51,17 +51,17 @@ def test_no_tool_over_http_tells_an_identifier_or_a_patients_value(tmp_path: Pat
                 answer = await client.call_tool(tool, given)
                 answers.append((f"{tool} {arguments}", answer.is_error, answer.model_dump_json()))
             listed = (await client.list_resources()).resources
-            for one in listed:
-                read = await client.read_resource(one.uri)
-                answers.append((str(one.uri), False, read.model_dump_json()))
+            for item in listed:
+                read = await client.read_resource(item.uri)
+                answers.append((str(item.uri), False, read.model_dump_json()))
         return answers
 
     with http_server(tmp_path) as url:
         answers = asyncio.run(main(url))
     asked = json.dumps([call[1] for call in CALLS])
-    looked_for = [one for one in CANARIES if one not in asked]
+    looked_for = [canary for canary in CANARIES if canary not in asked]
     assert len(looked_for) > 300
-    told = {what: [one for one in looked_for if one in text] for what, _, text in answers}
+    told = {what: [item for item in looked_for if item in text] for what, _, text in answers}
     assert {what: found for what, found in told.items() if found} == {}
     for (what, failed, text), (_, _, must) in zip(answers, CALLS, strict=False):
         assert not (must and failed), (what, text[:500])

@@ -96,7 +96,7 @@ def lies(world: str) -> list[str]:
     if not facts.associated:
         found += [*said.LIES_OF_SIGNIFICANCE, *said.THIRD_LIES]
     else:
-        found = [one for one in found if one not in TRUE_WHERE_SIGNIFICANT]
+        found = [item for item in found if item not in TRUE_WHERE_SIGNIFICANT]
     if facts.verdict == "inconclusive":
         found += said.LIES_OF_REFUTATION
     return found
@@ -117,15 +117,15 @@ def honest(world: str) -> list[str]:
 def test_every_lie_is_refused_whatever_the_verdict(world: str) -> None:
     told = lies(world)
     assert len(set(told)) >= 60
-    assert [one for one in told if not check_result(one, WORLDS[world], NAMES)] == []
+    assert [item for item in told if not check_result(item, WORLDS[world], NAMES)] == []
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_honest_sentence_passes(world: str) -> None:
     told = honest(world)
     assert len(set(told)) >= 60
-    refused = {one: check_result(one, WORLDS[world], NAMES) for one in told}
-    assert {one: str(why[0]) for one, why in refused.items() if why} == {}
+    refused = {item: check_result(item, WORLDS[world], NAMES) for item in told}
+    assert {item: str(why[0]) for item, why in refused.items() if why} == {}
 
 
 def unseen(kind: str) -> list[tuple[str, str]]:
@@ -150,8 +150,8 @@ def test_no_lie_of_the_unseen_rounds_passes(results_only: bool) -> None:
 
 
 def test_the_honest_sentences_of_the_unseen_rounds_pass() -> None:
-    refused = {one: check_result(one, WORLDS[world], NAMES) for world, one in unseen("honest")}
-    assert {one: str(why[0]) for one, why in refused.items() if why} == {}
+    refused = {item: check_result(item, WORLDS[world], NAMES) for world, item in unseen("honest")}
+    assert {item: str(why[0]) for item, why in refused.items() if why} == {}
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -159,7 +159,7 @@ def test_the_sentences_of_the_facts_pass_the_check_and_a_remark_is_no_finding(wo
     facts = WORLDS[world]
     told = facts.sentences()
     assert len(told) >= 2
-    assert [one for one in told if check_result(one, facts, NAMES)] == []
+    assert [item for item in told if check_result(item, facts, NAMES)] == []
     remark = "TLS density was read from one slide for each patient."
     assert check_result(remark, facts, NAMES) == []
     assert check_result(remark, facts, NAMES, results_only=True)
@@ -264,7 +264,7 @@ def test_nothing_is_claimed_before_anything_was_measured(lie: str) -> None:
 
 @pytest.mark.parametrize("sentence", EARLY_HONEST)
 def test_background_and_debate_speak_freely_of_the_literature(sentence: str) -> None:
-    assert [str(one) for one in check_before(sentence, refs=["R1"])] == []
+    assert [str(item) for item in check_before(sentence, refs=["R1"])] == []
 
 
 def test_only_long_verbatim_quotations_of_a_source_speak_for_themselves() -> None:
@@ -358,7 +358,7 @@ def test_no_lie_of_a_model_reaches_the_report(
     again, _ = retold
     for name in ("report.html", "report.md"):
         page = (again / name).read_text()
-        assert [one for one in FORBIDDEN if one in page] == []
+        assert [item for item in FORBIDDEN if item in page] == []
 
 
 def test_the_report_says_which_sentences_are_its_own_and_why(
@@ -376,7 +376,7 @@ def test_a_refused_reply_goes_back_with_its_reasons_a_bounded_number_of_times(
     retold: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     _, requests = retold
-    asked = [one["response_format"]["json_schema"]["name"] for one in requests]
+    asked = [request["response_format"]["json_schema"]["name"] for request in requests]
     assert asked == ["Interpretation"] * 3 + ["Summary"] * 3
     assert "That reply was refused" in requests[1]["messages"][-1]["content"]
 

@@ -108,13 +108,13 @@ def _lying(value: Any, lies: list[str], key: str = "") -> Any:
         lies.append(LIES[len(lies) % len(LIES)])
         return f"{value} {lies[-1]}"
     if isinstance(value, list):
-        return [_lying(one, lies, key) for one in value]
+        return [_lying(item, lies, key) for item in value]
     if isinstance(value, dict):
-        return {name: _lying(one, lies, name) for name, one in value.items()}
+        return {name: _lying(item, lies, name) for name, item in value.items()}
     return value
 
 
-@pytest.mark.parametrize(("agent", "make"), CASES, ids=[one[0].name for one in CASES])
+@pytest.mark.parametrize(("agent", "make"), CASES, ids=[case[0].name for case in CASES])
 def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
     agent: Agent[Any, Any], make: Any, tmp_path: Path
 ) -> None:
@@ -128,11 +128,11 @@ def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
         answer = chat.ask(agent, given)
         assert len(server.requests) == 3
     text = answer.output.model_dump_json()
-    assert [one for one in FORBIDDEN if one in text] == []
+    assert [item for item in FORBIDDEN if item in text] == []
     assert json.loads(plain.model_dump_json()).keys() == json.loads(text).keys()
 
 
-@pytest.mark.parametrize(("agent", "make"), CASES, ids=[one[0].name for one in CASES])
+@pytest.mark.parametrize(("agent", "make"), CASES, ids=[case[0].name for case in CASES])
 def test_what_the_rules_write_would_pass_as_a_models_words(
     agent: Agent[Any, Any], make: Any
 ) -> None:

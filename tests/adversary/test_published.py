@@ -62,9 +62,9 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
 
 def test_the_program_ran_and_its_honest_numbers_count(forged: Attacked) -> None:
     assert forged.status == "done"
-    assert [one["accepted"] for one in forged.attempts] == [True]
+    assert [attempt["accepted"] for attempt in forged.attempts] == [True]
     assert "second implementation agrees" in " ".join(
-        one.text for one in forged.results.verdict.reasons
+        reason.text for reason in forged.results.verdict.reasons
     )
 
 
@@ -127,8 +127,8 @@ def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None
     )
     (honest,) = Results.read(run / "results/results.json").reproduction
     lying = [
-        one.model_copy(update={"state": "differs"}) if one.test == "primary" else one
-        for one in honest.compared
+        entry.model_copy(update={"state": "differs"}) if entry.test == "primary" else entry
+        for entry in honest.compared
     ]
     cases: dict[str, tuple[Reproduction, ...]] = {
         "differs": (honest.model_copy(update={"compared": tuple(lying)}),),
@@ -138,7 +138,7 @@ def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None
     assert weigh(contract.contract, analysis, (honest,)).objections == ()
     for name, found in cases.items():
         weighed = weigh(contract.contract, analysis, found)
-        assert [one.because for one in weighed.objections] == ["reproduction"], name
+        assert [objection.because for objection in weighed.objections] == ["reproduction"], name
         assert weighed.qualifiers == ("not independently reproduced",)
 
 
@@ -159,7 +159,9 @@ def test_the_reference_its_model_and_the_identifiers_are_nowhere_to_be_read(
     tmp_path: Path,
 ) -> None:
     found = attack(tmp_path, program(SEARCH))
-    assert [one["accepted"] for one in found.attempts] == [True], found.attempts[0]["feedback"]
+    assert [attempt["accepted"] for attempt in found.attempts] == [True], found.attempts[0][
+        "feedback"
+    ]
 
 
 REFUSED_BEFORE = {
@@ -237,6 +239,6 @@ given = {"tables": [{"name": "strange_table", "columns": columns, "rows": rows}]
     apart = quarantined(found.html)
     assert "strange table" in apart and "&lt;5" in apart and ">0.123<" in apart
     assert found.html.count("strange table") == 1
-    assert not [one for one in found.prompts if "strange" in one]
+    assert not [prompt for prompt in found.prompts if "strange" in prompt]
     summary = json.dumps(published(found.run))
     assert "strange" not in summary and TITLE in found.html

@@ -67,16 +67,16 @@ def _build(kind: str, content: Page) -> str:
 
 def _elements(text: str) -> Counter[str]:
     tree = dom.document_fromstring(text.encode(errors="backslashreplace"))
-    for one in tree.iter(etree.Element):
-        for name, value in one.attrib.items():
-            assert not name.startswith("on"), (one.tag, name)
+    for item in tree.iter(etree.Element):
+        for name, value in item.attrib.items():
+            assert not name.startswith("on"), (item.tag, name)
             assert name != "style"
             if name == "href":
                 assert value.startswith("#")
             if name == "src":
                 assert value.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
     # Numbers by key may be gone with a sentence that was withheld.
-    return Counter(one.tag for one in tree.iter(etree.Element) if one.tag != "data")
+    return Counter(item.tag for item in tree.iter(etree.Element) if item.tag != "data")
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
@@ -166,7 +166,7 @@ def test_a_terminal_prints_any_text_and_obeys_none(text: str) -> None:
     for shown in (f"[bold]h1[/] {text}", table, Panel(text), f"  {text} [dim](x)[/]"):
         terminal.print(shown)
     sequences = re.findall(r"\x1b[^m]*m", printed.getvalue())
-    assert not [one for one in sequences if not re.fullmatch(r"\x1b\[[0-9;]*m", one)]
+    assert not [sequence for sequence in sequences if not re.fullmatch(r"\x1b\[[0-9;]*m", sequence)]
     assert "\x1b]" not in printed.getvalue()
     assert not re.search("[\x00-\x08\x0e-\x1a\x7f-\x9f\u202a-\u202e]", printed.getvalue())
 

@@ -49,7 +49,7 @@ DICTIONARY = DataDictionary(
         Endpoint(key="size", label="Tumor size", kind="continuous", n=280),
     ),
 )  # fmt: skip
-CONTINUOUS = [one.key for one in DICTIONARY.variables if one.modality == "imaging"]
+CONTINUOUS = [variable.key for variable in DICTIONARY.variables if variable.modality == "imaging"]
 EXPOSURES = [*CONTINUOUS, *(f"expression:{gene}" for gene in DICTIONARY.expression)]
 
 
@@ -182,7 +182,7 @@ def test_an_edit_of_the_statement_alone_changes_the_fields() -> None:
             " progression-free interval, compared with low FABP5 expression."
         }
     ).hypothesis
-    assert [one.variable for one in edited.exposures] == ["expression:FABP5"]
+    assert [exposure.variable for exposure in edited.exposures] == ["expression:FABP5"]
     assert (edited.endpoint, edited.direction) == ("PFI", "lower_risk")
     assert "PFI" not in edited.secondary_endpoints
 
@@ -312,7 +312,7 @@ def test_what_feasibility_demands_is_in_the_contract_or_has_its_reason(
     registered, demands = take_up(claim(), (demanded,), DICTIONARY)
     assert (demanded in registered.covariates) == taken
     assert demands.taken == ((demanded,) if taken else ())
-    assert [one.variable for one in demands.not_taken] == ([] if taken else [demanded])
+    assert [exposure.variable for exposure in demands.not_taken] == ([] if taken else [demanded])
     assert taken or reason in demands.not_taken[0].reason
 
 
@@ -357,4 +357,4 @@ def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: 
     assert drafted["statement"] not in page
     assert "changed by the reviewer: statement, exposures" in (run / "report.html").read_text()
     expanded = json.loads((run / "outputs/expansion-h1.json").read_text())["output"]
-    assert not [one for one in expanded["parts"] if "COL1A1" in one]
+    assert not [part for part in expanded["parts"] if "COL1A1" in part]

@@ -144,7 +144,7 @@ class Attacked:
     def states(self) -> dict[tuple[str, str], str]:
         """How each registered number compares."""
         (found,) = self.results.reproduction
-        return {(one.test, one.field): one.state for one in found.compared}
+        return {(item.test, item.field): item.state for item in found.compared}
 
     def read_by_people(self) -> dict[str, str]:
         """Everything outside the inputs, by name, with the files' names."""
@@ -228,11 +228,11 @@ def honest_numbers(run: Path) -> dict[str, Any]:
     """The numbers that a faultless second implementation writes."""
     found = json.loads((run / "hypotheses/h1/results/results.json").read_text())["reproduction"][0]
     numbers: dict[str, Any] = {}
-    for one in found["compared"]:
-        if one["state"] == "reproduced":
-            value = one["second"]
-            counted = one["field"] in ("n", "events")
-            numbers.setdefault(one["test"], {})[one["field"]] = int(value) if counted else value
+    for item in found["compared"]:
+        if item["state"] == "reproduced":
+            value = item["second"]
+            counted = item["field"] in ("n", "events")
+            numbers.setdefault(item["test"], {})[item["field"]] = int(value) if counted else value
     return numbers
 
 

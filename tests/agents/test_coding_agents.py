@@ -76,7 +76,7 @@ def test_a_plan_that_leaves_the_contract_is_sent_back(change: dict[str, object],
 def test_a_variable_that_does_not_exist_yet_finds_the_tool_that_measures_it() -> None:
     plan = RULES.ask(DATA_AGENT, WANTED).output
     assert plan.found == ("expression:FABP5",)
-    assert [(one.variable, one.tool, one.field) for one in plan.extract] == [
+    assert [(exposure.variable, exposure.tool, exposure.field) for exposure in plan.extract] == [
         ("imaging:tls_density", "tls_detect", "tls_density")
     ]
     assert plan.missing == ("imaging:mitotic_count",)

@@ -118,15 +118,15 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench:
     outcome = bench.carry_out(rules(), working(name))
 
     assert outcome.status == "done" and outcome.sandbox == name
-    assert [one.compiled_by_sage for one in outcome.attempts] == [True]
+    assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [True]
     run(bench.frozen, bench.cohort, bench.folder / "host", ledger=Ledger(bench.folder / "l.jsonl"))
     here, host = bench.results(), bench.results("host")
     here.pop("versions"), host.pop("versions")
-    assert {one["state"] for one in here["reproduction"][0]["compared"]} <= {
+    assert {item["state"] for item in here["reproduction"][0]["compared"]} <= {
         "reproduced", "no second implementation"
     }  # fmt: skip
-    for one in (*here.pop("reproduction"), *host.pop("reproduction")):
-        assert one["by"] == "SAGE"
+    for entry in (*here.pop("reproduction"), *host.pop("reproduction")):
+        assert entry["by"] == "SAGE"
     assert here == host
 
 
@@ -134,7 +134,7 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench:
 def test_a_second_run_of_the_same_contract_gives_the_same_bytes(bench: Bench, box: Sandbox) -> None:
     bench.carry_out(rules(), box, "first")
     bench.carry_out(rules(), LimitedSubprocess(), "second")
-    first, second = (bench.folder / one / "results.json" for one in ("first", "second"))
+    first, second = (bench.folder / item / "results.json" for item in ("first", "second"))
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -145,14 +145,14 @@ def test_a_program_that_fails_first_is_mended_in_the_second_round(name: str, ben
     outcome = bench.carry_out(reasoner, working(name))
 
     assert outcome.status == "done"
-    assert [one.result.reason for one in outcome.attempts] == [Reason.ERROR, Reason.OK]
-    assert [one.compiled_by_sage for one in outcome.attempts] == [False, False]
+    assert [attempt.result.reason for attempt in outcome.attempts] == [Reason.ERROR, Reason.OK]
+    assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [False, False]
     fed = "\n".join(reasoner.asked[1].feedback)
     assert "KeyError" in fed and 'joint_risk(table["FABP5"]' in fed
     assert 'table["FABP5"]' in reasoner.asked[1].previous
     (found,) = bench.results()["reproduction"]
     assert found["by"] == "a model" and found["ran"]
-    states = {(one["test"], one["field"]): one["state"] for one in found["compared"]}
+    states = {(item["test"], item["field"]): item["state"] for item in found["compared"]}
     assert states["primary", "effect"] == states["primary", "p"] == "reproduced"
     assert not {"differs", "missing"} & set(states.values())
 
@@ -165,11 +165,11 @@ def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandb
     bench.carry_out(reasoner, box)
 
     table = pd.read_parquet(bench.folder / "h1/inputs/all/second/table.parquet")
-    said = "\n".join(one.model_dump_json() for one in reasoner.asked)
+    said = "\n".join(item.model_dump_json() for item in reasoner.asked)
     printed = (bench.folder / "h1/inputs/printed/attempt-1.stderr.txt").read_text()
     assert str(round(table["clinical:age"].iloc[0], 1))[:4] in printed
     said += (bench.folder / "h1/outcome.json").read_text()
-    assert not [one for one in bench.cohort.pseudonyms if str(one) in said]
+    assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if str(pseudonym) in said]
     for value in table.iloc[0].dropna():
         if isinstance(value, float) and value != int(value):
             assert f"{value:.3f}" not in said
@@ -182,14 +182,14 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
     outcome = bench.carry_out(Recorded("never"), box)
 
     assert outcome.status == "escalated"
-    reasons = [one.result.reason for one in outcome.attempts]
+    reasons = [attempt.result.reason for attempt in outcome.attempts]
     assert reasons == [Reason.ERROR, Reason.POLICY, Reason.OK]
     assert "import of `os` is not allowed" in " ".join(outcome.attempts[1].feedback)
     assert "left no numbers.json" in " ".join(outcome.attempts[2].feedback)
     assert not (bench.folder / "h1/results.json").exists()
     for number in (1, 2, 3):
         assert (bench.folder / f"h1/attempt-{number}/analysis.py").is_file()
-    statuses = {one.status for one in Ledger(bench.folder / "h1.jsonl").entries}
+    statuses = {entry.status for entry in Ledger(bench.folder / "h1.jsonl").entries}
     assert statuses == {"ok"}  # SAGE's own computation stands, whatever the program did
 
 
@@ -202,7 +202,7 @@ def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sa
     outcome = bench.resume(Recorded("nobody is asked"), box)
 
     assert outcome.status == "done"
-    assert [one.by for one in outcome.attempts] == ["chat", "chat", "chat", "a person"]
+    assert [attempt.by for attempt in outcome.attempts] == ["chat", "chat", "chat", "a person"]
     assert bench.results()["contract_sha256"] == bench.frozen.sha256
 
 
@@ -254,7 +254,7 @@ def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     results = bench.results()
     (found,) = results["reproduction"]
     forged = next(
-        one for one in found["compared"] if (one["test"], one["field"]) == ("primary", "p")
+        item for item in found["compared"] if (item["test"], item["field"]) == ("primary", "p")
     )
     assert forged["state"] == "differs" and forged["second"] == 0.0001
     assert results["numbers"]["primary.p"]["value"] == forged["sage"] != 0.0001
@@ -316,7 +316,7 @@ class Spy:
         self.parts.append(json.loads(task.read_text())["part"])
         assert set(job.inputs) == {"analysis"}
         if folder.name == "second":
-            assert {one.name for one in folder.iterdir()} == {"task.json", "table.parquet"}
+            assert {path.name for path in folder.iterdir()} == {"task.json", "table.parquet"}
             assert not job.offers_sage
         return self.inner.run(job)
 
@@ -345,7 +345,7 @@ def test_the_outcome_tells_provenance_without_rows(bench: Bench) -> None:
     assert where.data_hashes == bench.frozen.data_hashes
     assert set(where.files) >= {"contract.json", "table.parquet"}
     text = outcome.model_dump_json()
-    assert not [one for one in bench.cohort.pseudonyms if one in text]
+    assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if pseudonym in text]
 
 
 def test_events_tell_how_far_it_is(bench: Bench) -> None:

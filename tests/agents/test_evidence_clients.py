@@ -112,7 +112,7 @@ def services(monkeypatch: pytest.MonkeyPatch):
 
 def test_every_registry_contributes_a_fact_with_its_numbers(services: FakeServices) -> None:
     clients = every_client(services)
-    facts = {one.source: one for one in clients.facts(expanded())}
+    facts = {fact.source: fact for fact in clients.facts(expanded())}
     clients.close()
     assert "12 human series on bladder cancer" in facts["GEO"].statement
     assert "GSE13507 (256 samples)" in facts["GEO"].statement
@@ -128,7 +128,7 @@ def test_a_silent_registry_is_unknown_and_not_counted_as_found(services: FakeSer
     services.routes["/gdc/projects"] = Answer(b"<html></html>")
     services.routes["/ct/studies"] = as_json({"studies": []})
     clients = every_client(services)
-    facts = {one.source: one for one in clients.facts(expanded())}
+    facts = {fact.source: fact for fact in clients.facts(expanded())}
     clients.close()
     assert facts["GEO"].found is None and "HTTP 503" in facts["GEO"].statement
     assert facts["GDC"].found is None and "markup" in facts["GDC"].statement
@@ -157,7 +157,7 @@ def test_an_archived_repository_is_not_maintained(services: FakeServices) -> Non
         }
     )
     clients = every_client(services)
-    facts = {one.source: one for one in clients.facts(expanded())}
+    facts = {fact.source: fact for fact in clients.facts(expanded())}
     clients.close()
     assert facts["GitHub"].found is False
     assert services.to("/gh")[0].headers["authorization"] == "Bearer t0ken"
@@ -202,7 +202,7 @@ def test_an_installed_package_states_version_and_status() -> None:
 def test_releases_are_read_through_the_index_client() -> None:
     def page(seen: object) -> Answer:
         files = [f"lifelines-0.{n}.0-py3-none-any.whl" for n in (28, 29, 30)]
-        links = "".join(f'<a href="/f/{one}#sha256=0">{one}</a><br>' for one in files)
+        links = "".join(f'<a href="/f/{file}#sha256=0">{file}</a><br>' for file in files)
         body = f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
         return Answer(body, headers={"Content-Type": "text/html"})
 
@@ -226,7 +226,7 @@ def test_by_default_every_registry_is_asked() -> None:
     clients = EvidenceClients(None)
     asked = (clients.geo, clients.gdc, clients.trials, clients.github, clients.reference)
     clients.close()
-    assert all(one is not None for one in asked) and clients.packages
+    assert all(item is not None for item in asked) and clients.packages
 
 
 def test_a_package_name_cannot_carry_an_option() -> None:

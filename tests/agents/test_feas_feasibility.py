@@ -73,13 +73,13 @@ def text_of(verdict: FeasibilityVerdict) -> str:
 
 def test_the_four_steps_carry_the_weights_of_the_protocol() -> None:
     verdict = assessed()
-    assert [(one.name, one.weight) for one in verdict.steps] == [
+    assert [(step.name, step.weight) for step in verdict.steps] == [
         ("data", 35),
         ("tools", 25),
         ("logic", 25),
         ("resources", 15),
     ]
-    total = sum(one.weight * one.score for one in verdict.steps) / 100
+    total = sum(step.weight * step.score for step in verdict.steps) / 100
     assert verdict.score == pytest.approx(total)
 
 
@@ -95,7 +95,7 @@ def test_power_states_the_smallest_visible_hazard_ratio() -> None:
     from validation.statistics.power import minimum_detectable_hr
 
     facts = gather(expanded(), dictionary())
-    power = next(one for one in facts if one.check == "power")
+    power = next(fact for fact in facts if fact.check == "power")
     # 380 of 400 have TLS density: 190 of the 200 events; two median cuts expose a quarter.
     assert power.value == pytest.approx(minimum_detectable_hr(190, 0.25, 0.05, 0.8), abs=1e-4)
     assert "hazard ratio" in power.statement
@@ -119,7 +119,7 @@ def test_too_few_events_are_infeasible_and_say_how_many_are_needed() -> None:
     few = (Endpoint(key="OS", label="Overall survival", kind="survival", n=400, events=12),)
     verdict = assessed(endpoints=few)
     assert verdict.verdict == "infeasible"
-    assert any("At least 20 events" in one for one in verdict.what_would_make_it_feasible)
+    assert any("At least 20 events" in item for item in verdict.what_would_make_it_feasible)
 
 
 def test_a_variable_missing_in_most_patients_is_as_good_as_absent() -> None:
@@ -131,7 +131,7 @@ def test_a_variable_missing_in_most_patients_is_as_good_as_absent() -> None:
 def test_an_unadjusted_confounder_is_a_condition() -> None:
     verdict = assessed({"covariates": ("clinical:age",)})
     assert verdict.verdict == "conditionally_feasible"
-    assert any("Adjust for clinical:stage" in one for one in verdict.conditions)
+    assert any("Adjust for clinical:stage" in condition for condition in verdict.conditions)
 
 
 def test_an_exposure_that_is_the_endpoint_is_circular() -> None:
@@ -140,7 +140,7 @@ def test_an_exposure_that_is_the_endpoint_is_circular() -> None:
         endpoints=(Endpoint(key="age", label="Age", kind="survival", n=400, events=200),),
     )
     assert verdict.verdict == "infeasible"
-    assert any("the endpoint itself" in one for one in verdict.blockers)
+    assert any("the endpoint itself" in blocker for blocker in verdict.blockers)
 
 
 def test_a_population_filter_on_an_absent_variable_blocks() -> None:
@@ -159,7 +159,7 @@ def test_slides_are_timed_by_the_tools_own_costs() -> None:
         (Tool(),),
         machine=Machine(cores=4, memory_mb=8192),
     )
-    runtime = next(one for one in facts if one.check == "runtime")
+    runtime = next(fact for fact in facts if fact.check == "runtime")
     assert runtime.value == pytest.approx((60 + 24 + 30 * 400 / 4) / 3600)
     assert "nuclear_density 30 s per slide, 400 slides" in runtime.statement
 
@@ -168,14 +168,14 @@ def test_a_tool_that_needs_a_gpu_blocks_a_machine_without() -> None:
     exposures = (Exposure(variable="imaging:nuclear_density", label="nuclear density"),)
     tools = (Tool(resources=Needs(gpu="required")),)
     facts = gather(expanded(exposures=exposures), dictionary(slides=10), tools)
-    gpu = next(one for one in facts if one.check == "accelerator")
+    gpu = next(fact for fact in facts if fact.check == "accelerator")
     assert gpu.found is False and gpu.blocking and "with a GPU" in gpu.remedy
 
 
 def test_a_feature_that_no_tool_measures_is_named() -> None:
     exposures = (Exposure(variable="imaging:mitotic_count", label="mitotic count"),)
     facts = gather(expanded(exposures=exposures), dictionary(), (Tool(),))
-    image = next(one for one in facts if one.check == "image features")
+    image = next(fact for fact in facts if fact.check == "image features")
     assert image.found is False
     assert "No registered tool measures mitotic count" in image.statement
 
@@ -190,13 +190,15 @@ def test_an_unanswered_registry_counts_neither_way() -> None:
     with_silence = assessed(clients=Silent())
     assert with_silence.score == pytest.approx(assessed().score)
     assert "GEO could not be asked" in text_of(with_silence)
-    check = next(one for one in with_silence.steps[0].checks if one.name == "public data sets")
+    check = next(
+        check for check in with_silence.steps[0].checks if check.name == "public data sets"
+    )
     assert check.passed is None
 
 
 def test_every_check_names_gathered_facts() -> None:
     facts = gather(expanded(), dictionary())
-    known = {one.id for one in facts}
+    known = {fact.id for fact in facts}
     verdict = assessed()
     for step in verdict.steps:
         assert step.checks
@@ -268,7 +270,7 @@ facts = st.lists(
 def test_a_verdict_is_always_consistent(evidence) -> None:
     verdict = judge(evidence, FeasibilitySettings())
     assert 0 <= verdict.score <= 100
-    blocked = any(one.blocking and one.found is False for one in evidence)
+    blocked = any(item.blocking and item.found is False for item in evidence)
     assert not blocked or verdict.verdict == "infeasible"
     assert (verdict.verdict != "conditionally_feasible") or verdict.conditions
     assert (verdict.verdict != "infeasible") or verdict.what_would_make_it_feasible
@@ -293,9 +295,9 @@ def test_a_models_verdict_is_held_to_arithmetic_and_evidence() -> None:
     check = verdict.steps[0].checks[0].model_copy(update={"evidence": ("E99",)})
     step = verdict.steps[0].model_copy(update={"checks": (check,)})
     assert any(
-        "E99, which was not gathered" in one for one in checked(steps=(step, *verdict.steps[1:]))
+        "E99, which was not gathered" in item for item in checked(steps=(step, *verdict.steps[1:]))
     )
-    assert any("what would make it" in one for one in checked(verdict="infeasible"))
+    assert any("what would make it" in item for item in checked(verdict="infeasible"))
 
 
 def test_a_model_cannot_pass_over_a_blocker() -> None:
@@ -306,7 +308,7 @@ def test_a_model_cannot_pass_over_a_blocker() -> None:
         expanded=whole, dictionary=dictionary_view(cohort, []), evidence=evidence
     )
     assert any(
-        "blocks: the verdict has to be" in one for one in check_feasibility(given_to, verdict)
+        "blocks: the verdict has to be" in item for item in check_feasibility(given_to, verdict)
     )
 
 

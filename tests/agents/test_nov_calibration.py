@@ -69,27 +69,29 @@ def row(id: str, tier: str, score: float, **change: object) -> c.Scored:
 def test_the_set_that_ships_has_six_cases_per_tier_with_their_dates() -> None:
     proposals = read_proposals(DATA / "proposals.jsonl")
     assert len(proposals) == 30
-    assert {tier: sum(one.tier == tier for one in proposals) for tier in "ABCDE"} == dict.fromkeys(
-        "ABCDE", 6
-    )
-    assert all(one.reference and len(one.parts) >= 4 for one in proposals)
+    assert {
+        tier: sum(proposal.tier == tier for proposal in proposals) for tier in "ABCDE"
+    } == dict.fromkeys("ABCDE", 6)
+    assert all(proposal.reference and len(proposal.parts) >= 4 for proposal in proposals)
 
 
 def test_no_shipped_evidence_is_the_proposals_own_paper_or_from_its_future() -> None:
     proposals = read_proposals(DATA / "proposals.jsonl")
     index = LocalIndex(read_literature(DATA / "literature.jsonl"))
-    for one in proposals:
-        search = c.without_own(c.local_retriever(index, 12, one.as_of), one.own_title)
-        (answer,) = search({"x": [Query(text=one.statement)]}).values()
-        assert all(record.known_by(one.as_of) for record in answer.records)
-        assert all(record.title != one.own_title for record in answer.records)
+    for proposal in proposals:
+        search = c.without_own(c.local_retriever(index, 12, proposal.as_of), proposal.own_title)
+        (answer,) = search({"x": [Query(text=proposal.statement)]}).values()
+        assert all(record.known_by(proposal.as_of) for record in answer.records)
+        assert all(record.title != proposal.own_title for record in answer.records)
 
 
 @pytest.mark.shared
 def test_every_shipped_identifier_is_a_verified_one() -> None:
     known = shared("literature", "identifiers.tsv").read_text().lower()
-    dois = [one.doi for one in read_proposals(DATA / "proposals.jsonl") if one.doi]
-    dois += [one.doi for one in read_literature(DATA / "literature.jsonl") if one.doi]
+    dois = [proposal.doi for proposal in read_proposals(DATA / "proposals.jsonl") if proposal.doi]
+    dois += [
+        citation.doi for citation in read_literature(DATA / "literature.jsonl") if citation.doi
+    ]
     assert dois
     assert [doi for doi in dois if f"\t{doi.lower()}\t" not in known] == []
 
@@ -121,7 +123,7 @@ def test_the_own_paper_is_hidden_whatever_its_punctuation() -> None:
         }
 
     (answer,) = c.without_own(all_of, "the paper - itself")({"x": []}).values()
-    assert [one.title for one in answer.records] == ["B"]
+    assert [record.title for record in answer.records] == ["B"]
 
 
 def test_a_retraction_is_seen_only_after_its_day() -> None:
@@ -129,8 +131,8 @@ def test_a_retraction_is_seen_only_after_its_day() -> None:
     query = {"x": [Query(text="STAP acid stress pluripotent")]}
     before = c.local_retriever(index, 5, date(2014, 6, 1))(query)["x"].records
     after = c.local_retriever(index, 5, date(2014, 8, 1))(query)["x"].records
-    assert not any(one.retracted for one in before if "pluripotency" in one.title)
-    assert any(one.retracted for one in after if "pluripotency" in one.title)
+    assert not any(item.retracted for item in before if "pluripotency" in item.title)
+    assert any(item.retracted for item in after if "pluripotency" in item.title)
 
 
 @pytest.mark.parametrize(

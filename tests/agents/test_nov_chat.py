@@ -39,7 +39,7 @@ def critic(seen: Seen) -> Answer:
     """The prover cites a paper that was not retrieved until it is told so."""
     body = json.loads(seen.params["_body"])
     system = body["messages"][0]["content"]
-    told = any("was refused" in str(one["content"]) for one in body["messages"])
+    told = any("was refused" in str(message["content"]) for message in body["messages"])
     if "You are the prover" in system:
         claim = {"id": "P0.1", "text": "New.", "citations": ["R1" if told else "R42"]}
         return completion(
@@ -87,7 +87,7 @@ def test_a_model_that_cites_an_unretrieved_paper_is_told_and_mends_it(tmp_path: 
         price = ModelChoice(name="local", price_in=1.0, price_out=2.0)
         reasoner = chat_reasoner(services.url + "/v1", tmp_path, model=price)
         outcome = hold(expanded(), reasoner, retrieve)
-        bodies = [one.params["_body"] for one in services.seen]
+        bodies = [item.params["_body"] for item in services.seen]
     assert len(bodies) == 4
     assert "R42, which was not retrieved" in bodies[1]
     assert outcome.transcript[0].position.claims[0].citations == ("R1",)

@@ -118,7 +118,7 @@ def test_a_sigma_at_the_limit_does_not_start_a_debate() -> None:
 def test_disagreement_is_debated_until_sigma_is_below_half() -> None:
     outcome, _ = debate([prover(8)], [verifier(5)], [judge(6.5)])
     assert outcome.initial_sigma == pytest.approx(1.2247, abs=1e-3)
-    assert [round(one.sigma, 3) for one in outcome.rounds] == [1.225, 0.612, 0.306]
+    assert [round(item.sigma, 3) for item in outcome.rounds] == [1.225, 0.612, 0.306]
     assert outcome.debate_rounds == 2
     assert outcome.score == pytest.approx(6.5)
 
@@ -146,7 +146,7 @@ def test_a_specious_flag_upheld_by_the_judge_costs_the_stated_penalty_once() -> 
     )
     assert flagged.specious == ("P1",)
     assert plain.score - flagged.score == pytest.approx(DebateSettings().specious_penalty)
-    assert [one.penalty for one in flagged.rounds] == [0.0, 2.0, 2.0]
+    assert [item.penalty for item in flagged.rounds] == [0.0, 2.0, 2.0]
 
 
 def test_a_flag_that_the_judge_does_not_uphold_costs_nothing() -> None:
@@ -158,7 +158,7 @@ def test_a_judge_cannot_uphold_what_nobody_flagged() -> None:
     outcome, _ = debate([prover(9)], [verifier(5)], [judge(7, upheld=("P1",))])
     assert outcome.specious == ()
     assert any(
-        "which nobody flagged" in one for turn in outcome.transcript for one in turn.rejected
+        "which nobody flagged" in item for turn in outcome.transcript for item in turn.rejected
     )
 
 
@@ -170,7 +170,7 @@ def test_a_citation_that_was_not_retrieved_is_rejected_and_its_claim_goes() -> N
 
 
 def given_with(*records: Record, debate: tuple[Turn, ...] = (), round: int = 0) -> CriticInput:
-    cited = tuple(CitedRecord(ref=f"R{n}", record=one) for n, one in enumerate(records, 1))
+    cited = tuple(CitedRecord(ref=f"R{n}", record=item) for n, item in enumerate(records, 1))
     return CriticInput(expanded=expanded(), records=cited, debate=debate, round=round)
 
 
@@ -204,7 +204,7 @@ def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None
     hold(expanded(), reasoner, retrieve)
     assert set(asked[0]) == {"prover", "verifier"}
     assert next(iter(asked[1])) == "verifier"
-    assert [[one.text for one in asked[1][name]] for name in ("prover", "verifier")] == [
+    assert [[item.text for item in asked[1][name]] for name in ("prover", "verifier")] == [
         ["alpha"],
         ["beta", "alpha"],
     ]
@@ -213,7 +213,7 @@ def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None
 
 def test_a_paper_found_again_keeps_its_key() -> None:
     outcome, _ = debate([prover(10)], [verifier(1)], [judge(5)])
-    assert [one.ref for one in outcome.records] == ["R1"]
+    assert [record.ref for record in outcome.records] == ["R1"]
 
 
 def test_costs_are_summed_over_all_calls() -> None:
@@ -252,7 +252,7 @@ def test_the_critics_see_neither_the_prompt_nor_the_graph() -> None:
     }
 
 
-@pytest.mark.parametrize("agent", [PROVER, VERIFIER, JUDGE], ids=lambda one: one.name)
+@pytest.mark.parametrize("agent", [PROVER, VERIFIER, JUDGE], ids=lambda item: item.name)
 def test_each_critic_has_a_versioned_prompt_that_renders(agent: Any) -> None:
     given = given_with(
         PAPER.model_copy(update={"retracted": True}),
@@ -323,7 +323,7 @@ def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
     refuted = hold(expanded(), rules(), found(refuting, *related))
     weighed = hold(expanded(), rules(), found(null, *related))
-    assert [bool(one.transcript[1].position.specious) for one in (refuted, weighed)] == [
+    assert [bool(item.transcript[1].position.specious) for item in (refuted, weighed)] == [
         True,
         False,
     ]
@@ -364,12 +364,12 @@ def test_every_word_of_the_rules_cites_retrieved_records() -> None:
     with Literature((), None, LocalIndex.from_folder(ROOT / "data" / "corpus")) as literature:
         settings = DebateSettings()
         outcome = hold(expanded(), rules(), retriever(literature, settings), settings)
-    refs = {one.ref for one in outcome.records}
+    refs = {record.ref for record in outcome.records}
     for turn in outcome.transcript:
         assert turn.rejected == ()
         if turn.position.kind == "prover":
             assert turn.position.claims
-            assert all(set(one.citations) <= refs for one in turn.position.claims)
+            assert all(set(claim.citations) <= refs for claim in turn.position.claims)
     assert outcome.served_by == ("local index",)
     assert "absence from it is not absence from the literature" in outcome.notes[0]
     assert outcome == type(outcome).model_validate_json(outcome.model_dump_json())

@@ -45,7 +45,7 @@ def test_the_order_of_the_critics_does_not_matter(panel, k, random) -> None:
     columns = list(zip(*panel, strict=True))
     order = list(range(len(columns)))
     random.shuffle(order)
-    shuffled = [list(one) for one in zip(*(columns[i] for i in order), strict=True)]
+    shuffled = [list(item) for item in zip(*(columns[i] for i in order), strict=True)]
     assert update(*shuffled, k) == pytest.approx(update(*panel, k)[order], abs=1e-9)
 
 

@@ -59,7 +59,7 @@ FABP5, LTA = ("FABP5", "Gene"), ("LTA", "Gene")
 
 
 def _brief(*edges: Relationship) -> OntologyBrief:
-    names = {(one.head, one.head_type) for one in edges} | {(e.tail, e.tail_type) for e in edges}
+    names = {(edge.head, edge.head_type) for edge in edges} | {(e.tail, e.tail_type) for e in edges}
     return OntologyBrief(
         definitions=tuple(
             Definition(term=name, type=kind, definition="d", grounded=True)
@@ -76,7 +76,7 @@ def test_scarce_tls_is_the_risk_where_tls_go_with_longer_survival() -> None:
     )
     given = ScientistInput(brief=brief, dictionary=_dictionary())
     proposal = propose(given, RESOURCES)
-    levels = {one.variable: one.level for one in proposal.hypothesis.exposures}
+    levels = {exposure.variable: exposure.level for exposure in proposal.hypothesis.exposures}
     assert levels == {"imaging:tls_density": "low", "expression:FABP5": "high"}
     assert proposal.hypothesis.direction is Direction.HIGHER_RISK
     assert proposal.hypothesis.comparison is Comparison.EXTREMES
@@ -111,7 +111,7 @@ def test_both_sides_of_the_literature_go_with_the_draft() -> None:
     brief = _brief(edge)
     proposal = propose(ScientistInput(brief=brief, dictionary=_dictionary()), RESOURCES)
     draft = compose_draft(brief, proposal, "h1", _dictionary())
-    assert [one.title for one in draft.contradicting] == ["Another"]
+    assert [item.title for item in draft.contradicting] == ["Another"]
 
 
 def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() -> None:
@@ -160,4 +160,4 @@ def test_a_revision_may_use_only_what_was_offered() -> None:
     foreign = hypothesis.exposures[0].model_copy(update={"variable": "expression:TP53"})
     changed = hypothesis.model_copy(update={"exposures": (foreign,)})
     answer = expand(given, RESOURCES).model_copy(update={"hypothesis": changed})
-    assert any("TP53" in one for one in check_expansion(given, answer))
+    assert any("TP53" in item for item in check_expansion(given, answer))

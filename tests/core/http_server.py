@@ -54,7 +54,7 @@ class FakeServices:
         self._lock = threading.Lock()
 
     def to(self, prefix: str) -> list[Seen]:
-        return [one for one in self.seen if one.path.startswith(prefix)]
+        return [item for item in self.seen if item.path.startswith(prefix)]
 
     def answer(self, seen: Seen) -> Answer:
         with self._lock:

@@ -64,7 +64,7 @@ def test_retry_after_in_seconds_is_waited_for() -> None:
     with serving() as services:
         services.routes["/x"] = [Answer(b"", 429, {"Retry-After": "1"}), as_json({})]
         call(services)
-        first, second = (one.at for one in services.seen)
+        first, second = (item.at for item in services.seen)
     assert second - first >= 0.99
 
 
@@ -73,7 +73,7 @@ def test_retry_after_as_a_date_is_waited_for() -> None:
         when = formatdate(time.time() + 2, usegmt=True)
         services.routes["/x"] = [Answer(b"", 503, {"Retry-After": when}), as_json({})]
         call(services)
-        first, second = (one.at for one in services.seen)
+        first, second = (item.at for item in services.seen)
     assert second - first >= 0.9
 
 

@@ -23,7 +23,7 @@ async def fetch_all(url: str, limit: Limit, count: int) -> None:
     """Ask for `count` addresses at once under one limit."""
     client = ServiceClient(None, FAST)
     requests = [Request("svc", limit, url + "/x", params={"n": n}) for n in range(count)]
-    await asyncio.gather(*(client.fetch(one, json.loads) for one in requests))
+    await asyncio.gather(*(client.fetch(request, json.loads) for request in requests))
     await client.close()
 
 
@@ -47,7 +47,7 @@ def test_requests_never_exceed_the_published_rate() -> None:
     with serving() as services:
         services.routes["/x"] = as_json({})
         asyncio.run(fetch_all(services.url, Limit(3, 0.5, concurrency=9), 9))
-        times = sorted(one.at for one in services.seen)
+        times = sorted(item.at for item in services.seen)
     # 20 ms of slack for the way from sending to arrival.
     assert all(later - earlier >= 0.48 for earlier, later in zip(times, times[3:], strict=False))
 

@@ -56,7 +56,7 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
         assert ended.code == 0, ended.err[-3000:]
     assert ended.json["status"] == "finished"
     outcome = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
-    assert [one["accepted"] for one in outcome["results"]] == [False, False, False, True]
+    assert [result["accepted"] for result in outcome["results"]] == [False, False, False, True]
     page = (run / "report.md").read_text()
     assert "a person" in page
     assert model.asked["Program"] == 3
@@ -77,10 +77,14 @@ def test_numbers_that_differ_go_back_once_and_are_reported_where_they_stay(tmp_p
     assert ended.code == 0, ended.err[-3000:]
     assert model.asked["Program"] == 3
     results = json.loads((run / "hypotheses/h1/results/results.json").read_text())
-    states = {one["state"] for one in results["reproduction"][0]["compared"] if one["field"] == "n"}
+    states = {
+        result["state"]
+        for result in results["reproduction"][0]["compared"]
+        if result["field"] == "n"
+    }
     assert "differs" in states
     assert results["verdict"]["verdict"] != "supported"
     assert "reproduction" in json.dumps(results["verdict"])
     # What the program said is nowhere: SAGE's own count stands in the results.
     told = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
-    assert all("tolerance" in " ".join(one["feedback"]) for one in told["results"])
+    assert all("tolerance" in " ".join(result["feedback"]) for result in told["results"])

@@ -79,7 +79,7 @@ def test_killed_in_every_node_a_run_still_ends_as_an_unbroken_one(tmp_path: Path
 
 def _ended(run: Path) -> Counter[str]:
     """How often each node ran to its end; a revision runs some of them twice by design."""
-    return Counter(one["node"] for one in events(run) if one["event"] == "end")
+    return Counter(event["node"] for event in events(run) if event["event"] == "end")
 
 
 def test_killed_right_after_a_node_it_does_not_lose_the_run(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_killed_right_after_a_node_it_does_not_lose_the_run(tmp_path: Path) -> N
     assert died == -signal.SIGKILL
     assert sage("resume", str(run), cwd=tmp_path).code == 0
     ledger = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    registered = Counter(one["registered"] for one in ledger if "registered" in one)
+    registered = Counter(item["registered"] for item in ledger if "registered" in item)
     assert set(registered.values()) == {1}
-    tests = [one for one in ledger if "test" in one]
-    attempts = Counter((one["contract"], one["test"], one["part"]) for one in tests)
+    tests = [item for item in ledger if "test" in item]
+    attempts = Counter((test["contract"], test["test"], test["part"]) for test in tests)
     assert set(attempts.values()) == {1}
 
 

@@ -57,7 +57,7 @@ def test_a_model_reads_papers_into_the_graph_and_is_paid_once(tmp_path: Path) ->
 
 
 def test_failures_of_the_endpoint_stay_failures(tmp_path: Path) -> None:
-    papers = [str(one) for one in sorted((REPO / "data/corpus").glob("2024-concomitant*.md"))]
+    papers = [str(path) for path in sorted((REPO / "data/corpus").glob("2024-concomitant*.md"))]
     with serve(lambda body: Answer("not JSON at all")) as server:
         built = sage(
             "kg", "build", *papers, "--out", "graph", "--extractor", "chat", "--yes", "--json",

@@ -70,7 +70,7 @@ def test_a_copy_made_at_the_review_goes_on_from_there_and_leaves_the_first_alone
     assert len(json.loads((copy / "outputs/state.json").read_text())["evaluations"]) == 1
     assert rows(url, thread) == before
     assert RunFolder(copy).manifest().parent == RunFolder(run).manifest().run_id
-    nodes = [one.get("node") for one in events(copy) if one["event"] == "start"]
+    nodes = [event.get("node") for event in events(copy) if event["event"] == "start"]
     assert nodes.count("scientist") == 1
 
 

@@ -49,7 +49,7 @@ def test_the_models_first_program_failed_and_its_second_was_accepted(
 ) -> None:
     run, _ = replayed
     outcome = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
-    assert [one["accepted"] for one in outcome["results"]] == [False, True]
+    assert [result["accepted"] for result in outcome["results"]] == [False, True]
     assert outcome["sandbox"] in ("docker", "bubblewrap")
 
 
@@ -59,14 +59,14 @@ def test_no_patient_identifier_entered_a_prompt(replayed: tuple[Path, Server]) -
     patients = {word for word in clinical.replace('"', "").split(",") if word.startswith("TCGA-")}
     assert len(patients) > 300
     sent = json.dumps(server.requests)
-    assert not [one for one in patients if one in sent]
+    assert not [patient for patient in patients if patient in sent]
 
 
 def test_a_replayed_run_pays_no_reply_twice(replayed: tuple[Path, Server]) -> None:
     run, server = replayed
     paid = (run / "spending.jsonl").read_text().splitlines()
     assert len(paid) == len(server.requests) == len(list((run / "replies").glob("*.json")))
-    assert not [one for one in events(run) if one["event"] == "error"]
+    assert not [event for event in events(run) if event["event"] == "error"]
 
 
 def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_again(
@@ -118,8 +118,8 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
             SAGE_API_KEY="none", SAGE_VISION="true",
         )  # fmt: skip
     assert ended.code == 0, ended.err[-2000:]
-    asked = [one["messages"][-1]["content"] for one in server.requests]
-    seen = [part for one in asked if isinstance(one, list) for part in one]
+    asked = [request["messages"][-1]["content"] for request in server.requests]
+    seen = [part for item in asked if isinstance(item, list) for part in item]
     pictures = [part["image_url"]["url"] for part in seen if part["type"] == "image_url"]
     assert len(pictures) == 3
-    assert all(one.startswith("data:image/png;base64,iVBOR") for one in pictures)
+    assert all(picture.startswith("data:image/png;base64,iVBOR") for picture in pictures)

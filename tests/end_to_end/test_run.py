@@ -24,7 +24,7 @@ def test_simulated_data_are_labelled_in_every_output(finished: Path) -> None:
     results = json.loads((finished / "hypotheses/h1/results/results.json").read_text())
     assert results["simulated"] is True
     crate = json.loads((finished / "ro-crate-metadata.json").read_text())
-    assert any("simulated" in str(one.get("description", "")) for one in crate["@graph"])
+    assert any("simulated" in str(item.get("description", "")) for item in crate["@graph"])
 
 
 def test_every_number_of_the_page_names_a_key_of_results_json(finished: Path) -> None:
@@ -72,7 +72,9 @@ def test_replay_needs_the_core_alone(finished: Path, tmp_path: Path) -> None:
 
 def test_the_contract_was_frozen_before_the_analysis_began(finished: Path) -> None:
     order = [
-        (one["event"], one.get("node")) for one in events(finished) if one.get("hypothesis") == "h1"
+        (event["event"], event.get("node"))
+        for event in events(finished)
+        if event.get("hypothesis") == "h1"
     ]
     assert order.index(("frozen", None)) < order.index(("start", "coding"))
 
@@ -111,13 +113,13 @@ def test_no_patient_and_no_row_enters_an_agent_output(finished: Path) -> None:
     import pandas as pd
 
     table = pd.read_parquet(finished / "hypotheses/h1/results/inputs/all/table.parquet")
-    pseudonyms = [str(one) for one in table.index if len(str(one)) > 4] or [
-        str(one) for one in table.iloc[:, 0] if len(str(one)) > 4
+    pseudonyms = [str(item) for item in table.index if len(str(item)) > 4] or [
+        str(item) for item in table.iloc[:, 0] if len(str(item)) > 4
     ]
     cohort = next((cache_dir() / "cohorts").glob("demo-*"))
     identifiers = pd.read_csv(cohort / "clinical.csv").iloc[:, 0].astype(str).tolist()
     text = "".join(path.read_text() for path in (finished / "outputs").glob("*.json"))
-    assert not [one for one in (*identifiers, *pseudonyms) if one in text]
+    assert not [identifier for identifier in (*identifiers, *pseudonyms) if identifier in text]
 
 
 def test_every_turn_is_traced_replays_and_exports_as_spans(finished: Path, tmp_path: Path) -> None:
@@ -132,15 +134,15 @@ def test_every_turn_is_traced_replays_and_exports_as_spans(finished: Path, tmp_p
     assert exported.code == 0, exported.err
     spans = json.loads(out.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert len(spans) == trace["answered"] + trace["human"] + trace["turns"]
-    assert "invoke_agent scientist" in {one["name"] for one in spans}
+    assert "invoke_agent scientist" in {span["name"] for span in spans}
 
 
 def test_show_and_runs_tell_what_came_of_it(finished: Path) -> None:
     shown = sage("show", str(finished), "--json", cwd=finished.parent).json
     assert shown["manifest"]["status"] == "finished"
-    assert {one["step"] for one in shown["spending"]} >= {"scientist", "novelty", "coding"}
+    assert {step["step"] for step in shown["spending"]} >= {"scientist", "novelty", "coding"}
     listed = sage("runs", "--json", cwd=finished.parent, SAGE_RUNS_DIR=str(finished.parent)).json
-    assert [one["id"] for one in listed] == ["run"]
+    assert [item["id"] for item in listed] == ["run"]
 
 
 def test_help_of_every_command_has_an_example(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_help_of_every_command_has_an_example(tmp_path: Path) -> None:
 
 def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
     checks = sage("doctor", "--json", cwd=tmp_path).json["checks"]
-    assert {"Python", "reasoner", "disk"} <= {one["what"] for one in checks}
+    assert {"Python", "reasoner", "disk"} <= {check["what"] for check in checks}
     settings = sage("config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
     assert "secret-key" not in settings
 
@@ -164,7 +166,7 @@ def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: 
     write_world(world, seed=5, patients=250)
     description = world / "cohort.toml"
     sections = re.split(r"(?m)^(?=\[)", description.read_text())
-    kept = [one for one in sections if not re.match(r"\[endpoints\.(?!cause\])", one)]
+    kept = [section for section in sections if not re.match(r"\[endpoints\.(?!cause\])", section)]
     description.write_text("".join(kept))
     run = tmp_path / "run"
     ended = sage(
@@ -177,7 +179,7 @@ def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: 
     assert re.search(r"sHR \d", page)
     assert "subdistribution hazard ratio" in page
     claimed = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]
-    assert [one["method"] for one in claimed if one["claim"]] == ["cause_specific"]
+    assert [item["method"] for item in claimed if item["claim"]] == ["cause_specific"]
 
 
 def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def services():
 def test_one_paper_from_four_sources_is_one_record(services: FakeServices) -> None:
     with literature(services) as search:
         answer = search.search(QUERIES, 10)
-    same = [one for one in answer.records if one.title == bodies.TITLE]
+    same = [record for record in answer.records if record.title == bodies.TITLE]
     assert len(same) == 1
     assert set(same[0].sources) == {"pubmed", "semantic_scholar", "europe_pmc", "crossref"}
     assert same[0].doi == bodies.DOI and same[0].pmid == bodies.PMID
@@ -88,17 +88,17 @@ def test_a_dead_source_is_named_and_the_others_still_answer(services: FakeServic
     services.routes["/crossref/works"] = Answer(b"<html>oops</html>")
     with literature(services) as search:
         answer = search.search(QUERIES, 10)
-    reasons = {one.name: one.reason for one in answer.missing}
+    reasons = {item.name: item.reason for item in answer.missing}
     assert reasons["pubmed"] == "HTTP 500"
     assert "markup where JSON" in reasons["crossref"]
-    assert any(one.title == bodies.TITLE for one in answer.records)
+    assert any(record.title == bodies.TITLE for record in answer.records)
 
 
 def test_without_any_source_the_local_index_answers_and_says_so() -> None:
     local = LocalIndex([Record(title="FABP5 in bladder cancer", year=2020)])
     with serving() as services, literature(services, local=local) as search:
         answer = search.search(QUERIES, 10)
-    assert [one.title for one in answer.records] == ["FABP5 in bladder cancer"]
+    assert [record.title for record in answer.records] == ["FABP5 in bladder cancer"]
     assert answer.served_by == ("local index",)
     assert len(answer.missing) == 6
     assert "absence from it is not absence from the literature" in answer.notes[0]
@@ -119,7 +119,7 @@ def test_a_failure_is_asked_again_in_the_next_run(services: FakeServices, tmp_pa
     good = services.routes["/pubmed/esearch.fcgi"]
     services.routes["/pubmed/esearch.fcgi"] = Answer(b"", 500)
     with literature(services, tmp_path) as search:
-        assert [one.name for one in search.search(QUERIES, 10).missing] == ["pubmed"]
+        assert [item.name for item in search.search(QUERIES, 10).missing] == ["pubmed"]
     services.routes["/pubmed/esearch.fcgi"] = good
     with literature(services, tmp_path) as search:
         answer = search.search(QUERIES, 10)
@@ -135,7 +135,7 @@ def test_a_source_without_a_slot_is_not_asked_in_a_repetition(
     sent = len(services.seen)
     with literature(services, tmp_path) as search:
         second = search.search(QUERIES[1:], 5, patience=0.0)
-    assert "arxiv" in {one.name for one in first.missing}
+    assert "arxiv" in {item.name for item in first.missing}
     assert len(services.seen) == sent and second.missing == first.missing
 
 
@@ -168,7 +168,7 @@ def test_a_round_does_not_wait_for_arxiv_beyond_its_patience(services: FakeServi
         begun = time.monotonic()
         answer = search.search(QUERIES[1:], 5, patience=0.0)
         assert time.monotonic() - begun < 1.0
-    assert "1 per 3 s" in {one.name: one.reason for one in answer.missing}["arxiv"]
+    assert "1 per 3 s" in {item.name: item.reason for item in answer.missing}["arxiv"]
 
 
 def test_openalex_finds_a_retraction_that_the_others_missed(services: FakeServices) -> None:
@@ -191,14 +191,14 @@ def test_a_failing_second_opinion_is_named(services: FakeServices) -> None:
     services.routes["/openalex/works"] = Answer(b"", 403)
     with literature(services) as search:
         answer = search.search(QUERIES, 10)
-    assert "openalex (retractions)" in {one.name for one in answer.missing}
+    assert "openalex (retractions)" in {item.name for item in answer.missing}
     assert answer.records
 
 
 def test_nothing_after_the_date_of_judgment_is_returned(services: FakeServices) -> None:
     with literature(services) as search:
         answer = search.search(QUERIES, 10, as_of=date(2023, 12, 31))
-    assert {one.year for one in answer.records} == {2015, 2022}
+    assert {record.year for record in answer.records} == {2015, 2022}
 
 
 def test_a_retraction_after_the_date_of_judgment_is_not_yet_one() -> None:
@@ -283,8 +283,8 @@ records = st.builds(
 @given(st.lists(records, max_size=8))
 def test_merging_loses_no_source_and_is_stable(found: list[Record]) -> None:
     merged = merge(found)
-    assert {name for one in merged for name in one.sources} == {
-        name for one in found for name in one.sources
+    assert {name for item in merged for name in item.sources} == {
+        name for item in found for name in item.sources
     }
     assert merge(merged + merged) == merge(merged)
 
@@ -293,7 +293,7 @@ def test_a_retracted_record_ranks_below_its_equal() -> None:
     good = Record(title="FABP5 bladder cancer survival a")
     bad = Record(title="FABP5 bladder cancer survival b", retracted=True)
     ranked = rank([bad, good], QUERIES, 5)
-    assert [one.retracted for one in ranked] == [False, True]
+    assert [item.retracted for item in ranked] == [False, True]
 
 
 def test_an_embedding_reorders_what_words_cannot_tell() -> None:
@@ -363,7 +363,7 @@ def test_the_demo_corpus_makes_an_index() -> None:
     folder = Path(__file__).resolve().parents[2] / "data" / "corpus"
     index = LocalIndex.from_folder(folder)
     assert len(index) > 100
-    assert sum(one.retracted for one in index.records) == 4
+    assert sum(record.retracted for record in index.records) == 4
     best = index.search("FABP5 expression survival bladder cancer", 1)[0]
     assert "FABP" in best.body
 

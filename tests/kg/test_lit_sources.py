@@ -343,7 +343,7 @@ def test_recorded_arxiv_feeds_are_read() -> None:
         recorded = json.loads(path.read_text())
         records = Arxiv()._read(recorded["body"].encode())
         assert len(records) == int(path.name.split("_m")[1].split("_")[0])
-        assert all(one.arxiv and one.year for one in records)
+        assert all(record.arxiv and record.year for record in records)
     (bad,) = shared("arxiv").glob("id_abc_*.json")
     with pytest.raises(Unavailable, match="incorrect id format"):
         Arxiv()._read(json.loads(bad.read_text())["body"].encode())
@@ -352,8 +352,10 @@ def test_recorded_arxiv_feeds_are_read() -> None:
 def cassette(path: Path) -> list[bytes]:
     yaml = pytest.importorskip("yaml")
     found = []
-    for one in yaml.safe_load(path.read_text())["interactions"]:
-        body = one["response"].get("body", {}).get("string") or one["response"].get("content", b"")
+    for interaction in yaml.safe_load(path.read_text())["interactions"]:
+        body = interaction["response"].get("body", {}).get("string") or interaction["response"].get(
+            "content", b""
+        )
         body = body.encode() if isinstance(body, str) else body
         if body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
@@ -377,7 +379,7 @@ def test_recorded_semantic_scholar_answers_are_read() -> None:
 def test_recorded_crossref_answers_are_read() -> None:
     (body,) = cassette(shared("crossref_vcr") / "test-works" / "test_works_query.yaml")
     records = Crossref()._read(body)
-    assert records and all(one.doi and one.title for one in records)
+    assert records and all(record.doi and record.title for record in records)
 
 
 @pytest.mark.shared

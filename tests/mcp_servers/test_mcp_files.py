@@ -101,7 +101,7 @@ def test_a_failed_write_leaves_what_was_there(roots: Roots) -> None:
     with pytest.raises(ZeroDivisionError), context.writing("r.csv") as path:
         path.write_text("half")
         raise ZeroDivisionError
-    assert [one.name for one in roots.output.iterdir()] == ["r.csv"]
+    assert [path.name for path in roots.output.iterdir()] == ["r.csv"]
     assert (roots.output / "r.csv").read_text() == "first"
 
 
@@ -113,14 +113,14 @@ def test_concurrent_writers_of_one_name_never_mix(roots: Roots) -> None:
                     stream.write(letter * 100)
 
     threads = [threading.Thread(target=write, args=(letter,)) for letter in "abcd"]
-    for one in threads:
-        one.start()
-    while any(one.is_alive() for one in threads):
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         if (roots.output / "same.txt").exists():
             seen = (roots.output / "same.txt").read_text()
             assert len(seen) == 5000
             assert len(set(seen)) == 1
-    assert [one.name for one in roots.output.iterdir()] == ["same.txt"]
+    assert [path.name for path in roots.output.iterdir()] == ["same.txt"]
 
 
 # --- results by content ---------------------------------------------------------------------

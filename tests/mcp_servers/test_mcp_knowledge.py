@@ -32,7 +32,7 @@ def test_search_finds_an_entity_with_its_neighbors(
 ) -> None:
     found = registry.run("graph_search", {"graph": ".", "text": "CXCL13"}, context).result
     assert found["entities"][0]["name"] == "CXCL13"
-    assert {"CXCR5", "overall survival"} <= {one["name"] for one in found["neighbors"]}
+    assert {"CXCR5", "overall survival"} <= {neighbor["name"] for neighbor in found["neighbors"]}
 
 
 def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> None:
@@ -50,7 +50,7 @@ def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> No
 def test_evidence_shows_passages_for_and_against(registry: Registry, context: ToolContext) -> None:
     given = {"graph": ".", "head": "CXCL13", "tail": "overall survival"}
     found = registry.run("graph_evidence", given, context).result
-    assert {one["relation"] for one in found["relations"]} >= {"decreases"}
+    assert {relation["relation"] for relation in found["relations"]} >= {"decreases"}
     passage = found["relations"][0]["passages"][0]
     assert "CXCL13" in passage["text"]
     assert passage["paper"].startswith("Title of")

@@ -40,7 +40,7 @@ def gbsg2() -> Any:
 def small_cohort(folder: Path, rows: list[tuple[str, str, int, int]]) -> str:
     """A cohort of `id, arm, days, dead` rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["id,arm,days,dead", *(",".join(map(str, one)) for one in rows)]
+    lines = ["id,arm,days,dead", *(",".join(map(str, row)) for row in rows)]
     (folder / "clinical.csv").write_text("\n".join(lines) + "\n")
     (folder / "cohort.toml").write_text(
         'id = "small"\ntitle = "Small"\nmin_level = 1\n'
@@ -156,7 +156,7 @@ def test_a_step_that_makes_too_many_points_is_refused_with_one_that_does_not(
         registry.run("kaplan_meier", {**GROUPED, "every": every}, context)
     least = float(str(refused.value).rpartition(" ")[2])
     run = registry.run("kaplan_meier", {**GROUPED, "every": least}, context)
-    assert 4000 < max(len(one["points"]) for one in run.result["curves"]) <= 5000
+    assert 4000 < max(len(curve["points"]) for curve in run.result["curves"]) <= 5000
 
 
 def test_few_events_and_few_patients_are_not_counted(
@@ -223,7 +223,7 @@ def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path)
     context = ToolContext(Roots.of([described, data], tmp_path / "out"))
     base = {"cohort": str(described), "data_root": str(data)}
     book = registry.run("cohort_description", {**base, "search": "tls"}, context).result
-    assert any(one["key"] == "imaging:tls_density" for one in book["variables"])
+    assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])
     scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
     assert scores.result["signatures"][0]["genes_present"] == 2
     found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
@@ -262,11 +262,13 @@ def test_competing_risks_agree_with_r(registry: Registry, context: ToolContext) 
     run = registry.run("competing_risks", given | {"covariates": ["clinical:age"]}, context)
     found = run.result
     printed = peer["gray.time.exposed"]
-    assert [one["statistic"] for one in found["gray"]] == pytest.approx(
+    assert [item["statistic"] for item in found["gray"]] == pytest.approx(
         [printed[0], printed[3]], rel=1e-6
     )
-    assert [one["p"] for one in found["gray"]] == pytest.approx([printed[1], printed[4]], rel=1e-6)
-    assert [one["name"] for one in found["terms"]] == ["clinical:arm=high", "clinical:age"]
+    assert [item["p"] for item in found["gray"]] == pytest.approx(
+        [printed[1], printed[4]], rel=1e-6
+    )
+    assert [term["name"] for term in found["terms"]] == ["clinical:arm=high", "clinical:age"]
     for at, term in enumerate(found["terms"]):
         for part, key in (("subdistribution_hr", "crr"), ("cause_specific_hr", "cause_specific")):
             assert math.log(term[part]) == pytest.approx(peer[f"{key}.coef.time.1"][at], rel=1e-5)

@@ -41,11 +41,11 @@ def roots(tmp_path: Path) -> Roots:
 def test_a_job_runs_on_ray_with_progress_and_provenance(workers: Workers, roots: Roots) -> None:
     seen: list[float] = []
     job = workers.submit(
-        "wait", {"seconds": 2}, roots, on_change=lambda one: seen.append(one.fraction)
+        "wait", {"seconds": 2}, roots, on_change=lambda item: seen.append(item.fraction)
     )
     run = job.result(120)
     assert run.provenance.tool == "wait"
-    assert any(0 < one < 1 for one in seen)
+    assert any(0 < item < 1 for item in seen)
     again = workers.submit("wait", {"seconds": 0}, roots).result(60)
     assert again.result["pid"] > 0
 
@@ -54,7 +54,7 @@ def test_a_killed_ray_worker_costs_its_job_only_time(workers: Workers, roots: Ro
     job = workers.submit("crash", {"marker": "m"}, roots)
     assert job.result(120).result["attempts"] == 2
     assert job.attempts == 2
-    assert sorted(one.name for one in roots.output.iterdir()) == ["half.txt", "m"]
+    assert sorted(path.name for path in roots.output.iterdir()) == ["half.txt", "m"]
     hopeless = workers.submit("crash", {"marker": "n", "times": 99}, roots)
     with pytest.raises(FaultError, match="its worker died 3 times"):
         hopeless.result(120)

@@ -58,7 +58,7 @@ def registry() -> Registry:
 def test_a_run_returns_result_outputs_and_provenance(registry: Registry, roots: Roots) -> None:
     run = registry.run("count_letter", {"text": "banana.txt"}, ToolContext(roots))
     assert run.result == {"count": 3, "table": "count.csv"}
-    assert [(one.name, one.mime) for one in run.outputs] == [("count.csv", "text/csv")]
+    assert [(output.name, output.mime) for output in run.outputs] == [("count.csv", "text/csv")]
     assert run.provenance.tool == "count_letter"
     assert run.provenance.version == "1.0.0"
     assert list(run.provenance.inputs) == [str(roots.inputs[0] / "banana.txt")]

@@ -101,7 +101,7 @@ def data(result: Any) -> dict[str, Any]:
 def test_stdio_lists_tools_with_schemas_and_runs_one(folder: Path, mode: str) -> None:
     async def main() -> None:
         async with stdio(folder, mode=mode) as client:
-            tools = {one.name: one for one in (await client.list_tools()).tools}
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert {"kaplan_meier", "cox", "job_status", "job_result", "job_cancel"} <= set(tools)
             schema = tools["logrank"].output_schema
             assert schema is not None
@@ -123,16 +123,16 @@ def test_http_gives_images_as_content_and_as_resources(folder: Path) -> None:
         async with http(url) as client:
             answer = await client.call_tool("preview", {"slide": "red.png"})
             found = data(answer)
-            picture = next(one for one in answer.content if one.type == "image")
+            picture = next(item for item in answer.content if item.type == "image")
             assert base64.b64decode(picture.data).startswith(b"\x89PNG")
             (file,) = found["files"]
             assert file["path"] == found["result"]["image"]
             assert (folder / "out" / file["path"]).is_file()
-            link = next(one for one in answer.content if one.type == "resource_link")
+            link = next(item for item in answer.content if item.type == "resource_link")
             read = await client.read_resource(link.uri)
             assert base64.b64decode(read.contents[0].blob) == base64.b64decode(picture.data)
             listed = (await client.list_resources()).resources
-            assert [one.uri for one in listed] == [file["uri"]]
+            assert [item.uri for item in listed] == [file["uri"]]
             # What one tool wrote, another can read.
             again = data(await client.call_tool("preview", {"slide": file["path"]}))
             assert again["result"]["width"] == 64
@@ -147,7 +147,7 @@ def test_http_without_the_token_is_refused(folder: Path) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     wrong = [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer x"]
     with http_server(folder) as url:
-        for given in ({}, *({"Authorization": one} for one in wrong)):
+        for given in ({}, *({"Authorization": item} for item in wrong)):
             answer = httpx.post(url, json=body, headers=given)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -209,7 +209,7 @@ def test_progress_is_notified(folder: Path, mode: str) -> None:
     with http_server(folder, "--wait", "0.1") as url:
         asyncio.run(main(url))
     assert len(seen) > 3
-    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+    assert [item[0] for item in seen] == sorted(item[0] for item in seen)
     assert seen[-1][1:] == (1.0, "waiting")
 
 
@@ -402,7 +402,7 @@ def test_the_inspector_lists_and_calls_tools(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    assert "logrank" in {one["name"] for one in ask("tools/list")["tools"]}
+    assert "logrank" in {tool["name"] for tool in ask("tools/list")["tools"]}
     given = ["cohort=gbsg2", "endpoint=RFS", "group=clinical:hormonal_therapy"]
     answer = ask("tools/call", "--tool-name", "logrank", "--tool-arg", *given)
     assert answer["structuredContent"]["result"]["df"] == 1

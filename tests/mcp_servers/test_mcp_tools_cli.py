@@ -57,7 +57,7 @@ def slides(tmp_path: Path) -> Path:
 
 def test_list_and_show_describe_the_registry(tmp_path: Path) -> None:
     listed = answer(sage("list", "--json", cwd=tmp_path))
-    assert {"cox", "kaplan_meier"} <= {one["name"] for one in listed}
+    assert {"cox", "kaplan_meier"} <= {item["name"] for item in listed}
     shown = answer(sage("show", "cox", "--json", cwd=tmp_path))
     assert shown["input_schema"]["properties"]["covariates"]["type"] == "array"
     assert "hazard" in sage("show", "cox", cwd=tmp_path).stdout
@@ -149,7 +149,7 @@ def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     before = len(list(records.glob("*/run.json")))
     assert 3 <= before < 12
-    assert not [one for one in records.rglob("*") if ".part" in one.name]
+    assert not [path for path in records.rglob("*") if ".part" in path.name]
     report = answer(sage(*words, "--out", "out", "--no-cache", "--json", cwd=tmp_path))
     assert report["resumed"] == before
     assert report["slides"] == 12
@@ -175,7 +175,7 @@ def test_a_promoted_function_is_a_tool_like_any_other(tmp_path: Path) -> None:
     words = ["promote", "runs/r1", "joint", "--into", "mine", "--json"]
     assert answer(sage(*words, cwd=tmp_path))["file"] == "mine/joint.py"
     listed = answer(sage("list", "--tools", "mine", "--json", cwd=tmp_path))
-    assert "Geometric mean of two densities." in {one["summary"] for one in listed}
+    assert "Geometric mean of two densities." in {item["summary"] for item in listed}
     run = ["run", "joint", "--tools", "mine", "--set", "first=8", "--workers", "1", "--json"]
     assert answer(sage(*run, cwd=tmp_path))["result"] == {"value": 4.0}
     assert sage("promote", "runs/r1", "absent", "--into", "mine", cwd=tmp_path).returncode == 2
@@ -199,7 +199,7 @@ def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_pat
     records = tmp_path / "sage-output" / "slow_preview"
     until_records(records, 1)
     lists = Path(f"/proc/{process.pid}/task").glob("*/children")
-    children = [pid for one in lists for pid in one.read_text().split()]
+    children = [pid for path in lists for pid in path.read_text().split()]
     assert len(children) >= 2
     (records / "s07").mkdir(exist_ok=True)
     (records / "s07" / ".s07.dead-1234.part.png").write_text("half")
@@ -212,7 +212,7 @@ def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_pat
     report = answer(sage(*words, "--no-cache", "--json", cwd=tmp_path))
     assert report["resumed"] >= 1
     assert report["failures"] == []
-    assert not [one for one in records.rglob("*") if ".part" in one.name]
+    assert not [path for path in records.rglob("*") if ".part" in path.name]
 
 
 def alive(pid: str) -> bool:
@@ -237,7 +237,7 @@ def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) ->
     pytest.importorskip("mcp_servers.pathology.tls")
     world = tmp_path / "world"
     write_world(world, seed=3, patients=60, slides=12, slide_px=1024)
-    slides = next(one for one in world.rglob("*") if one.suffix in {".tif", ".tiff", ".svs"})
+    slides = next(path for path in world.rglob("*") if path.suffix in {".tif", ".tiff", ".svs"})
     words = ["run", "tls", "--slides", str(slides.parent), "--out", str(world), "--workers", "2"]
     report = answer(sage(*words, "--json", cwd=tmp_path))
     assert report["slides"] == 12

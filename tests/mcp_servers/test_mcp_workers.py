@@ -57,7 +57,7 @@ def test_workers_stay_warm_and_report_progress(pool: LocalPool, roots: Roots) ->
     assert first.result["pid"] == second.result["pid"]
     assert first.result["pid"] != os.getpid()
     assert sorted(seen) == seen
-    assert any(0 < one < 1 for one in seen)
+    assert any(0 < item < 1 for item in seen)
 
 
 def test_two_workers_run_two_jobs_at_once(pool: LocalPool, roots: Roots) -> None:
@@ -84,7 +84,7 @@ def test_a_killed_worker_costs_its_job_only_time(pool: LocalPool, roots: Roots) 
     assert run.result == {"attempts": 2, "file": "half.txt"}
     assert other.result(30).result["pid"] > 0
     assert other.attempts == 1
-    assert sorted(one.name for one in roots.output.iterdir()) == ["half.txt", "m"]
+    assert sorted(path.name for path in roots.output.iterdir()) == ["half.txt", "m"]
 
 
 def test_a_worker_killed_from_outside_mid_job_is_replaced(pool: LocalPool, roots: Roots) -> None:
@@ -102,7 +102,7 @@ def test_a_job_that_always_kills_its_worker_fails_and_says_so(
     job = pool.submit("crash", {"marker": "m", "times": 99}, roots)
     with pytest.raises(FaultError, match=r"crash: its worker died 3 times \(exit status -9\)"):
         job.result(30)
-    assert [one.name for one in roots.output.iterdir()] == ["m"]
+    assert [path.name for path in roots.output.iterdir()] == ["m"]
     assert pool.submit("wait", {"seconds": 0}, roots).result(30)
 
 
@@ -130,8 +130,8 @@ def test_a_queued_job_is_cancelled_at_once(pool: LocalPool, roots: Roots) -> Non
     job = pool.submit("wait", {"seconds": 5}, roots)
     pool.cancel(job)
     assert job.state is State.CANCELLED
-    for one in blockers:
-        pool.cancel(one)
+    for blocker in blockers:
+        pool.cancel(blocker)
 
 
 def test_a_job_beyond_its_memory_fails_and_says_how_much(pool: LocalPool, roots: Roots) -> None:
@@ -192,9 +192,9 @@ def test_many_threads_may_submit(pool: LocalPool, roots: Roots) -> None:
         jobs.extend([pool.submit("wait", {"seconds": 0}, roots) for _ in range(25)])
 
     threads = [threading.Thread(target=many) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for item in threads:
+        item.join()
     assert len({job.result(60).provenance.tool for job in jobs}) == 1
     assert pool.counts()["done"] == 100

@@ -278,7 +278,7 @@ def test_a_class_is_read_however_it_is_written(tmp_path: Path, text: str, label:
         f'{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":[{ring}]}},'
         f'"properties":{{"classification":{text}}}}}'
     )
-    assert [one.label for one in read_polygons(tmp_path / "a.geojson")] == [label]
+    assert [polygon.label for polygon in read_polygons(tmp_path / "a.geojson")] == [label]
 
 
 @pytest.mark.parametrize(

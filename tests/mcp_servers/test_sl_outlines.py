@@ -27,11 +27,11 @@ def test_each_region_has_one_outline_that_holds_its_cells_exactly(mask: np.ndarr
     found = list(outlines(mask))
     assert len(found) == count
     gaps = ndimage.label(~np.pad(mask, 1))[1] - 1  # but for what surrounds the mask
-    assert sum(len(one.holes) for one in found) == gaps
-    for number, one in enumerate(found, start=1):
-        area = ring_area(one.exterior) - sum(ring_area(hole) for hole in one.holes)
+    assert sum(len(item.holes) for item in found) == gaps
+    for number, entry in enumerate(found, start=1):
+        area = ring_area(entry.exterior) - sum(ring_area(hole) for hole in entry.holes)
         assert area == (labels == number).sum()
-        for ring in (one.exterior, *one.holes):
+        for ring in (entry.exterior, *entry.holes):
             steps = np.diff(np.vstack([ring, ring[:1]]), axis=0) != 0
             assert (steps.sum(axis=1) == 1).all()  # along the edges of cells
             assert (steps[:, 0] != steps[:, 1]).all() and (steps[0] != steps[-1]).all()  # corners
@@ -86,9 +86,9 @@ def test_regions_in_the_holes_of_others_keep_their_own_holes() -> None:
         mask[inset : 21 - inset, inset : 21 - inset] = True
         mask[inset + 1 : 20 - inset, inset + 1 : 20 - inset] = False
     found = mask_polygons(mask, 2.0, origin=(5.0, 7.0), label="ring")
-    assert len(found) == 5 and all(len(one.holes) == 1 for one in found)
-    assert [one.exterior.min(axis=0).tolist() for one in found[:2]] == [[5, 7], [9, 11]]
-    assert sum(one.area for one in found) == 4 * mask.sum()
+    assert len(found) == 5 and all(len(item.holes) == 1 for item in found)
+    assert [item.exterior.min(axis=0).tolist() for item in found[:2]] == [[5, 7], [9, 11]]
+    assert sum(item.area for item in found) == 4 * mask.sum()
 
 
 def test_an_outline_as_wide_as_the_mask_takes_no_image_of_it() -> None:

@@ -128,8 +128,8 @@ def test_labels_without_meaning_are_not_learned(labelled: Labelled) -> None:
     for truth in truths[:3]:
         shuffled = outlines(truth)
         names = rng.permutation([f["properties"]["classification"]["name"] for f in shuffled])
-        for one, label in zip(shuffled, names, strict=True):
-            one["properties"]["classification"]["name"] = str(label)
+        for item, label in zip(shuffled, names, strict=True):
+            item["properties"]["classification"]["name"] = str(label)
         write_geojson(mixed / f"p{truth.seed}.geojson", shuffled)
     got = run(context(folder), "patch_train", slides="slides", regions="mixed", name="mixed",
               folds=3)  # fmt: skip

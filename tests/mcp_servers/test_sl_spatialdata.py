@@ -29,7 +29,7 @@ MPP = 0.5
 def sage(
     cwd: Path, *words: str, python_path: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    paths = [str(one) for one in (python_path, ROOT) if one is not None]
+    paths = [str(item) for item in (python_path, ROOT) if item is not None]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "sage", "tools", "run", *words],
@@ -40,7 +40,7 @@ def sage(
 def export(
     cwd: Path, slide: Path, *settings: str, python_path: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    words = [word for one in settings for word in ("--set", one)]
+    words = [word for setting in settings for word in ("--set", setting)]
     return sage(
         cwd, "spatialdata_export", "--input", str(slide), "--out", "out", "--json",
         "--workers", "1", *words, python_path=python_path,
@@ -126,7 +126,7 @@ def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None
     made, done = exported
     assert done["store"] == "s.zarr"
     assert done["coordinate_systems"] == ["global", "um"]
-    assert any("s.tls.geojson holds nothing" in one for one in done["warnings"])
+    assert any("s.tls.geojson holds nothing" in warning for warning in done["warnings"])
     store = read(made)
     assert set(store.shapes) == {"mine", "phikon_grid", "regions_grid"}
     assert set(store.points) == {"mine_points", "nuclei_points"}
@@ -137,8 +137,8 @@ def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None
     assert mine["Area_um2"].iloc[0] == 12.5
     assert np.isnan(mine["Area_um2"].iloc[1])
     first = mine.geometry.iloc[0]
-    assert [list(one) for one in first.exterior.coords] == RING
-    assert [list(one) for one in first.interiors[0].coords] == HOLE
+    assert [list(coord) for coord in first.exterior.coords] == RING
+    assert [list(coord) for coord in first.interiors[0].coords] == HOLE
     assert len(mine.geometry.iloc[1].geoms) == 2
     dots = store.points["mine_points"].compute()
     assert dots[["x", "y"]].to_numpy().tolist() == [[7.5, 8.25]]
@@ -210,7 +210,7 @@ def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -
     answer(export(made, made / "s.svs", 'files=["results/s.nuclei.csv"]', "replace=true"))
     assert list(read(made).points) == ["nuclei_points"]
     assert not read(made).shapes
-    assert [one.name for one in (made / "out").iterdir() if ".part" in one.name] == []
+    assert [path.name for path in (made / "out").iterdir() if ".part" in path.name] == []
 
 
 @needs_spatialdata
@@ -234,7 +234,7 @@ def test_a_bad_file_is_named_and_nothing_is_left(
         run(context(made), "spatialdata_export", slide="s.svs", files=[name])
     assert name in str(refused.value)
     assert message in str(refused.value)
-    assert [one.name for one in (made / "out").iterdir() if "zarr" in one.name] == []
+    assert [path.name for path in (made / "out").iterdir() if "zarr" in path.name] == []
 
 
 @needs_spatialdata
@@ -247,8 +247,8 @@ def test_columns_of_one_name_are_numbered_and_none_is_lost(made: Path) -> None:
         feature({"type": kind, "coordinates": at}, "Tumor")
         for kind, at in (("Polygon", [RING]), ("Point", [7.5, 8.25]))
     )
-    for one in (outline, dot):
-        one["properties"]["measurements"] = named
+    for item in (outline, dot):
+        item["properties"]["measurements"] = named
     (made / "s.dup.geojson").write_text(
         json.dumps({"type": "FeatureCollection", "features": [outline, dot]})
     )
@@ -345,7 +345,7 @@ def test_a_real_slide_with_what_the_tools_found_on_it(tmp_path: Path) -> None:
     for at in (0, len(nuclei) // 2, len(nuclei) - 1):
         given = outlines["features"][at]
         ring = given["geometry"]["coordinates"][0]
-        assert [list(one) for one in nuclei.geometry.iloc[at].exterior.coords] == ring
+        assert [list(coord) for coord in nuclei.geometry.iloc[at].exterior.coords] == ring
         kind = given["properties"]["classification"]["name"]
         assert nuclei["classification"].iloc[at] == kind
     table = store.tables["handcrafted_table"]
@@ -370,7 +370,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         with ctx.writing_folder("a.zarr", replace=True) as path:
             path.mkdir()
             (path / text).write_text(text)
-    assert [one.name for one in (tmp_path / "out").rglob("*")] == ["a.zarr", "second"]
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["a.zarr", "second"]
     with (
         pytest.raises(InputError, match="replace=true"),
         ctx.writing_folder("a.zarr") as path,

@@ -77,10 +77,10 @@ def test_every_aggregate_is_found_once_with_its_area(
 ) -> None:
     truth, found = painted[1].aggregates, results["tls"]["aggregates"]
     assert results["tls"]["count"] == len(truth)
-    for one in truth:
-        near = [f for f in found if np.hypot(f["x"] - one.x, f["y"] - one.y) < one.radius]
+    for item in truth:
+        near = [f for f in found if np.hypot(f["x"] - item.x, f["y"] - item.y) < item.radius]
         assert len(near) == 1
-        assert near[0]["area_um2"] == pytest.approx(np.pi * (one.radius * 0.5) ** 2, rel=0.2)
+        assert near[0]["area_um2"] == pytest.approx(np.pi * (item.radius * 0.5) ** 2, rel=0.2)
 
 
 def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None:
@@ -118,8 +118,8 @@ def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
     assert got["intratumoral"] == got["peritumoral"] == got["distant"] == 0
     drawn = json.loads((folder / "out" / got["geojson"]).read_text())["features"]
     assert len(drawn) == got["count"] + got["rejected"]
-    for one in drawn:
-        assert "Tumor distance µm" not in one["properties"]["measurements"]
+    for item in drawn:
+        assert "Tumor distance µm" not in item["properties"]["measurements"]
     table = pd.read_csv(folder / "out" / got["table"])
     assert table["tumor_distance_um"].isna().all() and set(table["location"]) == {"unknown"}
 
@@ -139,9 +139,9 @@ def test_only_outlines_of_tumor_are_tumor(
 ) -> None:
     folder, truth = painted
     outlines = []
-    for label, one in zip(labels, truth.aggregates, strict=False):
-        r = one.radius * 1.5
-        outlines.append(feature(square(one.x - r, one.y - r, 2 * r, label)))
+    for label, item in zip(labels, truth.aggregates, strict=False):
+        r = item.radius * 1.5
+        outlines.append(feature(square(item.x - r, item.y - r, 2 * r, label)))
     write_geojson(folder / "named.geojson", outlines)
     given = {"slide": "s.tif", "tumor_regions": "named.geojson", "band_um": 60}
     if not inside:
@@ -151,7 +151,9 @@ def test_only_outlines_of_tumor_are_tumor(
         return
     got = run(context(folder), "tls", **given)
     assert got["intratumoral"] == len(inside)
-    assert [one for one in got["warnings"] if "outlines" in one] == ([words] if words else [])
+    assert [warning for warning in got["warnings"] if "outlines" in warning] == (
+        [words] if words else []
+    )
 
 
 def test_nuclei_lie_on_painted_nuclei(
@@ -260,10 +262,10 @@ def test_geojson_files_open_in_qupath_terms(results: dict[str, Any]) -> None:
     for name in ("tissue_mask", "nuclei", "tls", "tumor", "region_patches", "tile_slide"):
         data = json.loads((results["folder"] / results[name]["geojson"]).read_text())
         assert data["type"] == "FeatureCollection"
-        for one in data["features"][:200]:
+        for drawn in data["features"][:200]:
             kinds = {"annotation", "detection", "cell", "tile"}
-            assert one["properties"]["objectType"] in kinds
-            for ring in one["geometry"]["coordinates"]:
+            assert drawn["properties"]["objectType"] in kinds
+            for ring in drawn["geometry"]["coordinates"]:
                 assert ring[0] == ring[-1] and len(ring) >= 4
 
 

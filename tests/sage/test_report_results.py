@@ -27,7 +27,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ResultsPage:
 
 
 def table(page: ResultsPage, title: str) -> Table:
-    return next(one for one in page.tables if one.title == title)
+    return next(table for table in page.tables if table.title == title)
 
 
 def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(page: ResultsPage) -> None:

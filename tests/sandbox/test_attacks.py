@@ -105,14 +105,14 @@ def assert_output_is_plain(result: SandboxResult, attack: Attack, out: Path) -> 
     """Only regular, unprivileged files, all of them listed, within the limit."""
     files = [path for path in out.rglob("*") if not path.is_dir() or path.is_symlink()]
     assert sorted(str(path.relative_to(out)) for path in files) == [
-        one.path for one in result.artifacts
+        artifact.path for artifact in result.artifacts
     ]
     for path in files:
         assert path.is_file() and not path.is_symlink()
         assert path.stat().st_nlink == 1
         assert not path.stat().st_mode & 0o7111
         assert SECRET.encode() not in path.read_bytes()
-    assert sum(one.bytes for one in result.artifacts) <= attack.limits.output_mb << 20
+    assert sum(artifact.bytes for artifact in result.artifacts) <= attack.limits.output_mb << 20
     assert len(result.dropped) >= attack.dropped, result.dropped
     for name in attack.kept:
         assert (out / name).is_file(), result.dropped
@@ -138,9 +138,9 @@ def own_containers() -> list[str]:
 
     with engine() as client:
         return [
-            str(one.name)
-            for one in client.containers.list(all=True, filters={"label": OWNER_LABEL})
-            if f'"pid": "{os.getpid()}"' in one.labels[OWNER_LABEL]
+            str(item.name)
+            for item in client.containers.list(all=True, filters={"label": OWNER_LABEL})
+            if f'"pid": "{os.getpid()}"' in item.labels[OWNER_LABEL]
         ]
 
 

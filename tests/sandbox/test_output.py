@@ -48,7 +48,7 @@ def taken(data: bytes, out: Path, limit_mb: int = 4, chunk: int = 700) -> Collec
 def test_plain_files_arrive_with_their_hash(tmp_path: Path) -> None:
     data = tar(("output/", DIR, None, ""), ("output/a/b.txt", FILE, b"hello", ""))
     found = taken(data, tmp_path / "out")
-    assert [(one.path, one.bytes) for one in found.artifacts] == [("a/b.txt", 5)]
+    assert [(artifact.path, artifact.bytes) for artifact in found.artifacts] == [("a/b.txt", 5)]
     assert (tmp_path / "out/a/b.txt").read_bytes() == b"hello"
     assert (tmp_path / "out/a/b.txt").stat().st_mode & 0o7777 == 0o644
 
@@ -71,7 +71,7 @@ def test_plain_files_arrive_with_their_hash(tmp_path: Path) -> None:
         ("output/" + "d/" * 30 + "f", FILE, b"x", ""),
         ("output/big", FILE, b"x" * (5 << 20), ""),
     ],
-    ids=lambda one: repr(one[0])[:40] if isinstance(one, tuple) else "",
+    ids=lambda item: repr(item[0])[:40] if isinstance(item, tuple) else "",
 )
 def test_what_is_not_a_plain_file_stays_behind_and_is_listed(
     member: tuple[str, bytes, bytes | None, str], tmp_path: Path
@@ -79,7 +79,7 @@ def test_what_is_not_a_plain_file_stays_behind_and_is_listed(
     before = sorted(tmp_path.parent.iterdir())
     found = taken(tar(member, ("output/good", FILE, b"ok", "")), tmp_path / "out", chunk=1 << 16)
     assert found.dropped and all("\n" not in line and len(line) < 200 for line in found.dropped)
-    assert [one.path for one in found.artifacts] in (["good"], [])
+    assert [artifact.path for artifact in found.artifacts] in (["good"], [])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert sorted(tmp_path.parent.iterdir()) == before
 
@@ -94,7 +94,7 @@ def test_a_link_is_never_written_through(tmp_path: Path) -> None:
 def test_a_name_that_is_file_and_folder_at_once_does_no_harm(tmp_path: Path) -> None:
     data = tar(("output/a", FILE, b"1", ""), ("output/a/b", FILE, b"2", ""))
     found = taken(data, tmp_path / "out")
-    assert [one.path for one in found.artifacts] == ["a"] and found.dropped
+    assert [artifact.path for artifact in found.artifacts] == ["a"] and found.dropped
 
 
 def test_an_endless_stream_ends_at_the_limit(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_any_bytes_are_taken_without_an_exception(data: bytes) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         taken(data, Path(folder) / "out")
-        assert [one.name for one in Path(folder).iterdir()] == ["out"]
+        assert [path.name for path in Path(folder).iterdir()] == ["out"]
 
 
 def test_a_folder_gives_up_only_plain_files(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_folder_gives_up_only_plain_files(tmp_path: Path) -> None:
     descriptor = os.open(source, os.O_RDONLY)
     found = from_folder(descriptor, tmp_path / "out", 4)
     os.close(descriptor)
-    assert [one.path for one in found.artifacts] == ["deep/good.json"]
+    assert [artifact.path for artifact in found.artifacts] == ["deep/good.json"]
     assert len(found.dropped) == 5
 
 

@@ -87,12 +87,12 @@ def test_an_honest_analysis_passes() -> None:
 def test_what_cannot_be_meant_well_is_refused_with_a_reason(code: str, says: str) -> None:
     found = check(code)
     assert found
-    assert says in " ".join(one.message for one in found)
-    assert all(one.line >= 1 for one in found)
+    assert says in " ".join(item.message for item in found)
+    assert all(item.line >= 1 for item in found)
 
 
 def test_the_line_of_each_violation_is_named() -> None:
-    assert [one.line for one in check("x = 1\nimport os\n\neval('x')\n")] == [2, 4]
+    assert [item.line for item in check("x = 1\nimport os\n\neval('x')\n")] == [2, 4]
 
 
 def test_the_allowed_modules_can_be_chosen() -> None:

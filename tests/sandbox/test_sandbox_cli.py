@@ -71,8 +71,8 @@ def test_bad_input_is_one_line_and_exit_code_two(words: tuple[str, ...], says: s
 
 def test_check_lists_every_sandbox_with_a_remedy_where_one_is_missing() -> None:
     said = json.loads(sage("check", "--json").stdout)["sandboxes"]
-    assert [one["name"] for one in said] == ["docker", "bubblewrap", "subprocess"]
-    assert all(one["ok"] or one["remedy"] for one in said)
+    assert [item["name"] for item in said] == ["docker", "bubblewrap", "subprocess"]
+    assert all(item["ok"] or item["remedy"] for item in said)
 
 
 def test_clean_says_what_it_removed() -> None:

@@ -42,7 +42,7 @@ def job(folder: Path, code: str, **limits: float) -> Job:
 def test_a_run_brings_back_its_files_with_hash_and_usage(box: Sandbox, tmp_path: Path) -> None:
     result = box.run(job(tmp_path, TRIVIAL))
     assert result.ok and result.exit_code == 0
-    assert [one.path for one in result.artifacts] == ["n.txt"]
+    assert [artifact.path for artifact in result.artifacts] == ["n.txt"]
     assert (tmp_path / "out" / "n.txt").read_text() == "6"
     assert result.usage.wall_seconds > 0
     assert result.usage.cpu_seconds is None or result.usage.cpu_seconds > 0
@@ -119,7 +119,7 @@ def test_ten_analyses_in_parallel_all_succeed(box: Sandbox, tmp_path: Path) -> N
     jobs = [job(tmp_path / str(number), TRIVIAL, seconds=120) for number in range(10)]
     with ThreadPoolExecutor(10) as pool:
         results = list(pool.map(box.run, jobs))
-    assert [one.reason for one in results] == [Reason.OK] * 10
+    assert [result.reason for result in results] == [Reason.OK] * 10
     assert all((tmp_path / str(number) / "out" / "n.txt").is_file() for number in range(10))
     assert not own_containers()
 
@@ -178,9 +178,9 @@ def test_what_a_killed_sage_left_behind_is_swept_up(name: str, tmp_path: Path) -
 
     time.sleep(0.2)
     assert not running(marker)
-    assert any(one.startswith("folder ") for one in removed)
+    assert any(text.startswith("folder ") for text in removed)
     if name == "docker":
-        assert any(one.startswith("container ") for one in removed)
+        assert any(text.startswith("container ") for text in removed)
     assert sandbox.sweep() == []
 
 
@@ -205,9 +205,9 @@ def test_the_container_runs_with_every_restriction(tmp_path: Path) -> None:
     with engine() as client:
         for _ in range(100):
             mine = [
-                one
-                for one in client.containers.list(filters={"label": OWNER_LABEL})
-                if json.loads(one.labels[OWNER_LABEL])["pid"] == str(os.getpid())
+                item
+                for item in client.containers.list(filters={"label": OWNER_LABEL})
+                if json.loads(item.labels[OWNER_LABEL])["pid"] == str(os.getpid())
             ]
             if mine:
                 break
@@ -221,9 +221,9 @@ def test_the_container_runs_with_every_restriction(tmp_path: Path) -> None:
     assert config["PidsLimit"] == 65 and config["Memory"] == config["MemorySwap"] > 0
     assert config["AutoRemove"] and config["LogConfig"]["Type"] == "none"
     assert user and not user.startswith("0")
-    binds = [one["Source"] for one in config["Mounts"] if one["Type"] == "bind"]
-    assert all(one["ReadOnly"] for one in config["Mounts"] if one["Type"] == "bind")
-    assert not any("docker" in one for one in binds)
+    binds = [mount["Source"] for mount in config["Mounts"] if mount["Type"] == "bind"]
+    assert all(mount["ReadOnly"] for mount in config["Mounts"] if mount["Type"] == "bind")
+    assert not any("docker" in bind for bind in binds)
 
 
 def test_with_neither_engine_model_code_is_refused_and_says_what_to_install(

@@ -178,7 +178,8 @@ def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
                                               "weights": [-1, 0.5]}},
     ]  # fmt: skip
     said = [
-        ledger.register(frozen_for(cohort, claim(exposures=[one], id=one["label"]))) for one in same
+        ledger.register(frozen_for(cohort, claim(exposures=[item], id=item["label"])))
+        for item in same
     ]
     assert said[0].claim == said[1].claim
     assert said[0].exposures == said[1].exposures

@@ -163,7 +163,7 @@ def test_a_diagram_gives_back_door_sets_and_names_what_biases() -> None:
     answer = adjust(arrows, ["X"], "OS", chosen=["m", "c", "elsewhere"])
     assert answer.covariates == ("age",)
     assert answer.mediators == ("m",)
-    assert {one.variable: one.role for one in answer.warned} == {
+    assert {exposure.variable: exposure.role for exposure in answer.warned} == {
         "m": "mediator",
         "c": "collider",
         "elsewhere": "unknown",
@@ -210,7 +210,7 @@ def test_a_proposed_set_closes_every_back_door(pairs: set[tuple[int, int]]) -> N
     upward |= set().union(*(nx.ancestors(graph, node) for node in upward))
     moral = graph.subgraph(upward).to_undirected()
     for node in upward:
-        parents = [one for one in graph.predecessors(node) if one in upward]
+        parents = [predecessor for predecessor in graph.predecessors(node) if predecessor in upward]
         moral = nx.compose(moral, nx.complete_graph(parents))
     moral.remove_nodes_from(chosen)
     assert not nx.has_path(moral, "n2", "n5")
@@ -309,7 +309,7 @@ def test_a_nomogram_shows_an_exposure_in_its_own_unit(tmp_path) -> None:
     assert study is not None
     drawn = nomogram_of(found.model, study)
     assert drawn is not None
-    line = next(one for one in drawn.lines if one.label.casefold().startswith("marker"))
+    line = next(line for line in drawn.lines if line.label.casefold().startswith("marker"))
     values = [float(text) for text, _ in line.marks]
     assert min(values) <= raw.marker.quantile(0.05)
     assert max(values) >= raw.marker.quantile(0.95)
@@ -322,7 +322,7 @@ def test_a_yes_or_no_has_no_other_cuts_in_the_curve_of_specifications(tmp_path) 
     cohort = load(tmp_path, patients(120))
     sex = {"variable": "clinical:sex", "label": "sex"}
     given = claim(exposures=[sex], covariates=["clinical:stage"])
-    assert [one.value for one in draft(given, cohort.dictionary()).specification.cuts] == ["median"]
+    assert [cut.value for cut in draft(given, cohort.dictionary()).specification.cuts] == ["median"]
 
 
 def test_a_low_exposure_is_compared_with_one_standard_deviation_higher(tmp_path) -> None:
@@ -341,6 +341,6 @@ def test_terminal_says_what_the_p_of_a_curve_is_and_how_strong_a_confounder_is_n
     done = CliRunner().invoke(
         app, ["run", str(path), "--cohort", str(folder), "--out", str(tmp_path / "out")]
     )
-    line = next(one for one in done.stdout.splitlines() if one.startswith("    primary (OS)"))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("    primary (OS)"))
     assert "departure from the line: p" in line
     assert "E-value" in line

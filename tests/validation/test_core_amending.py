@@ -36,7 +36,7 @@ def test_a_version_names_its_parent_its_reason_and_every_change(tmp_path: Path) 
     assert "version 2 changes rules.relevant_ratio from 1.5 to 1.4" in plan.notes
     third = amend(second, cohort, reason="back", changes={"rules.relevant_ratio": 1.5}).contract
     assert (third.version, third.parent) == (3, second.sha256)
-    assert [one[:9] for one in third.notes if one.startswith("version")].count("version 2") == 3
+    assert [note[:9] for note in third.notes if note.startswith("version")].count("version 2") == 3
 
 
 def test_what_was_set_by_hand_is_carried_over(tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_claim_changed_after_its_results_is_exploratory_and_pays_twice(tmp_pat
     ledger = Ledger(tmp_path / "ledger.jsonl")
     before = run(second, cohort, tmp_path / "fresh", ledger=Ledger(tmp_path / "other.jsonl"))
     assert before.verdict.verdict == "supported"
-    assert any("no results of another version" in one for one in before.verdict.limits)
+    assert any("no results of another version" in limit for limit in before.verdict.limits)
     assert run(first, cohort, tmp_path / "one", ledger=ledger).verdict.verdict == "supported"
     after = run(second, cohort, tmp_path / "two", ledger=ledger)
     assert (after.verdict.verdict, after.verdict.because) == ("inconclusive", "registration")
     q, p = (after.numbers[f"primary.{name}"].value for name in ("q", "p"))
     assert (after.numbers["ledger.claims"].value, q) == (2, pytest.approx(2 * p))
-    assert any("look again" in one for one in after.verdict.limits)
+    assert any("look again" in limit for limit in after.verdict.limits)
 
 
 def test_a_version_may_be_confirmed_in_patients_that_none_has_seen(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_group_without_events_is_met_with_a_penalty_and_a_note(tmp_path: Path)
     assert primary is not None
     assert primary.effect is not None
     assert math.isfinite(primary.effect.value)
-    assert any("Firth" in one for one in primary.notes)
+    assert any("Firth" in note for note in primary.notes)
 
 
 def test_more_covariates_than_events_are_penalized_or_refused(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def other_cohort(folder: Path, raw: pd.DataFrame) -> Cohort:
 
 def own_design(raw: pd.DataFrame, model: PredictionModel) -> np.ndarray:
     """The model's columns, made from the raw rows without its code."""
-    stage = next(one for one in model.terms if one.key == "clinical:stage")
+    stage = next(term for term in model.terms if term.key == "clinical:stage")
     return np.column_stack(
         [
             raw["marker"] > raw["marker"].median(),
@@ -65,7 +65,7 @@ def test_the_developed_model_is_reported_whole_and_is_the_adjusted_cox_model(
         }
     )
     fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
-    ours = {one.name: one.coefficient for one in model.terms}
+    ours = {term.name: term.coefficient for term in model.terms}
     assert ours["marker high"] == pytest.approx(fit.params_["high"], abs=1e-4)
     assert ours["Sex: female"] == pytest.approx(fit.params_["female"], abs=1e-4)
     assert ours["Stage (per SD)"] == pytest.approx(fit.params_["stage"], abs=1e-4)
@@ -169,7 +169,7 @@ def test_held_back_patients_judge_the_discovery_model(tmp_path: Path) -> None:
     cohort = load(tmp_path / "cohort", patients(700, log_hr=0.9))
     split = SplitRule(policy="discovery_confirmation", confirmation=0.5)
     found = go(tmp_path, cohort, split=split)
-    parts = {one.part: one for one in found.tests if one.id == "calibration"}
+    parts = {test.part: test for test in found.tests if test.id == "calibration"}
     assert set(parts) == {"discovery", "confirmation"}
     assert any(note.startswith("external") for note in parts["confirmation"].notes)
     assert "calibration.ratio" in found.numbers
@@ -185,7 +185,7 @@ def test_a_cohort_that_codes_a_covariate_otherwise_is_refused_by_name(tmp_path: 
     coded = raw.assign(sex=raw["sex"].map({"male": "M", "female": "F"}))
     found = go(tmp_path, first, other_cohort(tmp_path, coded))
     outcome = next(
-        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+        test for test in found.tests if test.id == "calibration" and test.part == "replication"
     )
     assert outcome.status == "refused"
     assert "levels that the model knows (clinical:sex: female, male)" in outcome.reason
@@ -200,11 +200,11 @@ def test_a_cohort_followed_for_less_is_judged_at_an_earlier_horizon(tmp_path: Pa
     )
     found = go(tmp_path, first, other_cohort(tmp_path, short))
     outcome = next(
-        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+        test for test in found.tests if test.id == "calibration" and test.part == "replication"
     )
     assert outcome.status == "ok"
     assert found.numbers["replicate.calibration.horizon"].value == 24
-    assert any("risks by 24 months, since fewer than 10 patients" in one for one in outcome.notes)
+    assert any("risks by 24 months, since fewer than 10 patients" in note for note in outcome.notes)
     assert found.numbers["replicate.calibration.slope"].value == pytest.approx(1, abs=0.35)
     assert found.numbers["replicate.calibration.ratio"].value == pytest.approx(1, abs=0.25)
     model = found.model
@@ -222,7 +222,7 @@ def test_patients_at_unknown_levels_are_left_out_and_men_alone_are_no_other_codi
     some = raw.assign(sex=raw["sex"].where(raw.index % 3 != 0, "other"))
     found = go(tmp_path / "1", first, other_cohort(tmp_path / "some", some))
     outcome = next(
-        one for one in found.tests if one.id == "calibration" and one.part == "replication"
+        test for test in found.tests if test.id == "calibration" and test.part == "replication"
     )
     assert outcome.n == 200
     assert "100 patients left out: at levels that the model does not know" in outcome.notes
@@ -268,7 +268,7 @@ def test_the_figure_shows_groups_and_says_what_the_points_are(tmp_path: Path) ->
     assert "apparent" in figure.caption
     assert (tmp_path / "out" / figure.file).read_text().startswith("<?xml")
     rows = found.tables["calibration"]
-    predicted = [int(one["predicted risk"].rstrip("%")) for one in rows]
+    predicted = [int(row["predicted risk"].rstrip("%")) for row in rows]
     assert predicted == sorted(predicted)
     assert len(rows) == 5
     outside = json.loads((tmp_path / "out/analysis/replication/analysis.json").read_text())
@@ -296,7 +296,7 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     assert outcome.statistic == pytest.approx(theirs.test_statistic, rel=1e-6)
     assert outcome.p == pytest.approx(theirs.p_value, rel=1e-5)
     rows = found.tables["joint_groups"]
-    assert [one["group"] for one in rows] == [
+    assert [row["group"] for row in rows] == [
         "marker low, stage low",
         "marker low, stage high",
         "marker high, stage low",

@@ -54,7 +54,7 @@ def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
     options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"]
     done = runner.invoke(validate_app, [str(one), str(two), *options])
     found = json.loads(done.stdout)
-    assert [one["numbers"]["ledger.claims"]["value"] for one in found] == [2, 2]
+    assert [item["numbers"]["ledger.claims"]["value"] for item in found] == [2, 2]
 
 
 def test_replicate_and_split_are_options(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_replicate_and_split_are_options(tmp_path: Path) -> None:
     done = runner.invoke(validate_app, [str(hypothesis(tmp_path)), *options])
     found = json.loads(done.stdout)[0]
     assert found["replicate"] == "toy"
-    assert {one["part"] for one in found["tests"]} >= {"discovery", "confirmation", "replication"}
+    assert {test["part"] for test in found["tests"]} >= {"discovery", "confirmation", "replication"}
 
 
 def test_unknown_cohort_and_missing_file_are_bad_input(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path)
 def test_cohort_list_show_and_check(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohorts" / "toy", patients())
     listed = runner.invoke(cohort_app, ["list", "--in", str(folder.parent), "--json"])
-    assert {one["id"] for one in json.loads(listed.stdout)} >= {"gbsg2", "toy"}
+    assert {load["id"] for load in json.loads(listed.stdout)} >= {"gbsg2", "toy"}
     shown = runner.invoke(cohort_app, ["show", str(folder)])
     assert "clinical:marker" in shown.stdout
     assert "ID00" not in shown.stdout
@@ -141,7 +141,7 @@ def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:
     folder = write(tmp_path / "toy", patients().assign(dead=2))
     checked = runner.invoke(cohort_app, ["check", str(folder), "--json"])
     assert checked.exit_code == 2
-    assert {one["severity"] for one in json.loads(checked.stdout)} >= {"error"}
+    assert {load["severity"] for load in json.loads(checked.stdout)} >= {"error"}
 
 
 def test_every_help_has_an_example() -> None:

@@ -36,7 +36,9 @@ def test_levels_under_five_are_pooled_in_the_dictionary(tmp_path: Path) -> None:
     raw.loc[:2, "sex"] = "unrecorded"
     raw.loc[3:5, "sex"] = "other"
     levels = next(
-        one for one in load(tmp_path, raw).dictionary().variables if one.key == "clinical:sex"
+        variable
+        for variable in load(tmp_path, raw).dictionary().variables
+        if variable.key == "clinical:sex"
     ).levels
     assert "unrecorded" not in levels
     assert levels["other (pooled)"] == 6
@@ -135,7 +137,7 @@ def test_gbsg2_is_built_in_and_agrees_with_its_source() -> None:
 def test_expression_duplicates_and_normals_follow_the_written_rules(tmp_path: Path) -> None:
     ids = [f"TCGA-AA-{at:04d}" for at in range(40)]
     raw = patients(40).assign(patient=ids)
-    samples = [f"{one}-01A" for one in ids] + [f"{ids[0]}-01B", f"{ids[1]}-11A"]
+    samples = [f"{item}-01A" for item in ids] + [f"{ids[0]}-01B", f"{ids[1]}-11A"]
     rng = np.random.default_rng(0)
     counts = rng.poisson(200, size=(4, len(samples)))
     counts[:, -1] = 100_000  # the normal sample would stand out
@@ -164,7 +166,7 @@ transform = "log2cpm"
     assert matrix.column("AAA")[ids[0]] == pytest.approx(twice, rel=1e-6)
     higher = expected[1:3].mean(axis=1).argmax() + 1
     assert matrix.column("BBB")[ids[5]] == pytest.approx(expected[higher, 5], rel=1e-6)
-    reasons = " ".join(one.reason for one in cohort.joins())
+    reasons = " ".join(join.reason for join in cohort.joins())
     assert "1 solid tissue normal" in reasons
     assert "1 rows without a symbol; 1 symbols in several rows" in reasons
 
@@ -187,7 +189,7 @@ def test_simulated_worlds_carry_their_mark(tmp_path: Path) -> None:
     assert cohort.simulated
     assert cohort.dictionary().simulated
     assert check_cohort(cohort) == [] or all(
-        one.severity != "error" for one in check_cohort(cohort)
+        item.severity != "error" for item in check_cohort(cohort)
     )
 
 
@@ -239,7 +241,7 @@ def test_a_gdc_export_becomes_one_row_per_patient(tmp_path: Path) -> None:
 def test_signature_files_are_valid_and_state_their_source() -> None:
     found = signatures()
     assert len(found["tls_chemokines_12"].genes) == 12
-    assert all(one.source for one in found.values())
+    assert all(item.source for item in found.values())
 
 
 def test_mean_z_is_the_mean_of_standardized_genes() -> None:
@@ -272,7 +274,7 @@ def test_derived_variables_and_other_endpoints_are_in_the_dictionary(tmp_path: P
     cohort = load(tmp_path, raw, more=more)
     found = cohort.column("derived:quotient")
     assert found["ID0003"] == pytest.approx(raw["marker"][3] / raw["stage"][3])
-    assert {one.key for one in cohort.dictionary().endpoints} == {"OS", "node", "size"}
+    assert {endpoint.key for endpoint in cohort.dictionary().endpoints} == {"OS", "node", "size"}
 
 
 def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> None:
@@ -320,7 +322,7 @@ def test_tcga_blca_is_read_with_the_outcomes_of_the_cdr() -> None:
     assert (dictionary.n_patients, os.n, os.events) == (412, 411, 180)
     assert (pn.n, pn.events) == (370, 131)
     assert dictionary.expression_n == 408
-    by_key = {one.key: one.n for one in dictionary.variables}
+    by_key = {variable.key: variable.n for variable in dictionary.variables}
     assert by_key["imaging:tls_density"] == 247
     assert by_key["imaging:tls_density_all_slides"] == 307
 

@@ -140,7 +140,7 @@ def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     fixed = claim(exposures=[MARKER | {"cut": "fixed", "threshold": at}])
     frozen = freeze(draft(fixed, cohort.dictionary()), cohort)
     written = prepare(frozen, cohort, tmp_path / "inputs")
-    cuts = tuple(Cut.model_validate(one) for one in written["cuts"])
+    cuts = tuple(Cut.model_validate(cut) for cut in written["cuts"])
     study = Study.of(frozen.contract, pd.read_parquet(tmp_path / "inputs/table.parquet"), cuts)
     drawn = np.random.default_rng(2).exponential(size=300) * 1000
     rebuilt = _rebuilt(study, 0, drawn)
@@ -157,7 +157,7 @@ def test_cause_specific_models_are_imputed_where_the_contract_says_so(tmp_path: 
     )
     cohort = write(tmp_path / "cohort", raw, more=CAUSE)
     found = validate(tmp_path, cohort, "--impute", endpoint="cause", covariates=["clinical:stage"])
-    tests = {one["id"]: one for one in found["tests"]}
+    tests = {test["id"]: test for test in found["tests"]}
     assert tests["adjusted"]["n"] == 300
     assert any("imputations" in note for note in tests["adjusted"]["notes"])
     # what has no imputation says so
@@ -179,7 +179,7 @@ def test_imputed_models_take_firths_penalty_where_the_contract_asks_for_it(
     cohort = write(tmp_path / "cohort", raw, more=NODE)
     covariates = ["clinical:stage", "clinical:sex"]
     found = validate(tmp_path, cohort, "--impute", endpoint=endpoint, covariates=covariates)
-    adjusted = next(one for one in found["tests"] if one["id"] == "adjusted")
+    adjusted = next(test for test in found["tests"] if test["id"] == "adjusted")
     assert adjusted["status"] == "ok"
     assert sum("Firth" in note for note in adjusted["notes"]) == 1
 
@@ -254,7 +254,7 @@ def test_a_contract_states_its_power_on_the_endpoints_own_scale(
     path.write_text(claim(endpoint=endpoint).model_dump_json())
     cohort = write(tmp_path / "cohort", patients(200), more=NODE)
     done = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(cohort)])
-    line = next(one for one in done.output.splitlines() if one.startswith("power: "))
+    line = next(line for line in done.output.splitlines() if line.startswith("power: "))
     assert said in line
     assert ("events for a hazard ratio of 1.5" in line) == (endpoint == "OS")
     assert "None" not in line and "nan" not in line and " 0 expected" not in line
@@ -271,7 +271,7 @@ def test_hazards_that_cross_refute_nothing_that_mean_survival_shows(tmp_path: Pa
     ).drop(columns="stage")
     cohort = write(tmp_path / "cohort", raw.assign(stage=1))
     found = validate(tmp_path, cohort)
-    tests = {one["id"]: one for one in found["tests"]}
+    tests = {test["id"]: test for test in found["tests"]}
     assert tests["schoenfeld"]["p"] < 0.001
     assert tests["rmst"]["p"] < 0.05 and tests["rmst"]["statistic"] < 0
     assert found["numbers"]["primary.upper"]["value"] < 1.5
@@ -295,9 +295,9 @@ def test_a_u_shaped_association_is_of_no_direction(tmp_path: Path, cut: str) -> 
             exposures=[MARKER | {"cut": cut}],
         )  # fmt: skip
         assert found["numbers"]["primary.p"]["value"] < 0.01
-        low, high = (found["numbers"][f"primary.{one}"]["value"] for one in ("lower", "upper"))
+        low, high = (found["numbers"][f"primary.{item}"]["value"] for item in ("lower", "upper"))
         assert low < 1 < high
         verdict = found["verdict"]
         assert verdict["verdict"] != "supported"
-        said = " ".join(one["text"] for one in verdict["reasons"])
+        said = " ".join(reason["text"] for reason in verdict["reasons"])
         assert "significant in the other direction" not in said

@@ -88,13 +88,15 @@ def judged(folder: Path, raw: pd.DataFrame, **changes: Any) -> Results:
 def test_a_grouped_competing_endpoint_registers_the_hazard_as_its_claim(tmp_path: Path) -> None:
     raw = by_cause()
     found = judged(tmp_path, raw)
-    by_id = {one.id: one for one in found.tests}
-    assert [one.id for one in found.tests if one.claim] == ["primary"]
+    by_id = {test.id: test for test in found.tests}
+    assert [test.id for test in found.tests if test.claim] == ["primary"]
     assert by_id["primary"].method == "cause_specific"
     assert by_id["gray"].method == "gray"
-    assert {one.status for one in found.tests} == {"ok"}
+    assert {test.status for test in found.tests} == {"ok"}
     assert found.verdict.verdict == "supported"
-    assert [one.outcome for one in found.verdict.reasons if one.rule == "incidence"] == ["for"]
+    assert [reason.outcome for reason in found.verdict.reasons if reason.rule == "incidence"] == [
+        "for"
+    ]
     high = (raw["marker"] > raw["marker"].median()).to_numpy(dtype=float)
     status = raw["cause"].map({"alive": 0, "tumor": 1, "other": 2}).to_numpy()
     gray = gray_test(raw["months"], status, high)
@@ -124,7 +126,7 @@ def test_a_slope_has_no_grays_test_and_one_curve_for_everybody(tmp_path: Path) -
     exposure = {"variable": "clinical:marker", "label": "marker", "cut": "continuous"}
     found = judged(tmp_path, by_cause(), comparison="per_sd", exposures=[exposure])
     assert found.test("gray") is None
-    assert {one.status for one in found.tests} == {"ok"}
+    assert {test.status for test in found.tests} == {"ok"}
     assert "cumulative_incidence" in found.figures
     assert [row["group"] for row in found.tables["cumulative_incidence"]] == ["all patients"]
 
@@ -159,7 +161,7 @@ def test_a_group_without_the_event_gets_a_penalized_hazard_and_a_refused_inciden
     low = raw["marker"] <= raw["marker"].median()
     raw.loc[low & (raw["cause"] == "tumor"), "cause"] = "other"
     found = judged(tmp_path, raw)
-    primary, fine, gray = (found.test(one) for one in ("primary", "fine_gray", "gray"))
+    primary, fine, gray = (found.test(item) for item in ("primary", "fine_gray", "gray"))
     assert primary is not None and primary.status == "ok"
     assert any("Firth" in note for note in primary.notes)
     assert fine is not None and (fine.status, fine.code) == ("refused", "separation")
@@ -173,7 +175,7 @@ def test_tied_times_and_no_censoring_run_to_the_end(tmp_path: Path) -> None:
     raw["months"] = np.ceil(raw["months"] / 6) * 6
     raw.loc[raw["cause"] == "alive", "cause"] = "other"
     found = judged(tmp_path, raw)
-    assert [one.id for one in found.tests if one.status != "ok"] == []
+    assert [test.id for test in found.tests if test.status != "ok"] == []
 
 
 def test_a_second_flag_tells_what_competes(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_the_contract_states_what_a_protocol_states(tmp_path: Path) -> None:
     assert plan.covariates == ("clinical:sex", "clinical:stage")
     assert plan.controls.known_positive is not None
     assert plan.controls.known_positive.variable == "clinical:stage"
-    assert {one.key for one in plan.variables} >= {"clinical:marker", "clinical:stage"}
-    assert [one.id for one in plan.tests][:2] == ["primary", "kaplan_meier"]
+    assert {variable.key for variable in plan.variables} >= {"clinical:marker", "clinical:stage"}
+    assert [test.id for test in plan.tests][:2] == ["primary", "kaplan_meier"]
 
 
 def test_power_is_the_formula_of_schoenfeld_on_the_available_events(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_hypothesis_that_the_cohort_cannot_test_is_refused(
 def test_endpoint_kinds_choose_their_tests(tmp_path: Path) -> None:
     dictionary = load(tmp_path, patients(), more=NODE).dictionary()
     both = claim(secondary_endpoints=["node", "size"])
-    methods = {one.id: one.method for one in draft(both, dictionary).tests}
+    methods = {test.id: test.method for test in draft(both, dictionary).tests}
     assert methods["node.secondary"] == "fisher"
     assert methods["node.adjusted"] == "logistic"
     assert methods["size.secondary"] == "rank"

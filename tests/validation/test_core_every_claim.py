@@ -72,7 +72,7 @@ def test_every_claim_has_its_random_features_and_its_specification_curve(
     found = run(
         frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l")
     )
-    states = {one.id: (one.status, one.reason) for one in found.tests if one.role == "control"}
+    states = {test.id: (test.status, test.reason) for test in found.tests if test.role == "control"}
     for name in ("permuted", "random.1", "specification_curve"):
         assert states[f"control.{name}"] == ("ok", "")
     assert found.numbers["specification.n"].value >= 4
@@ -145,7 +145,7 @@ def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_pa
     assert any("Firth" in note for note in primary.notes)
     assert found.verdict.reasons == again.verdict.reasons
     assert found.verdict.badge == again.verdict.badge
-    told = [[answer.text for answer in one.verdict.answers] for one in (found, again)]
+    told = [[answer.text for answer in item.verdict.answers] for item in (found, again)]
     assert told[0] == told[1] and len(told[0]) == 3
 
 
@@ -158,8 +158,8 @@ def test_the_curve_estimates_the_claims_own_choices_where_a_group_has_no_event(
     cohort = load(tmp_path / "cohort", raw)
     found = run(frozen_for(cohort), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))
     assert found.numbers["specification.own"].value == 1
-    rows = [one for one in found.tables["specification"] if one["cut-point"] == "median"]
-    assert rows and not any(one["reason"] for one in rows)
+    rows = [table for table in found.tables["specification"] if table["cut-point"] == "median"]
+    assert rows and not any(row["reason"] for row in rows)
     assert "no event in one of the groups: the effect's size rests on a penalty" in (
         found.verdict.limits
     )

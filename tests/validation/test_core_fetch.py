@@ -58,13 +58,13 @@ class Api:
         if route == f"/cb/studies/{STUDY}":
             return 200, {"studyId": STUDY, "sequencedSampleCount": 60}
         if route == f"/cb/studies/{STUDY}/clinical-data":
-            return 200, [one for at in range(60) for one in self.clinical(at)]
+            return 200, [item for at in range(60) for item in self.clinical(at)]
         if route == "/cb/genes/fetch":
             known = {"FABP5": 2171, "ADRM1": 11047, "CXCL13": 10563}
             return 200, [
-                {"entrezGeneId": known[one], "hugoGeneSymbol": one, "type": "protein-coding"}
-                for one in body
-                if one in known
+                {"entrezGeneId": known[item], "hugoGeneSymbol": item, "type": "protein-coding"}
+                for item in body
+                if item in known
             ]
         if route.endswith("/molecular-data/fetch"):
             return 200, [
@@ -169,9 +169,9 @@ def test_a_fetched_cohort_can_be_loaded_and_is_sound(api: tuple[Api, str], tmp_p
     assert (endpoint.n, endpoint.events) == (60, 30)
     assert set(dictionary.expression) == {"ADRM1", "CXCL13", "FABP5"}
     assert dictionary.has("clinical:stage")
-    stage = next(one for one in dictionary.variables if one.key == "clinical:stage")
+    stage = next(variable for variable in dictionary.variables if variable.key == "clinical:stage")
     assert "1" not in stage.levels
-    assert not [one for one in check_cohort(cohort) if one.severity == "error"]
+    assert not [item for item in check_cohort(cohort) if item.severity == "error"]
 
 
 def test_a_busy_service_is_asked_again(api: tuple[Api, str], tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_repeated_call_asks_only_for_what_is_missing(
     (folder / "expression.csv").unlink()
     api[0].requests.clear()
     get(api, folder)
-    assert all("/cb/" in one and "clinical-data" not in one for one in api[0].requests)
+    assert all("/cb/" in request and "clinical-data" not in request for request in api[0].requests)
     assert (folder / "fetch.json").read_text() == before
 
 
@@ -248,11 +248,11 @@ def test_recorded_gdc_file_metadata_has_the_fields_that_are_read() -> None:
     folder = shared("api_fixtures") / "gdc_metadata"
     recorded = json.loads(next(folder.glob("*.json")).read_text())
     assert len(recorded) > 400
-    for one in recorded:
-        kinds = {entity["entity_type"] for entity in one["associated_entities"]}
+    for item in recorded:
+        kinds = {entity["entity_type"] for entity in item["associated_entities"]}
         assert "aliquot" in kinds
-        assert re.fullmatch(r"[0-9a-f]{32}", one["md5sum"])
-        assert one["analysis"]["workflow_type"] == "STAR - Counts"
+        assert re.fullmatch(r"[0-9a-f]{32}", item["md5sum"])
+        assert item["analysis"]["workflow_type"] == "STAR - Counts"
 
 
 @pytest.mark.shared
@@ -267,11 +267,11 @@ def test_recorded_gdc_cases_are_read_by_the_same_code() -> None:
             data = json.loads(block)["data"]
         except (json.JSONDecodeError, KeyError):
             continue
-        for one in data.get("hits", [data]):
-            if str(one.get("submitter_id", "")).startswith("TCGA-"):
-                cases.append(one)
+        for hit in data.get("hits", [data]):
+            if str(hit.get("submitter_id", "")).startswith("TCGA-"):
+                cases.append(hit)
     assert cases
-    rows = [_case(one, "GDC") for one in cases]
+    rows = [_case(case, "GDC") for case in cases]
     assert all(row[0].startswith("TCGA-") and len(row) == 12 for row in rows)
 
 

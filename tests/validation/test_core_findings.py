@@ -14,7 +14,7 @@ from validation.cohort.findings import check_cohort
 
 
 def codes_of(folder: Path) -> dict[str, str]:
-    return {one.code: one.severity for one in cohorts.check(folder)}
+    return {item.code: item.severity for item in cohorts.check(folder)}
 
 
 def test_check_finds_an_inverted_event_flag(tmp_path: Path) -> None:
@@ -46,13 +46,13 @@ def test_check_finds_codes_read_as_numbers_and_values_out_of_proportion(tmp_path
     coded = patients()
     coded.loc[:4, "marker"] = -99
     found = cohorts.check(write(tmp_path / "coded", coded))
-    assert [(one.code, one.message) for one in found] == [
+    assert [(item.code, item.message) for item in found] == [
         ("missing_code", "5 patients have -99, far from every other value")
     ]
     slip = patients()
     slip.loc[7, "marker"] = 1e12
     found = cohorts.check(write(tmp_path / "slip", slip))
-    assert [one.code for one in found] == ["outlier"]
+    assert [item.code for item in found] == ["outlier"]
     assert "up to 1e+12" in found[0].message
     heavy = patients()
     heavy["marker"] = np.exp(2 * heavy["marker"])
@@ -71,7 +71,9 @@ def test_check_finds_repeated_headers(tmp_path: Path) -> None:
     header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)
     folder = write(tmp_path, pd.concat([header, raw]))
     found = cohorts.check(folder)
-    assert any(one.code == "repeated_header" and "header_rows = 3" in one.remedy for one in found)
+    assert any(
+        item.code == "repeated_header" and "header_rows = 3" in item.remedy for item in found
+    )
 
 
 def test_header_rows_reads_past_repeated_headers(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_header_rows_reads_past_repeated_headers(tmp_path: Path) -> None:
     header = pd.DataFrame([list(raw.columns)] * 2, columns=raw.columns)
     cohort = load(tmp_path, pd.concat([header, raw]), extra_table="header_rows = 3")
     assert len(cohort.patients) == 240
-    assert "repeated_header" not in {one.code for one in check_cohort(cohort)}
+    assert "repeated_header" not in {item.code for item in check_cohort(cohort)}
 
 
 def test_check_finds_short_identifiers(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_check_finds_short_identifiers(tmp_path: Path) -> None:
     raw = patients().assign(patient=ids)
     more = '[tables.short]\nfile = "short.csv"\nkey = "id"\n'
     folder = write(tmp_path, raw, more=more)
-    pd.DataFrame({"id": [one[-4:] for one in ids], "x": 1}).to_csv(
+    pd.DataFrame({"id": [item[-4:] for item in ids], "x": 1}).to_csv(
         folder / "short.csv", index=False
     )
     assert codes_of(folder)["short_ids"] == "error"
@@ -97,14 +99,14 @@ def test_check_reports_a_cohort_that_does_not_load(tmp_path: Path) -> None:
     folder = write(tmp_path, patients())
     (folder / "clinical.csv").unlink()
     found = cohorts.check(folder)
-    assert [one.code for one in found] == ["unreadable"]
+    assert [item.code for item in found] == ["unreadable"]
     assert "does not exist" in found[0].message
 
 
 @pytest.mark.shared
 def test_check_finds_the_known_traps_of_tcga_blca() -> None:
     found = cohorts.check(shared("tcga_blca"))
-    codes = {one.code for one in found}
+    codes = {item.code for item in found}
     assert codes >= {
         "outdated_follow_up",
         "training_slides",
@@ -113,8 +115,8 @@ def test_check_finds_the_known_traps_of_tcga_blca() -> None:
         "duplicate_symbols",
         "several_rows",
     }
-    assert not [one for one in found if one.severity == "error"]
-    texts = " ".join(one.message for one in found)
+    assert not [item for item in found if item.severity == "error"]
+    texts = " ".join(item.message for item in found)
     assert "19 solid tissue normal" in texts
     assert "37 symbols in several rows" in texts
     assert "60 of 307 rows are the detector's own training slides" in texts

@@ -53,7 +53,7 @@ def test_a_claim_turned_round_after_its_result_is_exploratory(
         "inconclusive",
         "registration",
     )
-    assert any("registered after contract" in one for one in again["verdict"]["limits"])
+    assert any("registered after contract" in limit for limit in again["verdict"]["limits"])
 
 
 def test_another_seed_is_another_attempt_and_the_same_call_is_not(tmp_path: Path) -> None:
@@ -116,12 +116,12 @@ def test_the_tests_of_a_part_are_on_record_before_the_next_part(
     frozen, path = frozen_for(cohort), tmp_path / "ledger.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(frozen, cohort, tmp_path / "out", ledger=Ledger(path), replicate=other)
-    kept = [one for one in Ledger(path).entries if one.test == "primary"]
-    assert [(one.part, one.status) for one in kept] == [("all", "ok")]
+    kept = [entry for entry in Ledger(path).entries if entry.test == "primary"]
+    assert [(item.part, item.status) for item in kept] == [("all", "ok")]
     monkeypatch.undo()
     found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(path), replicate=other)
     assert found.verdict.verdict == "supported"
-    keys = [one.key for one in Ledger(path).entries]
+    keys = [entry.key for entry in Ledger(path).entries]
     assert len(keys) == len(set(keys))
 
 
@@ -130,8 +130,8 @@ def test_the_verdict_does_not_say_that_an_untested_cohort_agrees(tmp_path: Path)
     tiny = load(tmp_path / "two", patients(16, log_hr=STRONG, seed=9))
     found = run(frozen_for(cohort), cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"),
                 replicate=tiny)  # fmt: skip
-    assert any("could not be tested" in one for one in found.verdict.limits)
-    assert not any("points the same way" in one for one in found.verdict.limits)
+    assert any("could not be tested" in limit for limit in found.verdict.limits)
+    assert not any("points the same way" in limit for limit in found.verdict.limits)
 
 
 # -- padding the ledger -----
@@ -147,12 +147,12 @@ def test_repeating_a_strong_claim_helps_no_other(tmp_path: Path) -> None:
     weak = {"b": 0.04, "c": 0.3, "d": 0.5, "e": 0.7, "f": 0.9}
     alone, padded = Ledger(tmp_path / "alone"), Ledger(tmp_path / "padded")
     for name, p in weak.items():
-        for one in (alone, padded):
-            one.record(entry(name, name, p))
+        for item in (alone, padded):
+            item.record(entry(name, name, p))
     alone.record(entry("a", "a", 1e-6))
     for seed in range(21):
         padded.record(entry(f"a{seed}", "a", 1e-6))
-    q = [{one.contract: one.q for one in book.adjust()} for book in (alone, padded)]
+    q = [{item.contract: item.q for item in book.adjust()} for book in (alone, padded)]
     assert q[0]["b"] == q[1]["b"] == pytest.approx(0.12)
     assert q[0]["a"] == pytest.approx(6e-6)
     assert q[1]["a0"] == pytest.approx(21 * 6e-6)

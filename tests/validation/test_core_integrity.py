@@ -52,17 +52,19 @@ def test_an_earlier_replication_does_not_enter_a_run_without_one(tmp_path: Path)
     after = validate(tmp_path, cohort)
     assert after["verdict"]["verdict"] == "supported"
     assert after["replicate"] is None
-    assert {one["part"] for one in after["tests"]} == {"all"}
+    assert {test["part"] for test in after["tests"]} == {"all"}
 
 
 def test_one_folder_takes_a_split_and_then_another_seed_without_one(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(500, log_hr=STRONG))
     parts = [
-        {one["part"] for one in validate(tmp_path, cohort, *options)["tests"]}
+        {test["part"] for test in validate(tmp_path, cohort, *options)["tests"]}
         for options in (("--split", "0.5"), ("--seed", "7"))
     ]
     assert parts == [{"discovery", "confirmation"}, {"all"}]
-    assert [one.name for one in (tmp_path / "out" / "marker-os" / "analysis").iterdir()] == ["all"]
+    assert [path.name for path in (tmp_path / "out" / "marker-os" / "analysis").iterdir()] == [
+        "all"
+    ]
 
 
 @pytest.mark.parametrize("again", [("--seed", "2"), ("--split", "0.4")])
@@ -176,7 +178,7 @@ def test_any_crash_of_a_test_is_an_attempt_on_record(
     found = validate(tmp_path, folder)
     assert found["verdict"]["verdict"] == "inconclusive"
     ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
-    primary = next(one for one in ledger.entries if one.test == "primary")
+    primary = next(entry for entry in ledger.entries if entry.test == "primary")
     assert (primary.status, primary.reason) == (
         "crashed",
         f"the computation crashed ({kind.__name__})",
@@ -192,7 +194,7 @@ def test_a_study_that_crashes_is_on_record_too(
 
     monkeypatch.setattr("validation.inputs.study.Study.of", explode)
     found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
-    assert {one["status"] for one in found["tests"]} == {"crashed"}
+    assert {test["status"] for test in found["tests"]} == {"crashed"}
 
 
 def test_a_figure_that_fails_leaves_a_note_and_the_others(
@@ -229,7 +231,7 @@ def test_an_id_that_is_no_plain_name_is_refused(tmp_path: Path, name: str) -> No
     done = runner.invoke(app, ["run", str(path), *options])
     assert isinstance(done.exception, InputError)
     assert "id" in str(done.exception)
-    assert [one.name for one in tmp_path.rglob("*") if one.name != "cache"] == ["h.json"]
+    assert [path.name for path in tmp_path.rglob("*") if path.name != "cache"] == ["h.json"]
 
 
 def test_letters_of_any_script_and_brackets_are_names_and_printed_as_they_are(

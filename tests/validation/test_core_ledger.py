@@ -87,7 +87,7 @@ def test_a_second_cohort_that_agrees_is_named_and_one_that_contradicts_prevents(
     agree = run(frozen, cohort, tmp_path / "a", ledger=Ledger(tmp_path / "la"), replicate=same)
     against = run(frozen, cohort, tmp_path / "b", ledger=Ledger(tmp_path / "lb"), replicate=other)
     assert agree.verdict.verdict == "supported"
-    assert any(one.rule == "replication" for one in agree.verdict.reasons)
+    assert any(reason.rule == "replication" for reason in agree.verdict.reasons)
     assert "replicate.primary.effect" in agree.numbers
     assert (against.verdict.verdict, against.verdict.because) == ("inconclusive", "replication")
 
@@ -128,7 +128,7 @@ def test_q_values_are_benjamini_hochberg_over_all_claims_crashed_ones_too(tmp_pa
     for name, p in (("a", 0.01), ("b", 0.02), ("c", 0.9)):
         ledger.record(entry(name, p))
     ledger.record(entry("d", None, status="crashed"))
-    found = {one.hypothesis: one for one in Ledger(tmp_path / "l.jsonl").adjust()}
+    found = {item.hypothesis: item for item in Ledger(tmp_path / "l.jsonl").adjust()}
     assert found["a"].q == pytest.approx(0.04)
     assert found["b"].q == pytest.approx(0.04)
     assert found["d"].q == 1.0
@@ -154,8 +154,8 @@ def test_an_edited_ledger_is_refused(tmp_path: Path) -> None:
 def test_every_attempt_of_a_run_is_in_the_ledger(tmp_path: Path) -> None:
     found = run_once(tmp_path, patients(log_hr=STRONG))
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    assert {one.test for one in ledger.entries} == {one.id for one in found.tests}
-    assert sum(one.claim for one in ledger.entries) == 1
+    assert {entry.test for entry in ledger.entries} == {test.id for test in found.tests}
+    assert sum(entry.claim for entry in ledger.entries) == 1
 
 
 def test_an_analysis_that_died_still_counts(tmp_path: Path) -> None:
@@ -194,7 +194,9 @@ def test_a_crash_inside_a_test_leaves_its_trace(
     outcome = found.test("rmst")
     assert outcome is not None
     assert outcome.status == "crashed"
-    lines = [json.loads(one) for one in (tmp_path / "out/attempts.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "out/attempts.jsonl").read_text().splitlines()
+    ]
     assert {"test": "rmst", "state": "started", "part": "all"} in lines
 
 
@@ -310,7 +312,7 @@ def test_a_searched_cut_point_pays_for_the_search(tmp_path: Path) -> None:
 
 def test_concordance_auc_and_the_interval_of_the_gain_are_reported(tmp_path: Path) -> None:
     found = run_once(tmp_path, patients(400, log_hr=STRONG))
-    numbers = {key: one.value for key, one in found.numbers.items()}
+    numbers = {key: number.value for key, number in found.numbers.items()}
     assert numbers["concordance.with.harrell"] > numbers["concordance.without.harrell"]
     assert numbers["concordance.gain"] == pytest.approx(
         numbers["concordance.with.harrell"] - numbers["concordance.without.harrell"], abs=1e-6

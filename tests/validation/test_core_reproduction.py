@@ -63,13 +63,13 @@ def run_claim(world: Cohort, out: Path, **changes: Any) -> Results:
     single = cut != "median" or changes.get("comparison") == "per_sd"
     if single:
         changes = {"comparison": "exposed_vs_rest"} | changes
-    exposures = [one | {"cut": cut} for one in base["exposures"][: 1 if single else 2]]
+    exposures = [exposure | {"cut": cut} for exposure in base["exposures"][: 1 if single else 2]]
     secondary = ["nodes"] if not changes.get("strata") and "endpoint" not in changes else []
     strata = changes.get("strata", [])
     hypothesis = Hypothesis.model_validate(
         base | changes | {
             "exposures": exposures, "secondary_endpoints": secondary,
-            "covariates": [one for one in base["covariates"] if one not in strata],
+            "covariates": [key for key in base["covariates"] if key not in strata],
             "subgroups": [{"variable": "clinical:gender", "op": "eq", "value": "male"}],
         }
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_public_libraries_agree_with_every_number_that_they_can_compute(
     primary = results.test("primary")
     assert primary is not None and primary.method == method
     assert found.by == "SAGE" and not found.of("differs", "missing")
-    of_primary = {one.field: one.state for one in found.compared if one.test == "primary"}
+    of_primary = {item.field: item.state for item in found.compared if item.test == "primary"}
     assert of_primary["n"] == of_primary["effect"] == "reproduced"
     searching = method in ("spline", "maximally_selected")
     assert (of_primary["p"] == "no second implementation") is searching
@@ -118,7 +118,7 @@ def compared(answer: dict[str, Any] | None, **changes: Any) -> dict[str, str]:
         tests=(OUTCOME.model_copy(update=changes),),
     )  # fmt: skip
     numbers = None if answer is None else Numbers.model_validate({"numbers": {"primary": answer}})
-    return {one.field: one.state for one in compare(TASK, analysis, numbers, "a model").compared}
+    return {item.field: item.state for item in compare(TASK, analysis, numbers, "a model").compared}
 
 
 @pytest.mark.parametrize(

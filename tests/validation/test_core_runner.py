@@ -25,7 +25,7 @@ def test_a_strong_effect_in_the_expected_direction_is_supported(tmp_path: Path) 
     found = run_once(tmp_path, patients(400, log_hr=STRONG))
     assert found.verdict.verdict == "supported"
     assert found.numbers["primary.effect"].value == pytest.approx(math.exp(STRONG), rel=0.25)
-    rules = {one.rule for one in found.verdict.reasons if one.outcome == "for"}
+    rules = {reason.rule for reason in found.verdict.reasons if reason.outcome == "for"}
     assert rules >= {"primary", "permuted outcome", "random features", "adjusted model"}
     assert "one cohort only; no external validation" in found.verdict.limits
 
@@ -70,7 +70,9 @@ def test_every_number_has_a_key_a_unit_and_a_printed_form(tmp_path: Path) -> Non
     keys += "kaplan_meier.exposed.median control.permuted.p specification.expected_sign "
     keys += "power.minimum_detectable"
     assert set(keys.split()) <= set(found.numbers)
-    assert all(one.unit and one.text for key, one in found.numbers.items() if "cut." not in key)
+    assert all(
+        number.unit and number.text for key, number in found.numbers.items() if "cut." not in key
+    )
     again = Results.read(tmp_path / "out" / "results.json")
     assert again.numbers["primary.p"].text == found.numbers["primary.p"].text
     with pytest.raises(InputError, match=r'no number "primary\.magic"'):
@@ -95,7 +97,7 @@ def test_the_simulated_mark_reaches_results_limits_and_figures(tmp_path: Path) -
         frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l")
     )
     assert found.simulated
-    assert any(one.startswith("SIMULATED") for one in found.verdict.limits)
+    assert any(limit.startswith("SIMULATED") for limit in found.verdict.limits)
     assert "SIMULATED" in (tmp_path / "out" / "figures" / "kaplan_meier.svg").read_text()
 
 
@@ -229,7 +231,7 @@ def test_each_endpoint_and_comparison_gives_a_verdict(
     assert primary is not None
     assert primary.status == "ok", primary.reason
     assert primary.method == method
-    assert not [one.id for one in found.tests if one.status == "crashed"]
+    assert not [test.id for test in found.tests if test.status == "crashed"]
 
 
 def test_an_interaction_is_the_product_term_beside_its_main_effects(tmp_path: Path) -> None:
@@ -289,5 +291,5 @@ def test_values_that_long_survivors_lack_prevent_a_claim(tmp_path: Path) -> None
     found = run_once(tmp_path, raw.assign(marker=raw["marker"].where(~late)))
     assert found.controls is not None and found.controls.missingness is not None
     assert found.controls.missingness.missing == int(late.sum())
-    assert "missingness" in {one.rule for one in found.verdict.reasons}
+    assert "missingness" in {reason.rule for reason in found.verdict.reasons}
     assert found.verdict.verdict != "supported"

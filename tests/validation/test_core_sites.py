@@ -118,7 +118,7 @@ def test_rows_of_one_person_stay_on_one_side_of_a_split_and_of_a_permutation(tmp
 def test_slides_taken_for_patients_are_refused_unless_the_patient_is_named(tmp_path, monkeypatch):
     raw = patients(80)
     raw["person"] = [f"TCGA-AB-{at // 2:04d}" for at in range(80)]
-    raw["patient"] = [f"{one}-01Z-00-DX{at % 2}" for at, one in enumerate(raw["person"])]
+    raw["patient"] = [f"{item}-01Z-00-DX{at % 2}" for at, item in enumerate(raw["person"])]
     with pytest.raises(InputError, match="80 rows belong to 40 patients"):
         load(tmp_path / "refused", raw)
     declare(monkeypatch, 'cluster = "clinical:person"')
@@ -173,7 +173,7 @@ def test_centers_that_explain_nothing_leave_no_limit_and_each_is_left_out_once(
     assert curve is not None
     rows = [row for row in found.tables["specification"] if "without site" in row["exclusions"]]
     assert len(rows) == curve.left_out == 6 * len({row["covariates"] for row in rows})
-    row = next(one for one in rows if one["exclusions"].endswith("Center 2"))
+    row = next(row for row in rows if row["exclusions"].endswith("Center 2"))
     kept = raw[raw.center != "Center 2"]
     high = (kept.marker > raw.marker.median()).astype(float)
     fit = cox(kept.months, kept.dead, high, ["high"])

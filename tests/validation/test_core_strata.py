@@ -39,7 +39,7 @@ def test_strata_are_in_the_contract_and_bind_its_comparisons(tmp_path: Path) -> 
     plan = draft(claim(**STRATIFIED), load(tmp_path, patients()).dictionary())
     assert plan.strata == ("clinical:stage",)
     assert "clinical:stage" not in plan.covariates
-    assert {one.id for one in plan.tests if one.strata} == {
+    assert {test.id for test in plan.tests if test.strata} == {
         "primary",
         "schoenfeld",
         "adjusted",
@@ -47,7 +47,10 @@ def test_strata_are_in_the_contract_and_bind_its_comparisons(tmp_path: Path) -> 
     }
     assert "clinical:stage" in plan.test("calibration").covariates
     assert plan.specification.strata_sets == (("clinical:stage",), ())
-    assert next(one.role for one in plan.variables if one.key == "clinical:stage") == "stratum"
+    assert (
+        next(variable.role for variable in plan.variables if variable.key == "clinical:stage")
+        == "stratum"
+    )
 
 
 def test_the_stratified_numbers_are_those_of_a_second_library(tmp_path: Path) -> None:
@@ -113,8 +116,8 @@ def test_the_note_says_how_many_strata_inform_and_the_flow_who_is_lost(tmp_path:
     notes = " ".join(primary.notes)
     assert "5 patients left out for missing strata" in notes
     assert "stratified by Stage: 5 strata" in notes
-    lost = [one for one in found.joins if one.step == "stratum"]
-    assert [(one.before, one.after) for one in lost] == [(240, 235)]
+    lost = [join for join in found.joins if join.step == "stratum"]
+    assert [(item.before, item.after) for item in lost] == [(240, 235)]
 
 
 def test_strata_that_hold_the_exposure_are_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_a_second_cohort_without_the_stratum_is_compared_without_and_says_so(
         replicate=cohorts.load(folder),
     )
     second = next(
-        one for one in found.tests if one.part == "replication" and one.method == "logrank"
+        test for test in found.tests if test.part == "replication" and test.method == "logrank"
     )
     assert second.status == "ok"
     assert "not stratified by clinical:stage, which this cohort does not have" in second.notes
@@ -257,5 +260,5 @@ def test_strata_of_a_hypothesis_file_reach_the_results_from_the_command_line(
     )
     assert ended.exit_code == 0, ended.output
     (found,) = json.loads(ended.stdout)
-    primary = next(one for one in found["tests"] if one["id"] == "primary")
+    primary = next(test for test in found["tests"] if test["id"] == "primary")
     assert any("stratified by Stage" in note for note in primary["notes"])

@@ -141,7 +141,7 @@ def test_e5_discrimination_and_calibration_agree_with_scikit_survival(
         ours = value(found, f"concordance.with.auc_{horizon}")
         assert ours == pytest.approx(float(theirs[0]), abs=1e-6)
     horizon = value(found, "calibration.horizon")
-    alive = [one(horizon) for one in fit.predict_survival_function(X)]
+    alive = [item(horizon) for item in fit.predict_survival_function(X)]
     _, theirs = brier_score(y, y, np.array(alive)[:, None], [horizon])
     assert value(found, "calibration.brier") == pytest.approx(float(theirs[0]), abs=1e-3)
     # a corrected slope shrinks, a corrected concordance falls
@@ -269,8 +269,8 @@ def test_rmst_agrees_with_lifelines(results: dict[str, Results]) -> None:
 
 
 def test_all_four_are_in_one_ledger_and_none_is_claimed(results: dict[str, Results]) -> None:
-    assert {one.verdict.verdict for one in results.values()} == {"inconclusive"}
-    assert {value(one, "ledger.claims") for one in results.values()} == {4.0}
+    assert {result.verdict.verdict for result in results.values()} == {"inconclusive"}
+    assert {value(result, "ledger.claims") for result in results.values()} == {4.0}
 
 
 def test_untested_parts_stand_beside_each_verdict(results: dict[str, Results]) -> None:
@@ -279,7 +279,7 @@ def test_untested_parts_stand_beside_each_verdict(results: dict[str, Results]) -
 
 
 def test_training_slides_are_left_out(results: dict[str, Results]) -> None:
-    steps = {one.reason: one.after for one in results["e5_fabp5_tls"].joins}
+    steps = {join.reason: join.after for join in results["e5_fabp5_tls"].joins}
     assert steps["kept rows with Slide_set = test"] == 247
 
 
@@ -307,8 +307,8 @@ def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path:
     test = logrank_test(time[high], time[~high], event[high], event[~high])
     assert value(found, "replicate.primary.p") == pytest.approx(test.p_value, rel=1e-6)
     assert value(found, "replicate.population.n") == 62
-    assert any(one.rule == "replication" for one in found.verdict.reasons)
-    codes = {one.code: one.severity for one in check_cohort(second)}
+    assert any(reason.rule == "replication" for reason in found.verdict.reasons)
+    codes = {item.code: item.severity for item in check_cohort(second)}
     assert codes["one_two_coding"] == "info"
 
 

@@ -72,7 +72,7 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
         ({"exposures": [PAIR[0] | {"cut": "fixed", "threshold": 0.3}]}, ["primary.effect"]),
         ({"exposures": PAIR, "comparison": "extremes"}, ["joint_groups.p"]),
         (
-            {"exposures": [one | {"cut": "continuous"} for one in PAIR],
+            {"exposures": [item | {"cut": "continuous"} for item in PAIR],
              "comparison": "interaction", "covariates": ["clinical:sex"]},
             ["primary.effect", "concordance.with.harrell"],
         ),

@@ -266,7 +266,7 @@ def test_everybody_at_the_same_time_is_refused_or_finite():
     found = gray_test(np.ones(30), status, np.arange(30) % 2)
     assert np.isfinite(found.p)
     fit = fine_gray(np.ones(30), status, np.arange(30) % 4, ["x"])
-    assert all(np.isfinite(getattr(fit, one.name)).all() for one in fields(fit)[1:7])
+    assert all(np.isfinite(getattr(fit, field.name)).all() for field in fields(fit)[1:7])
 
 
 def two_causes(n=300, seed=4, censored=True):

@@ -179,7 +179,7 @@ def test_extreme_inputs_are_drawn_without_complaint(tmp_path):
 def svg_words(path):
     """What a figure says: its texts, kept as comments beside their paths."""
     found = re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
-    return [unescape(one) for one in found]
+    return [unescape(item) for item in found]
 
 
 def test_the_incidence_figure_tells_groups_by_marker_and_causes_by_dash(tmp_path):
@@ -191,7 +191,7 @@ def test_the_incidence_figure_tells_groups_by_marker_and_causes_by_dash(tmp_path
     assert "Tumor death (95% band)" in words and "Competing event" in words and "p = 0.03" in words
     text = path.read_text()
     assert text.count("stroke-dasharray") >= 3  # two curves and their entry in the legend
-    alone = {name: Incidences(one.event) for name, one in incidences().items()}
+    alone = {name: Incidences(incidence.event) for name, incidence in incidences().items()}
     cumulative_incidence_figure(alone, path, time_unit="months", title="One cause")
     assert "Competing event" not in svg_words(path)
     assert path.read_text().count("stroke-dasharray") < text.count("stroke-dasharray")
@@ -222,7 +222,7 @@ def words_of_a_nomogram(tmp_path, monkeypatch, lines):
         return path
 
     monkeypatch.setattr(nomogram_plot, "save", keep)
-    found = Nomogram(tuple(Line(*one) for one in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
+    found = Nomogram(tuple(Line(*line) for line in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
     nomogram_plot.nomogram_figure(found, tmp_path / "n.png", title="t")
     return boxes
 

@@ -74,9 +74,11 @@ def run_specification(d):
     curve = specification_curve(
         cox_model(d["time"], d["event"]), {"a": d["X"][:, 0], "g": d["group"]}
     )
-    good = [one for one in curve.specifications if one.ok]
-    assert all(one.reason for one in curve.specifications if not one.ok)
-    return [np.array([(one.value, one.p) for one in good])]
+    good = [specification for specification in curve.specifications if specification.ok]
+    assert all(
+        specification.reason for specification in curve.specifications if not specification.ok
+    )
+    return [np.array([(item.value, item.p) for item in good])]
 
 
 def run_logistic(d, **more):
@@ -145,8 +147,8 @@ def test_awkward_data_give_a_named_refusal_or_finite_numbers(name, d):
         except StatisticsError as refusal:
             assert len(str(refusal)) > 15 and refusal.code
             return
-    for one in found:
-        assert np.isfinite(one).all()
+    for item in found:
+        assert np.isfinite(item).all()
 
 
 @pytest.mark.parametrize("name", RUNS)

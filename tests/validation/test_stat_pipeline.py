@@ -16,7 +16,7 @@ def test_null_worlds_lead_to_no_claims(tmp_path):
     assert [len(world) for world in judged] == [len(HYPOTHESES)] * 3
     any_claim = claim_rates(judged)[-1]
     assert (any_claim.name, any_claim.runs, any_claim.hits) == ("any", 3, 0)
-    assert all(0 < one.p <= 1 and one.events > 80 for world in judged for one in world)
+    assert all(0 < item.p <= 1 and item.events > 80 for world in judged for item in world)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -26,10 +26,10 @@ def test_a_planted_effect_is_found_and_its_interval_holds_it(tmp_path):
     judged = [
         judge_world(tmp_path, seed, effects=strong, hypotheses=(JOINT,))[0] for seed in range(2)
     ]
-    assert [one.verdict for one in judged] == ["supported"] * 2
-    for one in judged:
-        se = np.log(one.upper / one.lower) / (2 * 1.96)
-        assert abs(np.log(one.value / 2.6)) < 3 * se
+    assert [item.verdict for item in judged] == ["supported"] * 2
+    for text in judged:
+        se = np.log(text.upper / text.lower) / (2 * 1.96)
+        assert abs(np.log(text.value / 2.6)) < 3 * se
 
 
 def test_an_effect_in_the_other_direction_is_not_supported(tmp_path):

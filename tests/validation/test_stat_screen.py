@@ -202,7 +202,7 @@ def test_specification_curve_holds_every_combination_in_order():
     s = survival_sample(300, [0.6, 0.3], seed=1)
     curve = specifications(s)
     assert len(curve.specifications) == 3 * 2 * 2 * 2
-    hr = [one.value for one in curve.specifications]
+    hr = [specification.value for specification in curve.specifications]
     assert hr == sorted(hr)
     assert curve.sign_stability == 1.0 and curve.failed == 0
     assert curve.median > 1.3 and curve.significant > 0.9
@@ -218,7 +218,11 @@ def test_specifications_that_fail_keep_their_reason():
     nobody = {"all": np.ones(100), "nobody": np.zeros(100, dtype=bool)}
     curve = specifications(s, exclusions=nobody)
     assert curve.failed == 12
-    assert {one.reason.split(":")[0] for one in curve.specifications if not one.ok} == {"shape"}
+    assert {
+        specification.reason.split(":")[0]
+        for specification in curve.specifications
+        if not specification.ok
+    } == {"shape"}
     assert curve.table()[-1]["reason"].startswith("shape: no patients")
 
 

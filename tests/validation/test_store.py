@@ -53,16 +53,16 @@ def test_rows_stand_once_in_their_order_under_one_chain(place: str) -> None:
     store = open_store(place)
     first = store.append([row("a"), row("b")])
     again = open_store(place).append([row("b"), row("c")])
-    assert [one.seq for one in (*first, *again)] == [1, 2, 2, 3]
+    assert [item.seq for item in (*first, *again)] == [1, 2, 2, 3]
     assert store.id == open_store(place).id
     chain = first_chain(store.id)
-    for one in store.all_rows():
-        chain = one.chained(chain)
+    for entry in store.all_rows():
+        chain = entry.chained(chain)
     head = store.head()
     assert head is not None
     assert (head.seq, head.chain) == (3, chain)
-    assert [one.contract for one in store.rows(["them"])] == ["a", "b", "c"]
-    assert [one.seq for one in store.of_contract(["c"])] == [3]
+    assert [row.contract for row in store.rows(["them"])] == ["a", "b", "c"]
+    assert [item.seq for item in store.of_contract(["c"])] == [3]
     assert store.problems() == []
     assert store.lacks([head]) is None
     assert store.lacks([head.model_copy(update={"seq": 2})]) is not None
@@ -100,11 +100,11 @@ def test_a_merged_store_is_known_by_what_folders_remember(place: str, tmp_path: 
     lines = list(source.exported())
     assert store.merge(lines, "other") == 1
     assert store.merge(lines, "other") == 0
-    assert sorted(one.contract for one in store.all_rows() if one.contract) == ["a", "b", "z"]
+    assert sorted(row.contract for row in store.all_rows() if row.contract) == ["a", "b", "z"]
     marks = [json.loads(line) for line in lines]
-    assert store.lacks(Mark(store=source.id, seq=one["seq"], chain=one["chain"])
-                       for one in marks) is None  # fmt: skip
-    assert [one.at for one in store.all_rows() if one.contract == "a"] == [rows[0].at]
+    assert store.lacks(Mark(store=source.id, seq=mark["seq"], chain=mark["chain"])
+                       for mark in marks) is None  # fmt: skip
+    assert [row.at for row in store.all_rows() if row.contract == "a"] == [rows[0].at]
     assert store.problems() == []
 
 
@@ -140,8 +140,8 @@ def test_eight_writers_at_once_lose_nothing(place: str) -> None:
     for writer in writers:
         writer.join(120)
     store = open_store(place)
-    assert [one.exitcode for one in writers] == [0] * 8
-    assert {one.contract for one in store.all_rows()} == {
+    assert [writer.exitcode for writer in writers] == [0] * 8
+    assert {row.contract for row in store.all_rows()} == {
         f"{writer}-{number}" for writer in range(8) for number in range(12)
     }
     assert store.problems() == []
@@ -168,7 +168,7 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(place: str) 
     said += process.stdout.read().splitlines()
     process.wait()
     store = open_store(place)
-    there = {one.contract for one in store.all_rows()}
+    there = {row.contract for row in store.all_rows()}
     assert {f"c{int(number)}" for number in said if number.strip()} <= there
     assert store.problems() == []
     store.append([row("after")])
@@ -191,7 +191,7 @@ def test_eight_writers_into_one_folder_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join(200)
     ledger = Ledger(tmp_path / "ledger.jsonl", open_store(place))
-    assert {one.contract for one in ledger.entries} == {
+    assert {entry.contract for entry in ledger.entries} == {
         f"{writer}-{number}" for writer in range(8) for number in range(6)
     }
     assert ledger.state == "intact"
@@ -225,7 +225,7 @@ def test_a_clock_that_is_set_back_places_nothing_before_what_is_there(
     store.append([row("a")])
     monkeypatch.setattr("validation.ledger.store.now", lambda: "1999-01-01T00:00:00.000000Z")
     store.append([row("b")])
-    assert [one.contract for one in store.rows(["them"])] == ["a", "b"]
+    assert [row.contract for row in store.rows(["them"])] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_time_dependent_transplant_agrees_with_tmerge_and_coxph(tmp_path: Path) 
 
 def test_the_second_implementation_repeats_a_time_dependent_claim(tmp_path: Path) -> None:
     found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(time_dependent=True))
-    states = {f"{one.test}.{one.field}": one.state for one in found.reproduction[0].compared}
+    states = {f"{item.test}.{item.field}": item.state for item in found.reproduction[0].compared}
     for test in ("primary", "adjusted"):
         for quantity in ("n", "events", "effect", "lower", "upper", "p"):
             assert states[f"{test}.{quantity}"] == "reproduced", states
@@ -248,7 +248,7 @@ def test_landmark_analysis_agrees_with_r(tmp_path: Path, months: int) -> None:
     primary = found.test("primary")
     assert primary is not None and primary.n == figures["records"]
     assert primary.statistic == pytest.approx(figures["logrank"], rel=1e-6)
-    step = next(one for one in found.joins if one.step == "landmark")
+    step = next(join for join in found.joins if join.step == "landmark")
     assert (step.before, step.after) == (103, figures["records"])
 
 
@@ -269,10 +269,10 @@ def test_both_are_reached_from_the_command_line(tmp_path: Path) -> None:
         validate(tmp_path, folder, **given)
     followed = validate(tmp_path, folder, **(given | {"time_dependent": True}))
     marked = validate(tmp_path, folder, **(given | {"id": "two", "landmark": 3}))
-    estimates = [one["numbers"]["primary.effect"]["value"] for one in (followed, marked)]
+    estimates = [item["numbers"]["primary.effect"]["value"] for item in (followed, marked)]
     names = ("stanford", "stanford_landmark_3")
     assert np.log(estimates) == pytest.approx([R[name]["coef"] for name in names], abs=1e-6)
-    assert any("landmark" in one for one in marked["verdict"]["limits"])
+    assert any("landmark" in limit for limit in marked["verdict"]["limits"])
 
 
 # -- records and landmarks by their definition ---------------------------------------------------
@@ -331,7 +331,10 @@ def test_a_landmark_forgets_what_was_not_known_yet(tmp_path: Path) -> None:
 
 def test_dictionary_and_contract_show_when_each_variable_was_known(tmp_path: Path) -> None:
     cohort = late_cohort(tmp_path)
-    known = {one.key: (one.known_at, one.before) for one in cohort.dictionary().variables}
+    known = {
+        variable.key: (variable.known_at, variable.before)
+        for variable in cohort.dictionary().variables
+    }
     assert known["clinical:given"] == ("column", "no")
     assert known["clinical:stage"] == ("baseline", None)
     contract = draft(claim(), cohort.dictionary())
@@ -357,8 +360,8 @@ def test_the_remedy_for_undeclared_timing_is_enough(tmp_path: Path, place: str) 
     line, toml = 'known_at = "baseline"\n', folder / "cohort.toml"
     text = toml.read_text().replace(line, "")
     toml.write_text(text)
-    said = [one for one in cohorts.check(folder) if one.code == "timing_undeclared"]
-    assert [one.severity for one in said] == ["warning"]
+    said = [item for item in cohorts.check(folder) if item.code == "timing_undeclared"]
+    assert [item.severity for item in said] == ["warning"]
     assert line.strip() in said[0].remedy
     assert "[variables.marker], [variables.stage], [variables.sex]" in said[0].remedy
     places = {
@@ -367,9 +370,9 @@ def test_the_remedy_for_undeclared_timing_is_enough(tmp_path: Path, place: str) 
         "cohort": line + text,
     }
     toml.write_text(places[place])
-    known = {one.known_at for one in cohorts.load(folder).dictionary().variables}
+    known = {variable.known_at for variable in cohorts.load(folder).dictionary().variables}
     assert known == {"baseline"}
-    assert "timing_undeclared" not in {one.code for one in cohorts.check(folder)}
+    assert "timing_undeclared" not in {item.code for item in cohorts.check(folder)}
 
 
 def test_standard_covariates_and_known_positive_leave_late_variables_out(tmp_path: Path) -> None:
@@ -378,7 +381,9 @@ def test_standard_covariates_and_known_positive_leave_late_variables_out(tmp_pat
     late = 'column = "stage"\nknown_at = 6\n'
     (folder / "cohort.toml").write_text(text.replace('column = "stage"\n', late))
     dictionary = cohorts.load(folder).dictionary()
-    assert [one.key for one in dictionary.variables if one.late] == ["clinical:stage"]
+    assert [variable.key for variable in dictionary.variables if variable.late] == [
+        "clinical:stage"
+    ]
     contract = draft(claim(), dictionary)
     assert contract.covariates == ("clinical:sex",)
     assert contract.controls.known_positive is None

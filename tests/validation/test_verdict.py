@@ -93,7 +93,7 @@ def test_the_example_of_one_estimate_on_either_side_of_alpha() -> None:
     given_evidence = {"primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
                       "plan": {"direction": "lower_risk"}}  # fmt: skip
     found = [judge(evidence(q=q, **given_evidence)) for q in (0.026, 0.052)]
-    assert [one.because for one in found] == ["relevance", "relevance"]
+    assert [item.because for item in found] == ["relevance", "relevance"]
 
 
 def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
@@ -119,7 +119,7 @@ def test_when_every_control_crashes_nothing_is_concluded() -> None:
     )  # fmt: skip
     found = judge(evidence(primary=estimate(2.0), ran=ran))
     assert (found.verdict, found.because) == ("inconclusive", "control")
-    assert sum("MemoryError" in one.text for one in found.reasons) == 5
+    assert sum("MemoryError" in reason.text for reason in found.reasons) == 5
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def contract(
         )
     }
     uses = [
-        VariableUse(key=one.variable, role="exposure", label=one.label, kind="continuous")
-        for one in EXPOSURES
+        VariableUse(key=exposure.variable, role="exposure", label=exposure.label, kind="continuous")
+        for exposure in EXPOSURES
     ]
     uses += [
         VariableUse(key=key, role="covariate", label=label, kind="continuous")
@@ -356,11 +356,15 @@ def failures(
     if row.words and row.words not in found.badge:
         wrong.append(f'{row.name}: badge "{found.badge}" lacks "{row.words}"')
     told = "\n".join(found.limits)
-    argued = "\n".join(f"{one.rule} [{one.outcome}] {one.text}" for one in found.reasons)
+    argued = "\n".join(
+        f"{reason.rule} [{reason.outcome}] {reason.text}" for reason in found.reasons
+    )
     for where, text, parts in (("limits", told, row.limits), ("reasons", argued, row.reasons)):
-        wrong += [f'{row.name}: {where} "{text}" lack "{one}"' for one in parts if one not in text]
-    wrong += [f'{row.name}: limits hold "{one}"' for one in row.without if one in told]
-    wrong += [f'{row.name}: reasons hold "{one}"' for one in row.unsaid if one in argued]
+        wrong += [
+            f'{row.name}: {where} "{text}" lack "{part}"' for part in parts if part not in text
+        ]
+    wrong += [f'{row.name}: limits hold "{item}"' for item in row.without if item in told]
+    wrong += [f'{row.name}: reasons hold "{item}"' for item in row.unsaid if item in argued]
     questions = [answer.question for answer in found.answers]
     if questions and questions != ["association", "independence", "relevance"]:
         wrong.append(f"{row.name}: questions {questions}")

@@ -68,7 +68,7 @@ class Adjustment(Strict):
             found.append(
                 f"Colliders (adjusting for one opens a path): {', '.join(self.colliders)}."
             )
-        return [*found, *(one.text for one in self.warned)]
+        return [*found, *(warning.text for warning in self.warned)]
 
 
 def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
@@ -186,7 +186,9 @@ def _open_path(
     """A shortest path from exposure to outcome that stays open whatever `allowed` closes."""
     import networkx as nx
 
-    between = allowed & set().union(*(nx.ancestors(backdoor, one) for one in (*causes, outcome)))
+    between = allowed & set().union(
+        *(nx.ancestors(backdoor, cause) for cause in (*causes, outcome))
+    )
     routes = backdoor.to_undirected()
     for name in sorted(causes):
         if not nx.has_path(routes, name, outcome):

@@ -112,7 +112,7 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
 
 def _head(frozen: FrozenContract, part: str) -> str:
     statement = " ".join(frozen.contract.hypothesis.statement.split())
-    printable = "".join(one if one.isprintable() else " " for one in statement)
+    printable = "".join(item if item.isprintable() else " " for item in statement)
     return (
         f"# Validation contract {frozen.sha256}, {part} patients.\n# {printable}\n#\n"
         "# Rscript analysis.R: repeats the registered tests on table.csv and compares the numbers\n"
@@ -144,7 +144,7 @@ def _expected(analysis: AnalysisResult) -> str:
         if outcome.effect is not None:
             found |= {"effect": outcome.effect.value, "p": outcome.p}
             found |= {"lower": outcome.effect.lower, "upper": outcome.effect.upper}
-        rows += [(f"{outcome.id}.{name}", one) for name, one in found.items() if one is not None]
+        rows += [(f"{outcome.id}.{name}", item) for name, item in found.items() if item is not None]
     return _csv(("key", "value"), rows)
 
 
@@ -192,14 +192,14 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
     plan = {
         "comparison": contract.comparison.value,
         "exposures": exposures,
-        "filters": [_filter(one) for one in contract.filters],
-        "kinds": {one.key: one.kind for one in contract.endpoints},
+        "filters": [_filter(condition) for condition in contract.filters],
+        "kinds": {endpoint.key: endpoint.kind for endpoint in contract.endpoints},
         "primary_endpoint": contract.primary_test.endpoint,
         "cluster": contract.cluster or "",
         "rmst_months": contract.rules.rmst_months,
         "late": [
             {"key": use.key, "since": known_since(use.key), "before": _before(contract, use)}
-            for use in {one.key: one for one in contract.variables}.values()
+            for use in {variable.key: variable for variable in contract.variables}.values()
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
         "tests": tests,
@@ -210,7 +210,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
 def _before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
     """A value until it became known: of an exposure, which the table holds as a number, that."""
     text = str(use.before).casefold()
-    exposure = use.key in {one.key for one in contract.exposures}
+    exposure = use.key in {exposure.key for exposure in contract.exposures}
     if not exposure or text.replace(".", "", 1).isdigit():
         return use.before
     return int(text in POSITIVE)
@@ -238,14 +238,14 @@ def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
     return ""
 
 
-def _filter(one: Filter) -> dict[str, Any]:
-    values = one.value if isinstance(one.value, tuple) else (one.value,)
+def _filter(condition: Filter) -> dict[str, Any]:
+    values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     texts = [
         str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
         for value in values
         if value is not None
     ]
-    return {"variable": one.variable, "op": one.op, "values": _Vector(texts)}
+    return {"variable": condition.variable, "op": condition.op, "values": _Vector(texts)}
 
 
 class _Vector(tuple[str, ...]):
@@ -255,7 +255,7 @@ class _Vector(tuple[str, ...]):
 def _r(value: Any, indent: int = 0) -> str:
     """A value as an R expression: texts quoted as JSON does, lists and named lists."""
     if isinstance(value, _Vector):
-        return f"c({', '.join(_text(one) for one in value)})" if value else "character()"
+        return f"c({', '.join(_text(item) for item in value)})" if value else "character()"
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool):
@@ -264,9 +264,9 @@ def _r(value: Any, indent: int = 0) -> str:
         return repr(value)
     pad = "  " * (indent + 1)
     if isinstance(value, dict):
-        inner = [f"{pad}`{name}` = {_r(one, indent + 1)}" for name, one in value.items()]
+        inner = [f"{pad}`{name}` = {_r(item, indent + 1)}" for name, item in value.items()]
     else:
-        inner = [f"{pad}{_r(one, indent + 1)}" for one in value]
+        inner = [f"{pad}{_r(item, indent + 1)}" for item in value]
     return "list(\n" + ",\n".join(inner) + "\n" + "  " * indent + ")" if inner else "list()"
 
 

@@ -119,9 +119,9 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
             unit = f", {use.rescale or use.unit}" if use.rescale or use.unit else ""
             return f"{use.label}{unit}", _numeric(values, own)
     known = study.exposed.x[~np.isnan(study.exposed.x)]
-    low, high = (float(one) for one in np.quantile(known, SPAN))
+    low, high = (float(item) for item in np.quantile(known, SPAN))
     scores = np.linspace(low, high, 5)
-    return term.name, [(f"{one:.1f}", one * term.coefficient) for one in scores]
+    return term.name, [(f"{score:.1f}", score * term.coefficient) for score in scores]
 
 
 def _numeric(values: Floats, term: Term) -> Marks:
@@ -131,9 +131,11 @@ def _numeric(values: Floats, term: Term) -> Marks:
 
     levels = np.unique(values)
     if len(levels) <= MOST_LEVELS:
-        return [(f"{one:g}", (one - term.mean) / term.sd * term.coefficient) for one in levels]
-    low, high = (float(one) for one in np.quantile(values, SPAN))
-    marks = [float(one) for one in MaxNLocator(5).tick_values(low, high)]
+        return [
+            (f"{level:g}", (level - term.mean) / term.sd * term.coefficient) for level in levels
+        ]
+    low, high = (float(item) for item in np.quantile(values, SPAN))
+    marks = [float(value) for value in MaxNLocator(5).tick_values(low, high)]
     # Rounded outwards, but not below zero where nothing is: nobody's value lies left of the line.
-    marks = [one for one in marks if one >= 0 or low < 0] or [low, high]
-    return [(f"{one:.4g}", (one - term.mean) / term.sd * term.coefficient) for one in marks]
+    marks = [mark for mark in marks if mark >= 0 or low < 0] or [low, high]
+    return [(f"{mark:.4g}", (mark - term.mean) / term.sd * term.coefficient) for mark in marks]

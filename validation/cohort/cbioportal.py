@@ -84,8 +84,8 @@ def describe(folder: Path) -> CohortSpec:
             "rows_per_patient": "first",
             "sample_types": ["01"] if ids == "tcga" else [],
         }
-        for name, one in _variables("samples", rows).items():
-            variables.setdefault(name, one)
+        for name, variable in _variables("samples", rows).items():
+            variables.setdefault(name, variable)
     spec: dict[str, Any] = {
         "id": study.get("cancer_study_identifier", folder.name),
         "title": study.get("name", folder.name),
@@ -112,9 +112,15 @@ def _endpoints(path: Path, table: Any) -> dict[str, Any]:
         status, months = f"{name}_STATUS", f"{name}_MONTHS"
         if status not in table.columns or months not in table.columns:
             continue
-        values = [one for one in sorted(table[status].str.strip().unique()) if one not in MISSING]
-        event = [one for one in values if one.startswith("1") or one.upper() in ("DECEASED",)]
-        censored = [one for one in values if one.startswith("0") or one.upper() in ("LIVING",)]
+        values = [
+            item for item in sorted(table[status].str.strip().unique()) if item not in MISSING
+        ]
+        event = [
+            value for value in values if value.startswith("1") or value.upper() in ("DECEASED",)
+        ]
+        censored = [
+            value for value in values if value.startswith("0") or value.upper() in ("LIVING",)
+        ]
         unknown = set(values) - set(event) - set(censored)
         if unknown:
             raise InputError(
@@ -174,7 +180,7 @@ def _expression(path: Path, ids: str) -> dict[str, Any]:
         "file": path.name,
         "separator": "\t",
         "symbol": "Hugo_Symbol" if "Hugo_Symbol" in header else header[0],
-        "drop": [one for one in ("Entrez_Gene_Id", "Cytoband") if one in header],
+        "drop": [name for name in ("Entrez_Gene_Id", "Cytoband") if name in header],
         "scale": "log2" if log else "rsem",
         "transform": "none" if log else "log2",
         "unit": "log2 intensity" if log else "log2(RSEM+1)",

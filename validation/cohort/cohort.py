@@ -82,7 +82,7 @@ class Cohort(CohortColumns):
             variables=tuple(variables),
             expression=tuple(matrix.genes) if matrix else (),
             expression_unit=_unit(spec) if spec else None,
-            expression_n=sum(one in known for one in matrix.patients) if matrix else 0,
+            expression_n=sum(patient in known for patient in matrix.patients) if matrix else 0,
             expression_known_at=known_at(self, "expression:") if spec else "unknown",
             endpoints=tuple(endpoint_of(self, name) for name in self.spec.endpoints),
             joins=self.joins(),

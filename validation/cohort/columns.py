@@ -62,7 +62,9 @@ class CohortColumns(CohortData):
                 self._columns[key] = self._table_column(key, self.variables[key])
             values = self._columns[key]
         elif key == SOURCE_SITE and self.site == key:
-            values = pd.Series([one.split("-")[1] for one in self.patients], index=self.patients)
+            values = pd.Series(
+                [patient.split("-")[1] for patient in self.patients], index=self.patients
+            )
         elif key in self.derived:
             values = self._derived_column(key, self.derived[key])
         elif key.startswith("expression:"):
@@ -105,7 +107,9 @@ class CohortColumns(CohortData):
             outcome = self.outcome(name).reindex(self.patients)
             columns |= {f"{name}.{part}": outcome[part] for part in outcome.columns}
         frame = pd.DataFrame(columns, index=self.patients)
-        frame.index = pd.Index([self.pseudonyms[one] for one in self.patients], name="patient")
+        frame.index = pd.Index(
+            [self.pseudonyms[patient] for patient in self.patients], name="patient"
+        )
         return frame.sort_index()
 
     def block(self, genes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
@@ -116,9 +120,9 @@ class CohortColumns(CohortData):
             raise InputError(f'cohort "{self.id}" has no expression matrix')
         known = set(self.patients)
         at = [
-            (self.pseudonyms[one], row)
-            for row, one in enumerate(self.expression.patients)
-            if one in known
+            (self.pseudonyms[item], row)
+            for row, item in enumerate(self.expression.patients)
+            if item in known
         ]
         at.sort()
         values = self.expression.block(genes)[:, [row for _, row in at]]
@@ -145,9 +149,9 @@ class CohortColumns(CohortData):
 
         if key in spec.of:
             raise InputError(f"cohort.toml: {key} is derived from itself")
-        parts = [self.column(one).astype("float64") for one in spec.of]
+        parts = [self.column(item).astype("float64") for item in spec.of]
         if spec.formula == "mean_z":
-            block = np.asarray([one.to_numpy() for one in parts], dtype=np.float64)
+            block = np.asarray([part.to_numpy() for part in parts], dtype=np.float64)
             scored = z_scores(block)
             score = np.where(np.isnan(scored).any(axis=0), np.nan, scored.mean(axis=0))
             return pd.Series(score, index=self.patients)
@@ -163,14 +167,14 @@ class CohortColumns(CohortData):
             raise InputError(self._unknown(key))
         return self.expression.column(gene)
 
-    def _signature(self, one: Signature) -> pd.Series:
+    def _signature(self, signature: Signature) -> pd.Series:
         import numpy as np
         import pandas as pd
 
         matrix = self.expression
         assert matrix is not None  # signatures exist only where there is a matrix
-        genes = [gene for gene in one.genes if gene in matrix]
-        if one.method == "mean_z":
+        genes = [gene for gene in signature.genes if gene in matrix]
+        if signature.method == "mean_z":
             scores = mean_z(matrix.block(genes))
         else:
             members = np.isin(np.asarray(matrix.genes), np.asarray(genes))

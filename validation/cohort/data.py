@@ -53,11 +53,13 @@ class CohortData:
                 f'cohort "{spec.id}": table "{spec.patient.table}" ({base.path.name}) names no '
                 "patient after its filters"
             )
-        self.variables = {key_of(name, one): one for name, one in spec.variables.items()}
+        self.variables = {
+            key_of(name, variable): variable for name, variable in spec.variables.items()
+        }
         require_one_row_each(self.patients, spec.patient.cluster)
-        self.derived = {f"derived:{name}": one for name, one in spec.derived.items()}
-        for key, one in self.variables.items():
-            self.tables[one.table].column(one.column, f"variables.{key.split(':', 1)[1]}")
+        self.derived = {f"derived:{name}": ratio for name, ratio in spec.derived.items()}
+        for key, item in self.variables.items():
+            self.tables[item.table].column(item.column, f"variables.{key.split(':', 1)[1]}")
         for name, endpoint in spec.endpoints.items():
             table = self.tables[endpoint.table]
             for field in ("time", "event", "column"):
@@ -110,10 +112,11 @@ class CohortData:
             )
         matrix = self.expression
         return {
-            f"signature:{name}": one
-            for name, one in found.items()
+            f"signature:{name}": signature
+            for name, signature in found.items()
             if (not wanted or name in wanted)
-            and sum(gene in matrix for gene in one.genes) >= one.min_coverage * len(one.genes)
+            and sum(gene in matrix for gene in signature.genes)
+            >= signature.min_coverage * len(signature.genes)
         }
 
     def files(self) -> list[Path]:
@@ -148,7 +151,8 @@ class CohortData:
         """Patient identifier to pseudonym. Stays inside the package."""
         salt = sha256_text(canonical_json(self._hashes))
         order = sorted(
-            self.patients, key=lambda one: hashlib.sha256(f"{salt}:{one}".encode()).hexdigest()
+            self.patients,
+            key=lambda patient: hashlib.sha256(f"{salt}:{patient}".encode()).hexdigest(),
         )
         width = max(4, len(str(len(order))))
         return {patient: f"P{place + 1:0{width}d}" for place, patient in enumerate(order)}

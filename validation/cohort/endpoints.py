@@ -132,7 +132,7 @@ def _coded(
     unknown = sorted(set(seen) - set(meaning) - missing)
     if unknown:
         counts = seen.value_counts()
-        shown = ", ".join(f"{one} ({counts[one]} rows)" for one in unknown[:5])
+        shown = ", ".join(f"{item} ({counts[item]} rows)" for item in unknown[:5])
         raise InputError(
             f'{where}: column "{name}" holds codes that the cohort does not declare: {shown}. '
             f"Declared: {', '.join(f'{text} = {words[code]}' for text, code in meaning.items())}. "
@@ -144,7 +144,7 @@ def _coded(
 def _binary(name: str, spec: BinarySpec, table: Loaded) -> pd.DataFrame:
     where = f'endpoint "{name}" ({table.path.name})'
     column = table.column(spec.column, f"endpoints.{name}.column")
-    missing = table.missing | {text_of(one) for one in spec.missing_values}
+    missing = table.missing | {text_of(value) for value in spec.missing_values}
     sides = [(0, spec.negative_values), (1, spec.positive_values)]
     value = _coded(column, sides, missing, where, spec.column, ("no", "yes"))
     one = collapse(value, table.patient, table.spec.rows_per_patient, where)

@@ -77,7 +77,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
             genes=index["genes"],
             patients=index["patients"],
             values=values,
-            reports=tuple(JoinReport.model_validate(one) for one in index["reports"]),
+            reports=tuple(JoinReport.model_validate(report) for report in index["reports"]),
             notes=tuple(index["notes"]),
         )
     built = _build(spec, path, root, ids)
@@ -86,7 +86,7 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
     index = {
         "genes": built.genes,
         "patients": built.patients,
-        "reports": [one.model_dump() for one in built.reports],
+        "reports": [report.model_dump() for report in built.reports],
         "notes": list(built.notes),
     }
     write_text(folder / "index.json", json.dumps(index))
@@ -104,7 +104,7 @@ def _build(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> Expression
     order = sorted(range(len(patients)), key=patients.__getitem__)
     return Expression(
         genes=symbols,
-        patients=[patients[one] for one in order],
+        patients=[patients[number] for number in order],
         values=values[:, order].astype("float32"),
         reports=tuple(reports),
         notes=tuple(notes),
@@ -138,15 +138,15 @@ def _matrix(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], Any
         shown = ", ".join(map(str, table.columns[:8]))
         raise InputError(f'cohort.toml: expression names column "{label}"; {path.name} has {shown}')
     names = table[label].fillna("").astype(str).str.strip().tolist()
-    body = table.drop(columns=[label, *(one for one in spec.drop if one in table.columns)])
+    body = table.drop(columns=[label, *(name for name in spec.drop if name in table.columns)])
     try:
         values = body.to_numpy(dtype=np.float64)
     except ValueError:
-        text = [str(one) for one in body.columns if body[one].dtype == object][:4]
+        text = [str(column) for column in body.columns if body[column].dtype == object][:4]
         raise InputError(
             f"{path}: columns {', '.join(text)} are not numbers; name them in expression.drop"
         ) from None
-    columns = [str(one) for one in body.columns]
+    columns = [str(column) for column in body.columns]
     if spec.orientation == "genes_by_samples":
         return names, columns, values
     return columns, names, values.T
@@ -167,10 +167,10 @@ def _library_sizes(
     if spec.library_column not in table.columns:
         raise InputError(f'{path}: no column "{spec.library_column}" with library sizes')
     sizes = dict(zip(table[key], table[spec.library_column], strict=True))
-    absent = [one for one in samples if one not in sizes]
+    absent = [sample for sample in samples if sample not in sizes]
     if absent:
         raise InputError(f"{path}: {len(absent)} samples of the matrix have no library size")
-    return np.asarray([float(sizes[one]) for one in samples])
+    return np.asarray([float(sizes[sample]) for sample in samples])
 
 
 def _transform(spec: ExpressionSpec, values: Any, sizes: Any) -> Any:
@@ -200,11 +200,13 @@ def _genes(
     """One row per symbol, by the stated rule; rows without a symbol are dropped and counted."""
     import numpy as np
 
-    versioned = sum(1 for one in symbols if VERSIONED.match(one))
+    versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
     if versioned:
         notes.append(f"{versioned} versioned Ensembl identifiers: the version was cut off")
-        symbols = [one.split(".")[0] if VERSIONED.match(one) else one for one in symbols]
-    named = [row for row, one in enumerate(symbols) if one and one.lower() != "nan"]
+        symbols = [
+            symbol.split(".")[0] if VERSIONED.match(symbol) else symbol for symbol in symbols
+        ]
+    named = [row for row, text in enumerate(symbols) if text and text.lower() != "nan"]
     rows: dict[str, list[int]] = {}
     for row in named:
         rows.setdefault(symbols[row], []).append(row)
@@ -249,15 +251,17 @@ def _samples(
     """One column per patient: sample types kept, then repeated samples by the stated rule."""
     import numpy as np
 
-    names = [one.split(spec.sample_split)[0] if spec.sample_split else one for one in samples]
-    owners = [patient_of(one, ids) for one in names]
+    names = [
+        sample.split(spec.sample_split)[0] if spec.sample_split else sample for sample in samples
+    ]
+    owners = [patient_of(name, ids) for name in names]
     if not any(owners):
         raise InputError(
             f'expression: no sample identifier can be read by rule "{ids}" (first: {names[0]!r})'
         )
     keep = [column for column, owner in enumerate(owners) if owner]
     if ids == "tcga":
-        types = [sample_type_of(one) for one in names]
+        types = [sample_type_of(name) for name in names]
         lost: dict[str, int] = {}
         kept = []
         for column in keep:

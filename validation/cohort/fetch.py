@@ -115,14 +115,14 @@ def fetch(
         "cbioportal": cbioportal,
         "project": project,
         "study": study,
-        "files": {one.name: sha256_file(one) for one in sorted(out.glob("*.csv*"))},
+        "files": {path.name: sha256_file(path) for path in sorted(out.glob("*.csv*"))},
     }
     write_text(out / "fetch.json", json.dumps(record, indent=2, sort_keys=True) + "\n")
     return out
 
 
 def _signature_genes() -> list[str]:
-    return [gene for one in signatures().values() for gene in one.genes]
+    return [gene for signature in signatures().values() for gene in signature.genes]
 
 
 def _keep(path: Path, make: Callable[[], str]) -> None:
@@ -168,7 +168,7 @@ def _cases(service: Service, project: str, say: Progress) -> str:
     hits = _pages(service, "cases", body, say)
     if not hits:
         raise FaultError(f"GDC has no case of project {project}")
-    columns = [one.rsplit(".", 1)[-1] for one in CASE_FIELDS]
+    columns = [field.rsplit(".", 1)[-1] for field in CASE_FIELDS]
     return _csv(columns, (_case(hit, service.name) for hit in hits))
 
 
@@ -176,7 +176,12 @@ def _case(hit: Any, service: str) -> list[Any]:
     """One row per case: the primary diagnosis, or the first where none is marked."""
     diagnoses = hit.get("diagnoses") or [{}]
     primary = next(
-        (one for one in diagnoses if one.get("classification_of_tumor") == "primary"), diagnoses[0]
+        (
+            diagnosis
+            for diagnosis in diagnoses
+            if diagnosis.get("classification_of_tumor") == "primary"
+        ),
+        diagnoses[0],
     )
     groups = {"demographic": hit.get("demographic") or {}, "diagnoses": primary}
     row = [field_of(hit, "submitter_id", service)]
@@ -205,11 +210,13 @@ def _files(service: Service, project: str, say: Progress) -> str:
     rows = []
     for hit in _pages(service, "files", body, say):
         entities = field_of(hit, "associated_entities", service.name)
-        aliquot = next((one for one in entities if one.get("entity_type") == "aliquot"), None)
+        aliquot = next(
+            (entity for entity in entities if entity.get("entity_type") == "aliquot"), None
+        )
         if aliquot is None:
             continue
         barcode = field_of(aliquot, "entity_submitter_id", service.name)
-        parts = [field_of(hit, one, service.name) for one in ("file_id", "file_name", "md5sum")]
+        parts = [field_of(hit, name, service.name) for name in ("file_id", "file_name", "md5sum")]
         rows.append([barcode[:16], barcode, *parts])
     rows.sort()
     return _csv(["sample", "aliquot", "file_id", "file_name", "md5sum"], iter(rows))
@@ -232,10 +239,10 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
                 "pageNumber": page,
             },
         )
-        for one in found:
-            patient = field_of(one, "patientId", service.name)
-            attribute = field_of(one, "clinicalAttributeId", service.name)
-            rows.setdefault(patient, {})[attribute] = str(field_of(one, "value", service.name))
+        for item in found:
+            patient = field_of(item, "patientId", service.name)
+            attribute = field_of(item, "clinicalAttributeId", service.name)
+            rows.setdefault(patient, {})[attribute] = str(field_of(item, "value", service.name))
             columns.add(attribute)
         say("cBioPortal clinical", len(rows), 0)
         if len(found) < 10_000:
@@ -246,7 +253,7 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
     order = sorted(columns)
     return _csv(
         ["PATIENT_ID", *order],
-        ([patient, *(rows[patient].get(one, "") for one in order)] for patient in sorted(rows)),
+        ([patient, *(rows[patient].get(name, "") for name in order)] for patient in sorted(rows)),
     )
 
 
@@ -261,10 +268,10 @@ def _expression(
         body=list(wanted),
     )
     symbols = {
-        int(field_of(one, "entrezGeneId", service.name)): field_of(
-            one, "hugoGeneSymbol", service.name
+        int(field_of(item, "entrezGeneId", service.name)): field_of(
+            item, "hugoGeneSymbol", service.name
         )
-        for one in found
+        for item in found
     }
     unknown = sorted(set(asked) - set(symbols.values()))
     if unknown:
@@ -280,15 +287,17 @@ def _expression(
             params={"projection": "SUMMARY"},
             body={"entrezGeneIds": part, "sampleListId": profile},
         )
-        for one in answer:
-            sample = field_of(one, "sampleId", service.name)
-            gene = symbols[int(field_of(one, "entrezGeneId", service.name))]
-            values.setdefault(sample, {})[gene] = str(field_of(one, "value", service.name))
+        for entry in answer:
+            sample = field_of(entry, "sampleId", service.name)
+            gene = symbols[int(field_of(entry, "entrezGeneId", service.name))]
+            values.setdefault(sample, {})[gene] = str(field_of(entry, "value", service.name))
         say("cBioPortal expression", start + len(part), len(identifiers))
     genes = sorted({gene for row in values.values() for gene in row})
     if not genes:
         raise FaultError(f"cBioPortal gave no expression for {profile}")
-    rows = ([sample, *(values[sample].get(one, "") for one in genes)] for sample in sorted(values))
+    rows = (
+        [sample, *(values[sample].get(gene, "") for gene in genes)] for sample in sorted(values)
+    )
     return _csv(["SAMPLE_ID", *genes], rows)
 
 
@@ -304,12 +313,12 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
     folder = out / "star_counts"
     genes: list[tuple[str, str]] = []
     columns = []
-    for done, one in enumerate(listed):
-        path = folder / f"{one['file_id']}.tsv"
+    for done, item in enumerate(listed):
+        path = folder / f"{item['file_id']}.tsv"
         if not path.is_file():
-            body = service.call("GET", f"data/{one['file_id']}", bytes)
-            if hashlib.md5(body, usedforsecurity=False).hexdigest() != one["md5sum"]:
-                raise FaultError(f"GDC file {one['file_id']} arrived damaged; call again")
+            body = service.call("GET", f"data/{item['file_id']}", bytes)
+            if hashlib.md5(body, usedforsecurity=False).hexdigest() != item["md5sum"]:
+                raise FaultError(f"GDC file {item['file_id']} arrived damaged; call again")
             write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
@@ -319,7 +328,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
         say("GDC counts", done + 1, len(listed))
     matrix = np.asarray(columns, dtype=np.int64).T
     text = _csv(
-        ["ensembl_id", "symbol", *(one["aliquot"] for one in listed)],
+        ["ensembl_id", "symbol", *(row["aliquot"] for row in listed)],
         ([*gene, *row.tolist()] for gene, row in zip(genes, matrix, strict=True)),
     )
     write_bytes(target, gzip.compress(text.encode(), mtime=0))

@@ -39,8 +39,10 @@ def check_cohort(cohort: Cohort) -> list[Finding]:
     findings += of_expression(cohort)
     findings += of_variables(cohort)
     findings += of_timing(cohort)
-    unique = {(one.code, one.where, one.message): one for one in findings}
-    return sorted(unique.values(), key=lambda one: (ORDER[one.severity], one.code, one.where))
+    unique = {(finding.code, finding.where, finding.message): finding for finding in findings}
+    return sorted(
+        unique.values(), key=lambda finding: (ORDER[finding.severity], finding.code, finding.where)
+    )
 
 
 def _identifiers(cohort: Cohort, table: Loaded) -> list[Finding]:
@@ -55,7 +57,7 @@ def _identifiers(cohort: Cohort, table: Loaded) -> list[Finding]:
     where = f"tables.{table.name}"
     raw = table.rows[table.spec.key].str.strip()
     short = raw.str.fullmatch(r"[A-Za-z0-9]{4}(-\d{2}[A-Z]?)?")
-    tails = {one[-4:] for one in everybody if BARCODE.match(one)}
+    tails = {person[-4:] for person in everybody if BARCODE.match(person)}
     if shared < 0.5 and short.mean() > 0.8 and tails & set(raw[short].str[:4]):
         return [
             finding(
@@ -87,9 +89,13 @@ def _plain(identifier: str) -> str:
 
 def _other_forms(ids: set[str], everybody: set[str]) -> list[tuple[str, str]]:
     """Identifiers that are nobody's, but would be somebody's in another spelling."""
-    by_form = {_plain(one): one for one in everybody}
+    by_form = {_plain(person): person for person in everybody}
     strangers = sorted(ids - everybody)
-    return [(one, by_form[_plain(one)]) for one in strangers if _plain(one) in by_form]
+    return [
+        (stranger, by_form[_plain(stranger)])
+        for stranger in strangers
+        if _plain(stranger) in by_form
+    ]
 
 
 def _in_another_form(where: str, forms: list[tuple[str, str]], base: str) -> Finding:
@@ -105,8 +111,8 @@ def _twice(cohort: Cohort, table: Loaded) -> list[Finding]:
     """Patients who differ in the case of their identifier alone, and samples of such."""
     found = []
     folded: dict[str, set[str]] = {}
-    for one in cohort.patients:
-        folded.setdefault(one.casefold(), set()).add(one)
+    for patient in cohort.patients:
+        folded.setdefault(patient.casefold(), set()).add(patient)
     twice = sorted(tuple(sorted(same)) for same in folded.values() if len(same) > 1)
     if twice:
         text = f"{len(twice)} patients differ from another in case alone ({' and '.join(twice[0])})"
@@ -126,13 +132,13 @@ def _twice(cohort: Cohort, table: Loaded) -> list[Finding]:
 
 def _headers(table: Loaded) -> list[Finding]:
     """Rows that repeat the header (TCGA biotab writes it three times)."""
-    columns = [str(one).casefold() for one in table.rows.columns]
+    columns = [str(column).casefold() for column in table.rows.columns]
     first = table.rows.head(3)
     repeated = 0
     for _, row in first.iterrows():
-        values = [str(one).strip().casefold() for one in row]
+        values = [str(item).strip().casefold() for item in row]
         same = sum(a == b for a, b in zip(values, columns, strict=True))
-        codes_row = sum(one.startswith("cde_id") for one in values)
+        codes_row = sum(value.startswith("cde_id") for value in values)
         repeated += same >= max(2, len(columns) // 3) or codes_row >= 2
     if not repeated:
         return []

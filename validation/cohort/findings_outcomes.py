@@ -78,11 +78,11 @@ def _polarity(
 ) -> list[Finding]:
     """Against a vital status in the same table: the dead must be events of overall survival."""
     table = cohort.tables[spec.table]
-    column = next((one for one in table.rows if re.search("vital_?status", str(one), re.I)), None)
+    column = next((row for row in table.rows if re.search("vital_?status", str(row), re.I)), None)
     if column is None or column == spec.event or name.upper() != "OS":
         return []
     status = table.rows[column].str.strip().str.casefold()
-    state = status.map(lambda one: 1.0 if one in DEAD else 0.0 if one in ALIVE else None)
+    state = status.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
     by_patient = state.set_axis(table.patient.to_numpy()).dropna()
     by_patient = by_patient[~by_patient.index.duplicated(keep="last")]
     both = by_patient.index.intersection(outcome.index)
@@ -117,9 +117,9 @@ def _events_last(
     where: str, spec: SurvivalSpec | CompetingSpec, outcome: pd.DataFrame
 ) -> list[Finding]:
     """Events that come after the censored times: in a study that ends, those censored are last."""
-    event, censored = (outcome.loc[outcome["event"] == one, "time"] for one in (1, 0))
-    one_two = {text_of(one) for one in spec.event_values} == {"1"} and "2" in {
-        text_of(one) for one in spec.censored_values
+    event, censored = (outcome.loc[outcome["event"] == number, "time"] for number in (1, 0))
+    one_two = {text_of(value) for value in spec.event_values} == {"1"} and "2" in {
+        text_of(value) for value in spec.censored_values
     }
     remedy = "if the flag is the other way round, swap event_values and censored_values"
     later, z = _later(event, censored)
@@ -291,8 +291,8 @@ def _deaths(table: Loaded, column: str) -> Any:
     vital = re.search("vital_?status", column, re.I)
     event = re.fullmatch(r"(os|oc)([ ._,]*(event|status))?", column, re.I)
     if vital:
-        state = values.map(lambda one: 1.0 if one in DEAD else 0.0 if one in ALIVE else None)
-    elif event and set(values) - {one.casefold() for one in table.missing} <= {"0", "1"}:
+        state = values.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
+    elif event and set(values) - {text.casefold() for text in table.missing} <= {"0", "1"}:
         state = values.map({"0": 0.0, "1": 1.0})
     else:
         return None

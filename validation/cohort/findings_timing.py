@@ -108,9 +108,9 @@ def _own_times(cohort: Cohort, key: str) -> list[Finding]:
     answers = codes(table.rows[spec.column])
     answers = answers.where(~answers.isin(table.missing))
     ends = {
-        one.time
-        for one in cohort.spec.endpoints.values()
-        if isinstance(one, SurvivalSpec) and one.table == spec.table
+        endpoint.time
+        for endpoint in cohort.spec.endpoints.values()
+        if isinstance(endpoint, SurvivalSpec) and endpoint.table == spec.table
     }
     if not ends or answers.nunique() != 2:
         return []
@@ -125,7 +125,7 @@ def _own_times(cohort: Cohort, key: str) -> list[Finding]:
             happened = answers == answer
             within = any((times[known] <= numbers[end][known]).mean() >= AGREE for end in ends)
             if (known == happened).mean() >= AGREE and (times[known] >= 0).all() and within:
-                other = next(one for one in answers.dropna().unique() if one != answer)
+                other = next(item for item in answers.dropna().unique() if item != answer)
                 text = (
                     f'column "{column}" holds a time within follow-up for those with "{answer}" '
                     "alone: it happened then, and was not known at baseline"

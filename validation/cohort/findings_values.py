@@ -63,10 +63,10 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
         bad = known[(known < low) | (known > high)]
         if bad.empty:
             return []
-        shown = ", ".join(f"{one:g}" for one in sorted(bad.unique())[:4])
+        shown = ", ".join(f"{item:g}" for item in sorted(bad.unique())[:4])
         limits = f"{low:g} to {high:g}" if high != float("inf") else f"at least {low:g}"
         text = f"{len(bad)} values cannot be ({shown}); {variable.label} is {limits}"
-        codes = ", ".join(f'"{one:g}"' for one in sorted(bad.unique()))
+        codes = ", ".join(f'"{item:g}"' for item in sorted(bad.unique()))
         remedy = f"correct them, or add missing = [{codes}] to the table"
         return [finding("error", "impossible_value", where, text, remedy)]
     return []
@@ -90,7 +90,7 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
     if len(np.unique(few)) == 1:
         return []  # a code, such as 99 for missing
     ratio = float(np.median(high) / np.median(low))
-    factor = min(FACTORS, key=lambda one: abs(np.log(ratio / one)))
+    factor = min(FACTORS, key=lambda factor: abs(np.log(ratio / factor)))
     moved = few / factor if few is high else few * factor
     fits = (moved >= many[0] / MARGIN).all() and (moved <= many[-1] * MARGIN).all()
     if not fits or abs(np.log(ratio / factor)) > SAME_FACTOR:
@@ -105,19 +105,19 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
 
 def _spellings(where: str, known: pd.Series) -> list[Finding]:
     """Levels that differ in case, blanks, punctuation or abbreviation alone."""
-    levels = sorted({str(one) for one in known})
+    levels = sorted({str(item) for item in known})
     if len(levels) > 200:
         return []
-    plain = {one: re.sub(r"[\s._-]+", "", one).casefold() or one for one in levels}
-    meant = {one: SHORT.get(name, name) for one, name in plain.items()}
+    plain = {level: re.sub(r"[\s._-]+", "", level).casefold() or level for level in levels}
+    meant = {text: SHORT.get(name, name) for text, name in plain.items()}
     groups: dict[str, list[str]] = {}
     for level in levels:
         groups.setdefault(meant[level], []).append(level)
     twice = {name: same for name, same in groups.items() if len(same) > 1}
     if not twice:
         return []
-    shown = "; ".join(" = ".join(repr(one) for one in same) for same in twice.values())
-    pairs = ", ".join(f'"{one}" = "{meant[one]}"' for one in levels)
+    shown = "; ".join(" = ".join(repr(name) for name in same) for same in twice.values())
+    pairs = ", ".join(f'"{level}" = "{meant[level]}"' for level in levels)
     text = f"spellings of one value count as different ones: {shown}"
     return [finding("error", "mixed_spelling", where, text, f"values = {{ {pairs} }}")]
 
@@ -126,7 +126,7 @@ def _too_many(where: str, variable: Variable, known: pd.Series) -> list[Finding]
     count = known.nunique()
     if variable.kind != "binary" or count <= 2:
         return []
-    shown = ", ".join(repr(str(one)) for one in sorted(known.unique())[:5])
+    shown = ", ".join(repr(str(item)) for item in sorted(known.unique())[:5])
     text = f"declared binary, with {count} values: {shown}"
     remedy = 'map them in `values`, or declare kind = "categorical"'
     return [finding("error", "not_binary", where, text, remedy)]

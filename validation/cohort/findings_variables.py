@@ -54,7 +54,7 @@ def of_expression(cohort: Cohort) -> list[Finding]:
         )
     for note in matrix.notes:
         found.append(finding("info", "versioned_ids", "expression", note))
-    missing = sum(one not in set(matrix.patients) for one in cohort.patients)
+    missing = sum(patient not in set(matrix.patients) for patient in cohort.patients)
     if missing > 0.5 * len(cohort.patients):
         found.append(
             finding(

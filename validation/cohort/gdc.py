@@ -34,8 +34,8 @@ def describe(folder: Path) -> CohortSpec:
     if path is None:
         raise InputError(f"{folder}: no GDC clinical export in it")
     table = read_text_table(path, separator="\t")
-    key = next(one for one in KEYS if one in table.columns)
-    prefixed = {one.split(".")[-1]: one for one in table.columns}
+    key = next(key for key in KEYS if key in table.columns)
+    prefixed = {column.split(".")[-1]: column for column in table.columns}
 
     def name(short: str) -> str | None:
         return short if short in table.columns else prefixed.get(short)

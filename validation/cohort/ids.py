@@ -42,7 +42,9 @@ def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> Non
     InputError
         If several do and the cohort declares no cluster.
     """
-    people = [match.group(1) for one in identifiers if (match := BARCODE.match(one.upper()))]
+    people = [
+        match.group(1) for identifier in identifiers if (match := BARCODE.match(identifier.upper()))
+    ]
     if cluster is None and len(set(people)) < len(people):
         raise InputError(
             f"{len(people)} rows belong to {len(set(people))} patients (their TCGA barcodes say so)"

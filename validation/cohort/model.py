@@ -279,8 +279,8 @@ class CohortSpec(Strict):
     def _names_fit(self) -> CohortSpec:
         tables = set(self.tables)
         used = {"patient": self.patient.table}
-        used |= {f"variables.{name}": one.table for name, one in self.variables.items()}
-        used |= {f"endpoints.{name}": one.table for name, one in self.endpoints.items()}
+        used |= {f"variables.{name}": variable.table for name, variable in self.variables.items()}
+        used |= {f"endpoints.{name}": endpoint.table for name, endpoint in self.endpoints.items()}
         for where, table in used.items():
             if table not in tables:
                 raise ValueError(
@@ -295,9 +295,9 @@ class CohortSpec(Strict):
     def follow_up_unit(self) -> TimeUnit | None:
         """The unit in which all outcomes count time; None where they differ, or there is none."""
         units = {
-            one.time_unit
-            for one in self.endpoints.values()
-            if isinstance(one, SurvivalSpec | CompetingSpec)
+            endpoint.time_unit
+            for endpoint in self.endpoints.values()
+            if isinstance(endpoint, SurvivalSpec | CompetingSpec)
         }
         return units.pop() if len(units) == 1 else None
 

@@ -52,7 +52,7 @@ def inside(root: Path, name: str, what: str) -> Path:
     if not path.is_file():
         near: list[str] = []
         if path.parent.is_dir():
-            near = sorted(one.name for one in path.parent.iterdir())[:12]
+            near = sorted(item.name for item in path.parent.iterdir())[:12]
         has = f" The folder has: {', '.join(near)}." if near else ""
         raise InputError(f"{what}: file {path} does not exist.{has}")
     return path
@@ -72,7 +72,7 @@ def read_text_table(
     """
     import pandas as pd
 
-    suffixes = [one.lower() for one in path.suffixes]
+    suffixes = [suffix.lower() for suffix in path.suffixes]
     try:
         if ".parquet" in suffixes:
             return _as_text(pd.read_parquet(path))
@@ -127,7 +127,7 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, has, n=4, cutoff=0.4)
-    folded = {one.casefold().replace("_", ".").replace(" ", "."): one for one in has}
+    folded = {text.casefold().replace("_", ".").replace(" ", "."): text for text in has}
     same = folded.get(name.casefold().replace("_", ".").replace(" ", "."))
     shown = list(dict.fromkeys([*([same] if same else []), *near, *has[:8]]))[:8]
     text = f'cohort.toml: {where} names column "{name}", which {path.name} does not have. '
@@ -163,9 +163,9 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
             raise InputError(_no_column(f"tables.{name}.where", column, path, list(rows.columns)))
         values = wanted if isinstance(wanted, tuple) else (wanted,)
         keep(
-            rows[column].str.strip().isin([text_of(one) for one in values]),
+            rows[column].str.strip().isin([text_of(value) for value in values]),
             f"{name}: rows",
-            f"kept rows with {column} = {' or '.join(text_of(one) for one in values)}",
+            f"kept rows with {column} = {' or '.join(text_of(value) for value in values)}",
         )
     if spec.sample_types:
         types = rows[spec.key].map(sample_type_of)
@@ -174,7 +174,7 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
             f"{name}: samples",
             f"kept sample types {', '.join(spec.sample_types)}",
         )
-    patient = rows[spec.key].map(lambda one: patient_of(one, ids))
+    patient = rows[spec.key].map(lambda item: patient_of(item, ids))
     if patient.isna().any():
         blank = rows[spec.key].str.strip().eq("")
         unread = int((patient.isna() & ~blank).sum())

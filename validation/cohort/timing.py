@@ -36,11 +36,11 @@ def declared(cohort: CohortData, key: str) -> Known:
 def known_at(cohort: CohortData, key: str) -> KnownAt:
     """When a variable became known; one that is derived from others, when the last of them did."""
     if key in cohort.derived:
-        parts = [known_at(cohort, one) for one in cohort.derived[key].of]
+        parts = [known_at(cohort, name) for name in cohort.derived[key].of]
         for state in ("unknown", "column"):
             if state in parts:
                 return state
-        return max((one for one in parts if isinstance(one, float)), default="baseline")
+        return max((part for part in parts if isinstance(part, float)), default="baseline")
     said = declared(cohort, key)
     if isinstance(said, KnownSpec):
         if said.time is None:
@@ -75,7 +75,7 @@ def months_known(cohort: CohortData, key: str) -> pd.Series:
     import pandas as pd
 
     if key in cohort.derived:
-        parts = [months_known(cohort, one) for one in cohort.derived[key].of]
+        parts = [months_known(cohort, name) for name in cohort.derived[key].of]
         return pd.concat(parts, axis=1).max(axis=1, skipna=False)
     said = declared(cohort, key)
     if not isinstance(said, KnownSpec) or said.column is None:

@@ -91,7 +91,7 @@ def amend(
         lines.append(f"{MARK}{version} reads changed data: {', '.join(data)}")
     if not lines:
         raise InputError("the amendment changes nothing: neither the contract nor the data")
-    earlier = [one for one in old.notes if one.startswith(MARK)]
+    earlier = [note for note in old.notes if note.startswith(MARK)]
     values = plan.model_dump(mode="json") | {
         "version": version,
         "parent": frozen.sha256,
@@ -129,7 +129,7 @@ def _changed(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if part not in PARTS:
             raise InputError(
                 f'"{name}" is not open to amendment; these are: '
-                f"{', '.join(f'{one}.FIELD' for one in PARTS)}, seed"
+                f"{', '.join(f'{part}.FIELD' for part in PARTS)}, seed"
             )
         if not field:
             wanted[part] = value

@@ -284,7 +284,7 @@ class Contract(Strict):
             ("covariate", self.specification.covariate_sets, self.covariates),
             ("stratum", self.specification.strata_sets, self.strata),
         ):
-            other = sorted({key for one in sets for key in one} - set(has))
+            other = sorted({key for group in sets for key in group} - set(has))
             if other:
                 raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
         if self.strata not in self.specification.strata_sets:
@@ -324,7 +324,7 @@ class Contract(Strict):
     @property
     def exposures(self) -> tuple[VariableUse, ...]:
         """The variables whose effect is claimed."""
-        return tuple(one for one in self.variables if one.role == "exposure")
+        return tuple(variable for variable in self.variables if variable.role == "exposure")
 
     def test(self, name: str) -> TestPlan:
         """A registered test.
@@ -334,25 +334,29 @@ class Contract(Strict):
         InputError
             If it is not registered; the runner runs nothing else.
         """
-        for one in self.tests:
-            if one.id == name:
-                return one
+        for item in self.tests:
+            if item.id == name:
+                return item
         raise InputError(
             f'test "{name}" is not in the contract; registered: '
-            f"{', '.join(one.id for one in self.tests)}. Amend the contract to add it"
+            f"{', '.join(test.id for test in self.tests)}. Amend the contract to add it"
         )
 
     def endpoint(self, key: str) -> EndpointUse:
         """A registered endpoint."""
-        for one in self.endpoints:
-            if one.key == key:
-                return one
+        for item in self.endpoints:
+            if item.key == key:
+                return item
         raise InputError(f'endpoint "{key}" is not in the contract')
 
     def keys(self) -> list[str]:
         """Every variable that the analysis may read, and when it became known where that varies."""
-        found = [one.key for one in self.variables]
-        found += [known_since(one.key) for one in self.variables if one.known_at == "column"]
+        found = [variable.key for variable in self.variables]
+        found += [
+            known_since(variable.key)
+            for variable in self.variables
+            if variable.known_at == "column"
+        ]
         return list(dict.fromkeys(found))
 
     @property

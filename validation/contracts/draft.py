@@ -87,7 +87,7 @@ def draft(
     """
     rules = (rules or Rules()).model_copy(update={"alpha": alpha})
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
-    exposures = [_exposure(dictionary, one, hypothesis) for one in hypothesis.exposures]
+    exposures = [_exposure(dictionary, exposure, hypothesis) for exposure in hypothesis.exposures]
     covariates = _covariates(hypothesis, dictionary, endpoint, rules)
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     positive = _known_positive(hypothesis, dictionary, endpoint)
@@ -96,9 +96,12 @@ def draft(
     variables += [use_of(dictionary, key, "covariate") for key in covariates]
     variables += [stratum(dictionary, key, hypothesis) for key in strata]
     variables += [
-        use_of(dictionary, one.variable, "filter") for one in hypothesis.population.filters
+        use_of(dictionary, condition.variable, "filter")
+        for condition in hypothesis.population.filters
     ]
-    variables += [use_of(dictionary, one.variable, "filter") for one in hypothesis.subgroups]
+    variables += [
+        use_of(dictionary, subgroup.variable, "filter") for subgroup in hypothesis.subgroups
+    ]
     if positive is not None:
         variables.append(use_of(dictionary, positive.variable, "known_positive"))
     for role in ("cluster", "site"):
@@ -137,9 +140,9 @@ def draft(
         reference=reference,
         endpoints=tuple(
             EndpointUse(
-                key=one.key, kind=one.kind, label=one.label, coding=one.coding, unit=one.unit
+                key=item.key, kind=item.kind, label=item.label, coding=item.coding, unit=item.unit
             )
-            for one in (endpoint, *secondary, *extra)
+            for item in (endpoint, *secondary, *extra)
         ),
         direction=hypothesis.direction,
         scale=scale_of(endpoint.kind),
@@ -155,7 +158,9 @@ def draft(
         split=split or SplitRule(),
         controls=controls,
         specification=SpecificationPlan(
-            cuts=curve_cuts(hypothesis, binary=all(one.kind == "binary" for one in exposures)),
+            cuts=curve_cuts(
+                hypothesis, binary=all(exposure.kind == "binary" for exposure in exposures)
+            ),
             covariate_sets=tuple(sets),
             strata_sets=(strata, ()) if strata else ((),),
         ),
@@ -183,94 +188,99 @@ def scale_of(kind: str) -> Scale:
 def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
     found = dictionary.endpoint(key)
     if found is None:
-        has = ", ".join(one.key for one in dictionary.endpoints) or "none"
+        has = ", ".join(endpoint.key for endpoint in dictionary.endpoints) or "none"
         raise InputError(f'cohort "{dictionary.cohort}" has no endpoint "{key}"; it has: {has}')
     if found.n == 0:
         raise InputError(f'endpoint "{key}": no patient of cohort "{dictionary.cohort}" has it')
     return found
 
 
-def _exposure(dictionary: DataDictionary, one: Exposure, hypothesis: Hypothesis) -> VariableUse:
-    if one.signature is not None:
+def _exposure(
+    dictionary: DataDictionary, exposure: Exposure, hypothesis: Hypothesis
+) -> VariableUse:
+    if exposure.signature is not None:
         measured = set(dictionary.expression)
-        one.signature.require_measured(measured, one.label, dictionary.cohort)
-    found = find_variable(dictionary, one.variable)
+        exposure.signature.require_measured(measured, exposure.label, dictionary.cohort)
+    found = find_variable(dictionary, exposure.variable)
     if found.kind == "categorical":
         raise InputError(
-            f'exposure "{one.variable}" is categorical; use a binary, ordinal or continuous one'
+            f'exposure "{exposure.variable}" is categorical; use a binary, ordinal or continuous '
+            "one"
         )
-    continuous = one.cut in CONTINUOUS_CUTS
+    continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
     if continuous and several and not hypothesis.comparison.is_product:
         raise InputError(
-            f'exposure "{one.label}": cut "{one.cut}" cannot form joint groups; use median, '
-            "tertile or fixed, or compare by interaction"
+            f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
+            "median, tertile or fixed, or compare by interaction"
         )
-    if one.cut in SEARCHING and hypothesis.comparison.is_product:
-        raise InputError(f'exposure "{one.label}": an interaction takes "continuous" or a cut')
-    treatment = hypothesis.comparison is Comparison.PREDICTIVE and one is hypothesis.exposures[1]
+    if exposure.cut in SEARCHING and hypothesis.comparison.is_product:
+        raise InputError(f'exposure "{exposure.label}": an interaction takes "continuous" or a cut')
+    treatment = (
+        hypothesis.comparison is Comparison.PREDICTIVE and exposure is hypothesis.exposures[1]
+    )
     if treatment and found.kind != "binary":
         raise InputError(
-            f'exposure "{one.label}" ({one.variable}) is {found.kind}; a predictive claim names '
-            "the biomarker first and then the treatment, which is yes or no"
+            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}; a predictive '
+            "claim names the biomarker first and then the treatment, which is yes or no"
         )
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
-        raise InputError(f'exposure "{one.label}": extremes need a cut, not "{one.cut}"')
+        raise InputError(f'exposure "{exposure.label}": extremes need a cut, not "{exposure.cut}"')
     return VariableUse(
-        key=one.variable,
+        key=exposure.variable,
         role="exposure",
-        label=one.label,
+        label=exposure.label,
         kind=found.kind,
         source=found.source,
         unit=found.unit,
         transform="z_score" if continuous else "as_is",
-        rescale=_rescale(one, found, hypothesis.comparison),
-        cut=one.cut,
-        threshold=one.threshold,
-        level=one.level,
+        rescale=_rescale(exposure, found, hypothesis.comparison),
+        cut=exposure.cut,
+        threshold=exposure.threshold,
+        level=exposure.level,
         known_at=found.known_at,
         before=found.before,
     )
 
 
-def _rescale(one: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
+def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
     """What is done to the values first: the hypothesis' transform, or what a doubling asks for."""
     doubling = comparison is Comparison.PER_DOUBLING
-    if one.transform == "none" and not doubling:
+    if exposure.transform == "none" and not doubling:
         return None
     if found.kind in ("binary", "categorical"):
         raise InputError(
-            f'exposure "{one.label}" ({one.variable}) is {found.kind}: there is nothing to '
-            "transform"
+            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}: there is nothing '
+            "to transform"
         )
-    if one.transform == "rank":
+    if exposure.transform == "rank":
         return "rank"
     logged = (found.unit or "").startswith("log2")
-    if logged and doubling and one.transform == "none":
+    if logged and doubling and exposure.transform == "none":
         return None
     if logged:
         raise InputError(
-            f'exposure "{one.label}" ({one.variable}) is on a logarithmic scale already '
+            f'exposure "{exposure.label}" ({exposure.variable}) is on a logarithmic scale already '
             f"({found.unit}): leave `transform` out"
         )
-    return "log2" if one.transform == "none" else one.transform
+    return "log2" if exposure.transform == "none" else exposure.transform
 
 
 def _refuse_unfit_exposures(
     hypothesis: Hypothesis, endpoint: Endpoint, secondary: list[Endpoint]
 ) -> None:
     """Refuse exposures that hold an outcome, and cut rules that the primary endpoint lacks."""
-    for one in hypothesis.exposures:
-        mine = {one.variable, *(f"expression:{gene}" for gene in genes_of(one.variable))}
+    for exposure in hypothesis.exposures:
+        mine = {exposure.variable, *(f"expression:{gene}" for gene in genes_of(exposure.variable))}
         holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
         if holds:
             raise InputError(
-                f'exposure "{one.label}" ({one.variable}) holds the outcome "{holds[0]}" in it '
-                "(`contained_in`): the outcome cannot predict itself. Choose another endpoint"
+                f'exposure "{exposure.label}" ({exposure.variable}) holds the outcome "{holds[0]}" '
+                "in it (`contained_in`): the outcome cannot predict itself. Choose another endpoint"
             )
-        if one.cut in SEARCHING and endpoint.kind != "survival":
+        if exposure.cut in SEARCHING and endpoint.kind != "survival":
             raise InputError(
-                f'exposure "{one.label}": cut "{one.cut}" serves survival endpoints; '
+                f'exposure "{exposure.label}": cut "{exposure.cut}" serves survival endpoints; '
                 f'"{endpoint.key}" is {endpoint.kind}. Use "continuous", or a cut'
             )
 
@@ -284,11 +294,13 @@ def _covariates(
     """
     if hypothesis.unadjusted_because:
         return ()
-    taken = {one.variable for one in hypothesis.exposures} | set(hypothesis.strata)
+    taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.strata)
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     if reasoned is not None and not hypothesis.covariates:
         return tuple(key for key in reasoned.covariates or () if key not in taken)
-    fixed = {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    fixed = {
+        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
+    }
     if hypothesis.covariates:
         for key in hypothesis.covariates:
             find_variable(dictionary, key)
@@ -314,7 +326,7 @@ def reasoned_adjustment(
         return None
     return adjust(
         hypothesis.causes,
-        [one.variable for one in hypothesis.exposures],
+        [exposure.variable for exposure in hypothesis.exposures],
         endpoint.key,
         measured=[
             name for edge in read_arrows(hypothesis.causes) for name in edge if dictionary.has(name)
@@ -336,7 +348,9 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
     if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
-    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    taken |= {
+        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
+    }
     for key in PLACES:
         if not dictionary.has(key) or key in taken:
             continue
@@ -350,11 +364,15 @@ def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ..
 def _known_positive(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> KnownPositive | None:
-    taken = {one.variable for one in hypothesis.exposures}
-    taken |= {one.variable for one in hypothesis.population.filters if one.op == "eq"}
+    taken = {exposure.variable for exposure in hypothesis.exposures}
+    taken |= {
+        condition.variable for condition in hypothesis.population.filters if condition.op == "eq"
+    }
     survival = endpoint if endpoint.kind == "survival" else None
     if survival is None:
-        survival = next((one for one in dictionary.endpoints if one.kind == "survival"), None)
+        survival = next(
+            (endpoint for endpoint in dictionary.endpoints if endpoint.kind == "survival"), None
+        )
     if survival is None:
         return None
     for key in STAGE_LIKE:
@@ -370,7 +388,9 @@ def _known_positive(
 
 
 def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
-    exposed = " and ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+    exposed = " and ".join(
+        f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
+    )
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         first, second = hypothesis.exposures
         predictive = hypothesis.comparison is Comparison.PREDICTIVE
@@ -385,7 +405,9 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         )
         return next(sides), next(sides)
     if hypothesis.comparison is Comparison.INTERACTION:
-        joint = " by ".join(f"{one.label} {one.level}" for one in hypothesis.exposures)
+        joint = " by ".join(
+            f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
+        )
         return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
         low = hypothesis.exposures[0].level == "low"
@@ -395,7 +417,7 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
             per, other_side = "step", "one group higher" if low else "one group lower"
         return f"{exposed} (per {per})", other_side
     if hypothesis.comparison is Comparison.PER_SD or not uses_groups(hypothesis):
-        low = all(one.level == "low" for one in hypothesis.exposures)
+        low = all(exposure.level == "low" for exposure in hypothesis.exposures)
         other_side = "higher" if low else "lower"
         return f"{exposed} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
@@ -416,12 +438,12 @@ def _notes(
     doubled = hypothesis.comparison is Comparison.PER_DOUBLING
     if dictionary.simulated:
         notes.append("SIMULATED cohort: no statement about patients follows from it")
-    for one in exposures:
-        found = find_variable(dictionary, one.key)
+    for exposure in exposures:
+        found = find_variable(dictionary, exposure.key)
         if found.note:
             notes.append(f"{found.label}: {found.note}")
-        if one.rescale is None and doubled:
-            notes.append(f"{one.label}: a doubling is one unit of {found.unit}")
+        if exposure.rescale is None and doubled:
+            notes.append(f"{exposure.label}: a doubling is one unit of {found.unit}")
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
     return tuple(notes)

@@ -19,8 +19,8 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
     Exposures count as independent here; `freeze` replaces this by the observed sizes.
     """
     share = 1.0
-    for one in hypothesis.exposures:
-        share *= 1 / 3 if one.cut is CutRule.TERTILE else 0.5
+    for exposure in hypothesis.exposures:
+        share *= 1 / 3 if exposure.cut is CutRule.TERTILE else 0.5
     if hypothesis.comparison is Comparison.EXTREMES:
         return share, share
     return share, 1 - share
@@ -31,9 +31,9 @@ def planned_power(
 ) -> Power:
     """Power from the dictionary's counts: complete patients, expected events, expected groups."""
     share = 1.0
-    for one in hypothesis.population.filters:
-        share *= _kept_by(dictionary, one)
-    known = [find_variable(dictionary, one.variable).n for one in hypothesis.exposures]
+    for condition in hypothesis.population.filters:
+        share *= _kept_by(dictionary, condition)
+    known = [find_variable(dictionary, exposure.variable).n for exposure in hypothesis.exposures]
     n = int(min([endpoint.n, *known]) * share)
     exposed, reference = exposed_fraction(hypothesis)
     grouped = uses_groups(hypothesis)
@@ -57,9 +57,9 @@ def _product_spread(hypothesis: Hypothesis) -> float:
     Exposures count as independent here; `freeze` takes it from the patients.
     """
     spread = 1.0
-    for one in hypothesis.exposures:
-        if one.cut not in CONTINUOUS_CUTS:
-            share = 1 / 3 if one.cut is CutRule.TERTILE else 0.5
+    for exposure in hypothesis.exposures:
+        if exposure.cut not in CONTINUOUS_CUTS:
+            share = 1 / 3 if exposure.cut is CutRule.TERTILE else 0.5
             spread *= math.sqrt(share * (1 - share))
     return spread
 
@@ -132,23 +132,24 @@ def power_of(
     )
 
 
-def _kept_by(dictionary: DataDictionary, one: Filter) -> float:
+def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
     """Share of patients that a filter keeps, as far as the dictionary's levels tell."""
-    found = find_variable(dictionary, one.variable)
+    found = find_variable(dictionary, condition.variable)
     total = sum(found.levels.values())
     if not total:
         return 1 - found.missing
-    values = one.value if isinstance(one.value, tuple) else (one.value,)
+    values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     texts = {_text(value).casefold() for value in values}
     matched = sum(count for level, count in found.levels.items() if level.casefold() in texts)
-    if one.op in ("eq", "in"):
+    if condition.op in ("eq", "in"):
         if not matched:
             raise InputError(
-                f"the population keeps nobody: {one.variable} {one.op} {one.value!r}; levels are "
+                f"the population keeps nobody: {condition.variable} {condition.op} "
+                f"{condition.value!r}; levels are "
                 f"{', '.join(f'{level} ({count})' for level, count in found.levels.items())}"
             )
         return matched / total * (1 - found.missing)
-    if one.op == "ne":
+    if condition.op == "ne":
         return (total - matched) / total * (1 - found.missing)
     return 1 - found.missing
 

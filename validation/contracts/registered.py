@@ -32,7 +32,7 @@ def uses_groups(hypothesis: Hypothesis) -> bool:
 def splits_jointly(hypothesis: Hypothesis) -> bool:
     """True when two exposures, each with a cut, split the patients into four groups."""
     return len(hypothesis.exposures) == 2 and all(
-        one.cut not in CONTINUOUS_CUTS for one in hypothesis.exposures
+        exposure.cut not in CONTINUOUS_CUTS for exposure in hypothesis.exposures
     )
 
 
@@ -136,16 +136,16 @@ def _followed(
     """
     found = []
     splined = hypothesis.exposures[0].cut is CutRule.SPLINE
-    for one in (endpoint, *secondary):
-        first = one is endpoint
+    for item in (endpoint, *secondary):
+        first = item is endpoint
         for adjusted in (False, True) if covariates else (False,):
             name = "adjusted" if adjusted else "primary" if first else "secondary"
             found.append(
                 TestPlan(
-                    id=name if first else f"{one.key}.{name}",
+                    id=name if first else f"{item.key}.{name}",
                     role="adjusted" if adjusted else "primary" if first else "secondary",
                     method="spline" if splined and not adjusted else "time_dependent",
-                    endpoint=one.key,
+                    endpoint=item.key,
                     covariates=covariates if adjusted else (),
                     strata=strata,
                     claim=not adjusted,
@@ -191,14 +191,14 @@ def for_rows(
         tests = (*tests, site)
         # A model with the levels of these hospitals predicts nothing in another one.
         tests = tuple(
-            one.model_copy(
-                update={"covariates": tuple(k for k in one.covariates if k != dictionary.site)}
+            test.model_copy(
+                update={"covariates": tuple(k for k in test.covariates if k != dictionary.site)}
             )
-            if one.method in PREDICTING
-            else one
-            for one in tests
+            if test.method in PREDICTING
+            else test
+            for test in tests
         )
-        tests = tuple(one for one in tests if one.covariates or one.method not in PREDICTING)
+        tests = tuple(test for test in tests if test.covariates or test.method not in PREDICTING)
     if dictionary.cluster is None:
         return tests, []
     if primary.method not in CLUSTERED:
@@ -324,4 +324,4 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]
     else:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS]
-    return tuple(one for one in dict.fromkeys(cuts) if one not in SEARCHING)
+    return tuple(fromkey for fromkey in dict.fromkeys(cuts) if fromkey not in SEARCHING)

@@ -50,7 +50,7 @@ def require_known(
     if landmark is not None or hypothesis.time_dependent:
         asked = "landmark" if landmark is not None else "time_dependent"
         kinds = ("survival", "competing") if landmark is not None else ("survival",)
-        other = next((one for one in endpoints if one.kind not in kinds), None)
+        other = next((endpoint for endpoint in endpoints if endpoint.kind not in kinds), None)
         if other is not None:
             raise InputError(
                 f'`{asked}` serves {" and ".join(kinds)} endpoints; "{other.key}" is {other.kind}'
@@ -82,7 +82,7 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
             raise InputError(f"{_named(use)} is {use.kind}; a time-dependent exposure is yes or no")
     if not late and endpoints:
         raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
-    if any(one.cut is CutRule.OPTIMAL for one in claim.exposures):
+    if any(exposure.cut is CutRule.OPTIMAL for exposure in claim.exposures):
         raise InputError("`time_dependent` takes no searched cut")
     if claim.subgroups:
         raise InputError("`time_dependent` takes no subgroups: name them as the population")
@@ -130,7 +130,7 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
     total = len(table)
     if landmark is not None:
         table = table[~(table[f"{contract.primary_test.endpoint}.time"] <= landmark)].copy()
-        for column in [str(one) for one in table.columns if str(one).endswith(".time")]:
+        for column in [str(column) for column in table.columns if str(column).endswith(".time")]:
             over = table[column] <= landmark
             table.loc[over, [column, column.removesuffix("time") + "event"]] = float("nan")
             table[column] -= landmark
@@ -154,8 +154,10 @@ def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
     import pandas as pd
 
     found, stop = rows.assign(**{ENTRY: 0.0}), np.full(len(rows), np.inf)
-    late = [one for one in contract.variables if one.known_at == "column"]
-    for use in {one.key: one for one in late if one.key in rows.columns}.values():
+    late = [variable for variable in contract.variables if variable.known_at == "column"]
+    for use in {
+        variable.key: variable for variable in late if variable.key in rows.columns
+    }.values():
         when = found[known_since(use.key)].fillna(np.inf).to_numpy(dtype=float)
         start = found[ENTRY].to_numpy()
         parted = (start < when) & (when < stop)
@@ -163,7 +165,7 @@ def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
         until = found.assign(**{use.key: found[use.key].where(when <= start, use.before)})
         found = pd.concat([until, later])
         stop = np.concatenate([np.where(parted, when, stop), stop[parted]])
-    for column in [str(one) for one in rows.columns if str(one).endswith(".time")]:
+    for column in [str(column) for column in rows.columns if str(column).endswith(".time")]:
         flag = column.removesuffix("time") + "event"
         end = found[column].to_numpy(dtype=float)
         over = end <= found[ENTRY].to_numpy()

@@ -111,28 +111,28 @@ def cox_model(
     t, e = survival_arrays(time, event)
     begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")
 
-    def cut(one: Chosen) -> tuple[BoolArray, FloatArray, BoolArray]:
-        mine, flags = t[one.rows], e[one.rows]
-        if one.limit is not None:
-            mine, flags = np.minimum(mine, one.limit), flags & (mine <= one.limit)
-        return np.asarray(begin[one.rows] < mine), mine, flags
+    def cut(chosen: Chosen) -> tuple[BoolArray, FloatArray, BoolArray]:
+        mine, flags = t[chosen.rows], e[chosen.rows]
+        if chosen.limit is not None:
+            mine, flags = np.minimum(mine, chosen.limit), flags & (mine <= chosen.limit)
+        return np.asarray(begin[chosen.rows] < mine), mine, flags
 
-    def size(one: Chosen) -> tuple[int, int]:
-        begun, _, flags = cut(one)
+    def size(chosen: Chosen) -> tuple[int, int]:
+        begun, _, flags = cut(chosen)
         return int(begun.sum()), int(flags[begun].sum())
 
-    def fit(one: Chosen) -> tuple[float, float, float, float]:
-        begun, mine, flags = cut(one)
-        few = flags[begun].sum() / one.X.shape[1] < events_per_term
+    def fit(chosen: Chosen) -> tuple[float, float, float, float]:
+        begun, mine, flags = cut(chosen)
+        few = flags[begun].sum() / chosen.X.shape[1] < events_per_term
         model = partial(
             cox,
             mine[begun],
             flags[begun],
-            one.X[begun],
-            one.names,
-            strata=None if one.layers is None else one.layers[begun],
-            entry=None if entry is None else begin[one.rows][begun],
-            cluster=None if cluster is None else np.asarray(cluster)[one.rows][begun],
+            chosen.X[begun],
+            chosen.names,
+            strata=None if chosen.layers is None else chosen.layers[begun],
+            entry=None if entry is None else begin[chosen.rows][begun],
+            cluster=None if cluster is None else np.asarray(cluster)[chosen.rows][begun],
         )
         try:
             found = model(penalty="firth" if few else None)
@@ -147,15 +147,15 @@ def logistic_model(y: npt.ArrayLike) -> Model:
     """Odds ratios of a 0/1 outcome."""
     flags = as_float(y, "outcome")
 
-    def fit(one: Chosen) -> tuple[float, float, float, float]:
+    def fit(chosen: Chosen) -> tuple[float, float, float, float]:
         try:
-            found = logistic(flags[one.rows], one.X, one.names)
+            found = logistic(flags[chosen.rows], chosen.X, chosen.names)
         except (SeparationError, ConvergenceError):
-            found = logistic(flags[one.rows], one.X, one.names, penalty="firth")
+            found = logistic(flags[chosen.rows], chosen.X, chosen.names, penalty="firth")
         return _first(found.odds_ratio, found.lower, found.upper, found.p)
 
     return Model(
-        len(flags), 1.0, lambda one: (int(one.rows.sum()), int(flags[one.rows].sum())), fit
+        len(flags), 1.0, lambda chosen: (int(chosen.rows.sum()), int(flags[chosen.rows].sum())), fit
     )
 
 
@@ -164,11 +164,11 @@ def linear_model(y: npt.ArrayLike) -> Model:
     values = as_float(y, "outcome")
     spread = float(values.std(ddof=1))
 
-    def fit(one: Chosen) -> tuple[float, float, float, float]:
-        found = linear(values[one.rows] / spread, one.X, one.names, robust=True)
+    def fit(chosen: Chosen) -> tuple[float, float, float, float]:
+        found = linear(values[chosen.rows] / spread, chosen.X, chosen.names, robust=True)
         return _first(found.coef, found.lower, found.upper, found.p)
 
-    return Model(len(values), 0.0, lambda one: (int(one.rows.sum()), 0), fit)
+    return Model(len(values), 0.0, lambda chosen: (int(chosen.rows.sum()), 0), fit)
 
 
 def _first(
@@ -299,10 +299,10 @@ def _chosen(
     return Chosen(rows, block[rows], names, limit, layers)
 
 
-def _specification(model: Model, one: Chosen, choices: dict[str, str]) -> Specification:
-    n, events = model.size(one)
+def _specification(model: Model, chosen: Chosen, choices: dict[str, str]) -> Specification:
+    n, events = model.size(chosen)
     try:
-        value, lower, upper, p = model.fit(one)
+        value, lower, upper, p = model.fit(chosen)
     except StatisticsError as refusal:
         nan = float("nan")
         return Specification(choices, nan, nan, nan, nan, n, events, f"{refusal.code}: {refusal}")

@@ -228,7 +228,9 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     own = numbers_of(rows, use.model_copy(update={"rescale": None}))
     prefix = f"{use.key}{SEPARATOR}"
     columns = (
-        [] if candidates is None else [one for one in candidates if str(one).startswith(prefix)]
+        []
+        if candidates is None
+        else [candidate for candidate in candidates if str(candidate).startswith(prefix)]
     )
     if columns and candidates is not None:
         raw = candidates.loc[rows.index, columns].to_numpy(dtype=float)
@@ -255,7 +257,10 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         observed, null = _at_risk(study)
     else:
         null = np.array(
-            [float("nan") if one is None else _draw(one, *outcome, layers, scores) for one in draws]
+            [
+                float("nan") if draw is None else _draw(draw, *outcome, layers, scores)
+                for draw in draws
+            ]
         )
         observed = _draw(study.exposed, *outcome, layers, scores)
     null = null[np.isfinite(null)]

@@ -62,7 +62,8 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     strata: dict[str, Any] = {"none": None}
     if event is not None:
         follow_up = {
-            "all" if one is None else f"{one:g} months": one for one in plan.follow_up_months
+            "all" if month is None else f"{month:g} months": month
+            for month in plan.follow_up_months
         }
         exclusions = {
             "none" if months == 0 else f"under {months:g} month": None
@@ -96,24 +97,29 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         )
         curve = replace(curve, left_out=left_out)
     expected = contract.direction is Direction.HIGHER_RISK
-    kept = [one for one in curve.specifications if one.ok]
+    kept = [specification for specification in curve.specifications if specification.ok]
     if not kept:
         raise InputError("no specification could be estimated")
-    agree = [one for one in kept if (one.value > curve.null) == expected]
+    agree = [
+        specification for specification in kept if (specification.value > curve.null) == expected
+    ]
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
-        all(str(first.get(key)) == value for key, value in one.choices.items()) for one in kept
+        all(str(first.get(key)) == value for key, value in specification.choices.items())
+        for specification in kept
     )
     # A searched cut-point or a spline is none of the curve's choices.
     searched = contract.exposures[0].cut not in plan.cuts
     agreed = len(agree) / len(kept)
-    alone = [one for one in curve.left_out if one.ok]
+    alone = [specification for specification in curve.left_out if specification.ok]
     if alone:
         agreed = min(
-            agreed, sum((one.value > curve.null) == expected for one in alone) / len(alone)
+            agreed,
+            sum((specification.value > curve.null) == expected for specification in alone)
+            / len(alone),
         )
-    small = sum(one.p < contract.rules.alpha for one in agree)
+    small = sum(specification.p < contract.rules.alpha for specification in agree)
     found = Specifications(
         status=ControlStatus.RAN,
         expected_sign=agreed,
@@ -125,8 +131,8 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
         lowest=float(kept[0].value),
         highest=float(kept[-1].value),
         left_out=len(alone) if curve.left_out else None,
-        left_out_lowest=min((one.value for one in alone), default=None),
-        left_out_highest=max((one.value for one in alone), default=None),
+        left_out_lowest=min((specification.value for specification in alone), default=None),
+        left_out_highest=max((specification.value for specification in alone), default=None),
     )
     return found, curve
 
@@ -141,7 +147,12 @@ def _own_cut(study: Study) -> str:
 
 
 def _labels(study: Study, keys: tuple[str, ...]) -> str:
-    found = [one.label for key in keys for one in study.contract.variables if one.key == key]
+    found = [
+        variable.label
+        for key in keys
+        for variable in study.contract.variables
+        if variable.key == key
+    ]
     return ", ".join(dict.fromkeys(found))
 
 

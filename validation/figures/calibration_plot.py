@@ -63,7 +63,7 @@ def calibration_figure(
         axes.set_xlim(0, end)
         axes.set_ylim(0, end)
         ticks = np.linspace(0, end, 6 if round(end * 10) % 5 == 0 else 5)
-        percent = [f"{100 * one:.0f}" for one in ticks]
+        percent = [f"{100 * tick:.0f}" for tick in ticks]
         axes.set_xticks(ticks, [])
         axes.set_yticks(ticks, percent)
         axes.set_ylabel(f"Observed risk by {found.horizon:.0f} {time_unit} (%)")
@@ -82,7 +82,7 @@ def calibration_figure(
         below = figure.add_axes((0.14, 0.115, 0.82, 0.155))
         below.hist(
             risk,
-            bins=[float(one) for one in np.linspace(0, end, 41)],
+            bins=[float(item) for item in np.linspace(0, end, 41)],
             color=OKABE_ITO[0],
             alpha=0.55,
         )

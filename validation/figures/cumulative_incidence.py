@@ -70,7 +70,7 @@ def cumulative_incidence_figure(
     """
     from matplotlib.lines import Line2D
 
-    some = any(one.competing is not None for one in curves.values())
+    some = any(curve.competing is not None for curve in curves.values())
     # The legend stands above the curves, on height of its own.
     room = LINE * (len(curves) + len(annotation) + 1 + some) + 0.08
     with follow_up(curves, extra=room, smallest=smallest, **frame) as (figure, axes, marks, end):
@@ -82,10 +82,10 @@ def cumulative_incidence_figure(
             within = both.times <= last
             highest = max(highest, float(both.event.upper[within].max(initial=0.0)))
             others = 0
-            for one, dash, width in ((both.event, "-", 1.7), (both.competing, DASHED, 1.2)):
-                if one is None:
+            for incidence, dash, width in ((both.event, "-", 1.7), (both.competing, DASHED, 1.2)):
+                if incidence is None:
                     continue
-                times, values = _from_zero(one)
+                times, values = _from_zero(incidence)
                 look = {"color": color, "linestyle": dash, "linewidth": width}
                 steps(axes, times, values, last, **look)
                 at = marks[(marks > 0) & (marks <= min(last, float(times[-1])))]
@@ -95,10 +95,10 @@ def cumulative_incidence_figure(
                     marker,
                     color=color,
                     markersize=4.5,
-                    markerfacecolor=color if one is both.event else "white",
+                    markerfacecolor=color if incidence is both.event else "white",
                 )
                 highest = max(highest, float(values[times <= last].max(initial=0.0)))
-                others = one.n_events if one is both.competing else others
+                others = incidence.n_events if incidence is both.competing else others
             seen, others_seen = told(both.event.n_events, smallest), told(others, smallest)
             counts = f"{seen} events, {others_seen} competing, of {both.n}"
             label = f"{wrapped(name, 36, lines=1)}: {counts}"
@@ -113,10 +113,10 @@ def cumulative_incidence_figure(
             )
         inches = axes.get_position().height * figure.get_figheight()
         top = min(1.0, max(0.1, highest * 1.02))
-        step = next(one for one in (0.02, 0.05, 0.1, 0.2, 0.25) if top / one <= 5.5)
+        step = next(value for value in (0.02, 0.05, 0.1, 0.2, 0.25) if top / value <= 5.5)
         ticks_y = np.arange(0.0, top + 1e-9, step)
         axes.set_ylim(0, top * inches / (inches - room))
-        axes.set_yticks(ticks_y, [f"{100 * one:.0f}" for one in ticks_y])
+        axes.set_yticks(ticks_y, [f"{100 * value:.0f}" for value in ticks_y])
         axes.set_ylabel("Cumulative incidence (%)")
         axes.yaxis.set_label_coords(-0.085, top / axes.get_ylim()[1] / 2)
         axes.legend(

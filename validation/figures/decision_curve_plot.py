@@ -39,8 +39,8 @@ def decision_curve_figure(
     at = 100.0 * np.asarray(thresholds, dtype=np.float64)
     if not len(at):
         raise InputError("decision_curve_figure: no threshold given")
-    curves = {name: np.asarray(one, dtype=np.float64) for name, one in benefit.items()}
-    top = max(float(np.max(one)) for one in curves.values())
+    curves = {name: np.asarray(item, dtype=np.float64) for name, item in benefit.items()}
+    top = max(float(np.max(curve)) for curve in curves.values())
     with canvas(4.8, 3.9) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
         axes = figure.add_axes((0.15, 0.15, 0.82, 0.67))

@@ -55,7 +55,7 @@ def kaplan_meier_figure(
                 markeredgewidth=0.8,
             )
         # A long legend, or a curve that stays high: room above, so that it hides none of them.
-        high = any(float(one.at([0.4 * end])[0]) > HIGH for one in curves.values())
+        high = any(float(curve.at([0.4 * end])[0]) > HIGH for curve in curves.values())
         crowded = high or len(curves) > 2
         axes.set_ylim(0, 1.02 + (0.085 * len(curves) if crowded else 0.0))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100"])

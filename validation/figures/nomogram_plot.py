@@ -41,10 +41,11 @@ def nomogram_figure(
         axes.set_xlim(-1, 101)
         axes.set_ylim(-0.5, rows - 0.5)
         axes.axis("off")
-        scale = Line("Points", tuple((str(one), float(one)) for one in range(0, 101, 10)))
+        scale = Line("Points", tuple((str(index), float(index)) for index in range(0, 101, 10)))
         step = max(10, round(found.total / 10 / 10) * 10)
         sums = [
-            (str(one), 100.0 * one / found.total) for one in range(0, int(found.total) + 1, step)
+            (str(index), 100.0 * index / found.total)
+            for index in range(0, int(found.total) + 1, step)
         ]
         risks = [(f"{100 * risk:.0f}", 100.0 * at / found.total) for at, risk in found.risks]
         lines = [

@@ -44,7 +44,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
     The figures by name, and a note for each that failed: the tests are done, and their results
     stand without it.
     """
-    done = {one.id: one for one in analysis.result().tests if one.status == "ok"}
+    done = {test.id: test for test in analysis.result().tests if test.status == "ok"}
     by_method = {
         "kaplan_meier": _kaplan_meier,
         "joint_groups": _joint_groups,
@@ -54,9 +54,9 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
         "decision_curve": _decision,
     }
     jobs: dict[str, Callable[[], Figure | None]] = {
-        name: partial(by_method[one.method], analysis, study, one, out)
-        for name, one in done.items()
-        if one.method in by_method
+        name: partial(by_method[test.method], analysis, study, test, out)
+        for name, test in done.items()
+        if test.method in by_method
     }
     if analysis.model is not None and "calibration" in done and analysis.part != "replication":
         jobs["nomogram"] = partial(_nomogram, analysis, study, out)
@@ -94,7 +94,7 @@ def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         curves[label] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
-    test = next((one for one in analysis.result().tests if one.id in names), None)
+    test = next((test for test in analysis.result().tests if test.id in names), None)
     notes = []
     if test is not None and test.effect is not None and test.p is not None:
         numbers = analysis.result().numbers
@@ -284,7 +284,7 @@ def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path
     curves = {}
     for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
         time, codes = study.status(outcome.endpoint, mine)
-        event, other = (aalen_johansen(time, codes, one, need_events=False) for one in (1, 2))
+        event, other = (aalen_johansen(time, codes, item, need_events=False) for item in (1, 2))
         label = roles[role] if role == "all" else _short(name, roles[role])
         curves[label] = Incidences(event, other if other.n_events else None)
     prefix = outcome.id.removesuffix("cumulative_incidence")
@@ -312,7 +312,7 @@ def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path
         drawing,
         title,
         "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
-        f"event (dashed), numbers at risk of either. {''.join(f'{one}. ' for one in notes)}"
+        f"event (dashed), numbers at risk of either. {''.join(f'{note}. ' for note in notes)}"
         f"Cohort {analysis.provenance['cohort']}"
         + (" (SIMULATED)." if contract.simulated else "."),
     )
@@ -333,19 +333,19 @@ def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figu
         return None
     rows = []
     numbers = analysis.result().numbers
-    for one in done.values():
-        effect = one.effect or _control_effect(one.id, numbers)
-        if effect is None or effect.scale != primary.effect.scale or one.n is None:
+    for test in done.values():
+        effect = test.effect or _control_effect(test.id, numbers)
+        if effect is None or effect.scale != primary.effect.scale or test.n is None:
             continue
-        events = "" if one.events is None else f"{one.events} / {one.n}"
+        events = "" if test.events is None else f"{test.events} / {test.n}"
         rows.append(
             ForestRow(
-                label=_model_label(contract, one),
+                label=_model_label(contract, test),
                 value=effect.value,
                 lower=effect.lower,
                 upper=effect.upper,
                 n=events,
-                primary=one.id == contract.primary,
+                primary=test.id == contract.primary,
             )
         )
     if len(rows) < 2:
@@ -378,24 +378,24 @@ def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
     if found is None or found.value is None:
         return None
     limits = (numbers[f"{name}.{end}"].value for end in ("lower", "upper"))
-    lower, upper = (None if one is None else float(one) for one in limits)
+    lower, upper = (None if limit is None else float(limit) for limit in limits)
     return Effect.model_validate(
         {"value": found.value, "lower": lower, "upper": upper, "scale": found.unit}
     )
 
 
-def _model_label(contract: Contract, one: TestOutcome) -> str:
+def _model_label(contract: Contract, test: TestOutcome) -> str:
     """Which endpoint, model and patients a row of the forest plot is about."""
-    control = one.id.startswith("control.")
-    plan = contract.primary_test if control else contract.test(one.id)
-    kinds = ["adjusted"] if one.role == "adjusted" else []
+    control = test.id.startswith("control.")
+    plan = contract.primary_test if control else contract.test(test.id)
+    kinds = ["adjusted"] if test.role == "adjusted" else []
     kinds += ["stratified"] if plan.strata else []
     kinds += ["within sites"] if plan.method == "site" else []
-    label = f"{contract.endpoint(one.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
+    label = f"{contract.endpoint(test.endpoint).label}, {', '.join(kinds) or 'unadjusted'}"
     if control:
         return f"{label} (negative control)"
     if plan.within is not None:
-        return f"{contract.endpoint(one.endpoint).label}: {plan.note}"
+        return f"{contract.endpoint(test.endpoint).label}: {plan.note}"
     if plan.subgroup is None:
         return label
     part = plan.subgroup
@@ -443,11 +443,11 @@ def _figure(
     """
     paths = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
     with ExitStack() as undone:
-        for one in paths:
-            undone.callback(one.unlink, missing_ok=True)
-        for one in paths:
+        for item in paths:
+            undone.callback(item.unlink, missing_ok=True)
+        for entry in paths:
             drawing(
-                path=one,
+                path=entry,
                 subtitle=analysis.provenance["title"],
                 simulated=analysis.contract.simulated,
             )

@@ -121,7 +121,7 @@ def _choices(figure, fitted, keys, used, left, below, height) -> None:  # type: 
             row += (_rows(value) + 1.0) / 2.0
     axes.set_ylim(row - 0.3, -0.6)
     axes.set_xlim(-1, len(fitted))
-    axes.set_yticks(places, [drawn(one) for one in labels], fontsize=7.5)
+    axes.set_yticks(places, [drawn(label) for label in labels], fontsize=7.5)
     for label in axes.get_yticklabels():
         if "\n" in label.get_text():
             label.set_fontsize(6.5)

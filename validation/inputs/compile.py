@@ -120,7 +120,7 @@ def prepare(
     """
     contract = frozen.contract
     _may_read(frozen, cohort, part, ledger)
-    endpoints = list(dict.fromkeys(one.key for one in contract.endpoints))
+    endpoints = list(dict.fromkeys(endpoint.key for endpoint in contract.endpoints))
     positive = contract.controls.known_positive
     if part != "replication" and positive is not None and positive.endpoint not in endpoints:
         endpoints.append(positive.endpoint)
@@ -143,7 +143,7 @@ def prepare(
     table, steps = as_known(table, contract)
     if part in ("discovery", "confirmation"):
         held = held_back(table, contract)
-        keep = [one == (part == "confirmation") for one in held]
+        keep = [item == (part == "confirmation") for item in held]
         table = table[keep]
     reason = ""
     if cuts is None:
@@ -172,10 +172,10 @@ def prepare(
         "patients": {"cohort": total, "written": len(table)},
         "columns": {key: _source(cohort, key) for key in keys},
         "endpoints": endpoints,
-        "cuts": [one.model_dump(mode="json") for one in cuts],
+        "cuts": [cut.model_dump(mode="json") for cut in cuts],
         "model": None if model is None else model.model_dump(mode="json"),
         "refusal": reason,
-        "joins": [one.model_dump(mode="json") for one in (*cohort.joins(), *steps)],
+        "joins": [join.model_dump(mode="json") for join in (*cohort.joins(), *steps)],
         "files": {
             name: sha256_file(folder / name)
             for name in ("contract.json", "table.parquet", "controls.parquet")
@@ -189,8 +189,10 @@ def prepare(
 
 def _asked(contract: Contract) -> list[str]:
     """The variables that a second cohort must have."""
-    found = [one.key for one in contract.exposures] + [one.variable for one in contract.filters]
-    late = {one.key for one in contract.variables if one.known_at == "column"}
+    found = [exposure.key for exposure in contract.exposures] + [
+        condition.variable for condition in contract.filters
+    ]
+    late = {variable.key for variable in contract.variables if variable.known_at == "column"}
     return found + [known_since(key) for key in found if key in late]
 
 
@@ -266,7 +268,7 @@ def _has(cohort: Cohort, key: str) -> bool:
         return matrix is not None and key.removeprefix("expression:") in matrix
     if read_signature(key) is not None:
         return cohort.dictionary().has(key)
-    return any(one == key for one in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
+    return any(item == key for item in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
 
 
 def _source(cohort: Cohort, key: str) -> str:
@@ -349,13 +351,13 @@ def _draws(
         )
         for at, gene in enumerate(genes)
     ]
-    if not picks or min(len(one) for one in picks) < 20:
+    if not picks or min(len(pick) for pick in picks) < 20:
         return None
     if len(genes) == 1:
         return np.asarray(values[:, picks[0]], dtype=float)
     rng = generator(contract.seed, number)
-    count = min(len(one) for one in picks)
-    shuffled = [rng.permutation(one)[:count] for one in picks]
-    sets = [np.asarray([one[at] for one in shuffled]) for at in range(count)]
+    count = min(len(pick) for pick in picks)
+    shuffled = [rng.permutation(pick)[:count] for pick in picks]
+    sets = [np.asarray([item[at] for item in shuffled]) for at in range(count)]
     kept = GeneSignature(genes=tuple(genes)) if composed is None else composed.of_measured(place)
     return np.column_stack(composed_scores(kept, values.T, sets))

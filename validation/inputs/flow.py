@@ -38,7 +38,7 @@ def patient_flow(
     contract: Contract, table: pd.DataFrame, joins: Sequence[dict[str, Any]]
 ) -> tuple[JoinReport, ...]:
     """The patients lost at each condition, after the cohort's own joins."""
-    reports = [JoinReport.model_validate(one) for one in joins]
+    reports = [JoinReport.model_validate(join) for join in joins]
     keep = apply_filters(table, ())
     before = int(keep.sum())
 
@@ -48,10 +48,10 @@ def patient_flow(
         reports.append(JoinReport(step=name, before=before, after=after, reason=reason))
         before = after
 
-    for one in contract.filters:
-        keep &= apply_filters(table, (one,))
-        value = "" if one.value is None else f" {one.value}"
-        step("population", f"kept {one.variable} {one.op}{value}")
+    for condition in contract.filters:
+        keep &= apply_filters(table, (condition,))
+        value = "" if condition.value is None else f" {condition.value}"
+        step("population", f"kept {condition.variable} {condition.op}{value}")
     for use in contract.exposures:
         keep &= table[use.key].notna()
         step("exposure", f"{use.label} known")

@@ -48,31 +48,37 @@ def apply_filters(table: pd.DataFrame, filters: tuple[Filter, ...]) -> pd.Series
     import pandas as pd
 
     keep = pd.Series(True, index=table.index)
-    for one in filters:
-        if one.variable not in table.columns:
-            raise InputError(f'filter names "{one.variable}", which is not in the analysis table')
-        keep &= _matches(table[one.variable], one)
+    for condition in filters:
+        if condition.variable not in table.columns:
+            raise InputError(
+                f'filter names "{condition.variable}", which is not in the analysis table'
+            )
+        keep &= _matches(table[condition.variable], condition)
     return keep
 
 
-def _matches(column: pd.Series, one: Filter) -> pd.Series:
+def _matches(column: pd.Series, condition: Filter) -> pd.Series:
     import pandas as pd
 
     known = column.notna()
-    if one.op == "present":
+    if condition.op == "present":
         return known
-    if one.op in ("eq", "ne", "in"):
-        values = one.value if isinstance(one.value, tuple) else (one.value,)
+    if condition.op in ("eq", "ne", "in"):
+        values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
         texts = {_text(value).casefold() for value in values}
         same = column.map(_text).str.casefold().isin(texts)
-        return known & (~same if one.op == "ne" else same)
-    if not isinstance(one.value, int | float):
-        raise InputError(f"filter {one.variable} {one.op} {one.value!r}: a number is needed")
+        return known & (~same if condition.op == "ne" else same)
+    if not isinstance(condition.value, int | float):
+        raise InputError(
+            f"filter {condition.variable} {condition.op} {condition.value!r}: a number is needed"
+        )
     numbers = pd.to_numeric(column, errors="coerce")
     if (numbers.isna() & known).any():
-        raise InputError(f"filter {one.variable} {one.op}: the variable is not a number")
+        raise InputError(
+            f"filter {condition.variable} {condition.op}: the variable is not a number"
+        )
     compare = {"lt": numbers.lt, "le": numbers.le, "gt": numbers.gt, "ge": numbers.ge}
-    return known & compare[one.op](one.value)
+    return known & compare[condition.op](condition.value)
 
 
 def _text(value: Any) -> str:
@@ -130,13 +136,15 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> Floats:
     if not (numbers.isna() & column.notna()).any():
         return np.asarray(numbers.to_numpy(dtype=float))
     levels = sorted(column.dropna().unique())
-    positive = [one for one in levels if str(one).casefold() in POSITIVE]
+    positive = [level for level in levels if str(level).casefold() in POSITIVE]
     if len(levels) != 2 or len(positive) != 1:
         raise InputError(
             f'exposure "{use.key}" has {len(levels)} values, not one yes and one no; say in the '
             "cohort's `values` which is 1 and which is 0"
         )
-    return np.asarray(column.map({one: float(one in positive) for one in levels}), dtype=float)
+    return np.asarray(
+        column.map({level: float(level in positive) for level in levels}), dtype=float
+    )
 
 
 def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> Cut:
@@ -169,7 +177,7 @@ def find_cut(values: Floats, use: VariableUse, rule: CutRule | None = None) -> C
             # More than half of the patients share the highest value: only "below it" is a side.
             lower = upper = float(known[known < known.max()].max())
     elif rule is CutRule.TERTILE:
-        lower, upper = (float(one) for one in np.quantile(known, [1 / 3, 2 / 3]))
+        lower, upper = (float(item) for item in np.quantile(known, [1 / 3, 2 / 3]))
         if upper == known.max():
             upper = float(known[known < known.max()].max())
         lower = min(lower, upper)
@@ -213,7 +221,7 @@ def ordered_cut(values: Floats, use: VariableUse) -> Cut:
             )
         points = tuple(float(level) for level in levels[:-1])
     else:
-        points = tuple(float(one) for one in np.quantile(known, SHARES[rule]))
+        points = tuple(float(item) for item in np.quantile(known, SHARES[rule]))
     if len(set(points)) < len(points) or points[-1] >= levels[-1] or len(points) < 2:
         raise InputError(
             f'exposure "{use.label}" ({use.key}): cut "{rule}" makes fewer groups than it names, '
@@ -274,8 +282,8 @@ def expose(
         cuts = tuple(cut.model_copy(update={"rule": CutRule.CONTINUOUS, "sd": 1.0}) for cut in cuts)
     continuous = [cut.rule in CONTINUOUS for cut in cuts]
     coded = tuple(
-        _z(one, cut, use.level or "high") if flat else side(one, cut, use.level or "high")[0]
-        for one, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)
+        _z(item, cut, use.level or "high") if flat else side(item, cut, use.level or "high")[0]
+        for item, cut, use, flat in zip(values, cuts, uses, continuous, strict=True)
     )
     if comparison.is_product:
         first, second = coded
@@ -289,8 +297,8 @@ def expose(
     if comparison is Comparison.EXTREMES:
         opposite = np.vstack(
             [
-                side(one, cut, use.level or "high")[1]
-                for one, cut, use in zip(values, cuts, uses, strict=True)
+                side(item, cut, use.level or "high")[1]
+                for item, cut, use in zip(values, cuts, uses, strict=True)
             ]
         )
         reference = np.prod(opposite, axis=0) == 1
@@ -315,7 +323,7 @@ def _step(values: Floats, cut: Cut, level: str) -> Floats:
 
 def outcome_known(table: pd.DataFrame, endpoint: str) -> pd.Series:
     """Who has the outcome at all; its value is not looked at."""
-    columns = [one for one in (f"{endpoint}.time", f"{endpoint}.value") if one in table.columns]
+    columns = [item for item in (f"{endpoint}.time", f"{endpoint}.value") if item in table.columns]
     if not columns:
         raise InputError(f'the analysis table has no outcome "{endpoint}"')
     return table[columns[0]].notna()
@@ -342,9 +350,11 @@ def losses(table: pd.DataFrame, contract: Contract) -> str:
     """How many patients each condition costs, in words."""
     parts = [f"{len(table)} patients"]
     keep = apply_filters(table, ())
-    for one in contract.filters:
-        keep &= apply_filters(table, (one,))
-        parts.append(f"{int(keep.sum())} with {one.variable} {one.op} {one.value}")
+    for condition in contract.filters:
+        keep &= apply_filters(table, (condition,))
+        parts.append(
+            f"{int(keep.sum())} with {condition.variable} {condition.op} {condition.value}"
+        )
     for use in contract.exposures:
         keep &= table[use.key].notna()
         parts.append(f"{int(keep.sum())} with {use.label}")
@@ -377,7 +387,9 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     _refuse_outcome_columns(contract, cohort)
     table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)
     blind = outcome_known(table, primary)
-    events = [one for one in table.columns if one in (f"{primary}.event", f"{primary}.value")]
+    events = [
+        column for column in table.columns if column in (f"{primary}.event", f"{primary}.value")
+    ]
     overall = table.loc[blind, events[0]]
     kind = contract.endpoint(primary).kind
     rate = None if kind == "continuous" else float((overall == 1).mean())
@@ -412,11 +424,11 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
     """An exposure or covariate that reads the very column of an outcome."""
     read: dict[tuple[str, str], str] = {}
-    named = {one.key for one in contract.endpoints}
+    named = {endpoint.key for endpoint in contract.endpoints}
     for name, spec in cohort.spec.endpoints.items():
         if spec.kind in ("survival", "competing") or name in named:
             columns = ("time", "time_censored", "event", "competing", "column")
-            for column in (getattr(spec, one, None) for one in columns):
+            for column in (getattr(spec, column, None) for column in columns):
                 if column is not None:
                     read[spec.table, column] = name
     for use in contract.variables:

@@ -90,8 +90,8 @@ class Study:
             rows = records(rows, contract)
         values = tuple(numbers_of(rows, use) for use in uses)
         found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
-        for use, one in zip(uses, values, strict=True) if not followed else ():
-            _refuse_the_outcome_itself(found, use, one)
+        for use, array in zip(uses, values, strict=True) if not followed else ():
+            _refuse_the_outcome_itself(found, use, array)
         return found
 
     def patients(self, keep: Mask | None = None) -> int:
@@ -110,11 +110,11 @@ class Study:
             return None
         return self.rows[ENTRY].to_numpy(dtype=float)[keep]
 
-    def subgroup(self, one: Filter) -> Study:
+    def subgroup(self, condition: Filter) -> Study:
         """The same cuts and coding in part of the population."""
         import numpy as np
 
-        keep = apply_filters(self.rows, (one,)).to_numpy()
+        keep = apply_filters(self.rows, (condition,)).to_numpy()
         exposed = Exposed(
             x=self.exposed.x[keep],
             parts=tuple(part[keep] for part in self.exposed.parts),
@@ -122,7 +122,9 @@ class Study:
             product=self.exposed.product,
         )
         if not np.any(keep):
-            raise InputError(f"subgroup {one.variable} {one.op} {one.value}: nobody is in it")
+            raise InputError(
+                f"subgroup {condition.variable} {condition.op} {condition.value}: nobody is in it"
+            )
         return Study(self.contract, self.rows[keep], self.cuts, exposed)
 
     def outcome(self, endpoint: str) -> tuple[Floats, Floats | None]:
@@ -180,10 +182,10 @@ class Study:
         found = self.columns(covariates, keep)
         if not found:
             return np.empty((int(keep.sum()), 0)), ()
-        X = np.column_stack([one.values for one in found])
+        X = np.column_stack([column.values for column in found])
         if not missing and np.isnan(X).any():
             raise InputError("covariates hold missing values")
-        return X, tuple(one.name for one in found)
+        return X, tuple(column.name for column in found)
 
     def columns(self, covariates: tuple[str, ...], keep: Mask) -> list[Column]:
         """The columns of `design`, each with how it was coded."""
@@ -191,7 +193,7 @@ class Study:
 
         found = []
         for key in covariates:
-            use = next(one for one in self.contract.variables if one.key == key)
+            use = next(variable for variable in self.contract.variables if variable.key == key)
             for column in _columns(self.rows[keep], use):
                 known = column.values[~np.isnan(column.values)]
                 if known.size and np.any(known != known[0]):

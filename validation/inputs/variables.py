@@ -22,9 +22,9 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     """
     import difflib
 
-    for one in dictionary.variables:
-        if one.key == key:
-            return one
+    for variable in dictionary.variables:
+        if variable.key == key:
+            return variable
     if dictionary.has(key):
         signature = read_signature(key)
         label, source = f"{key.removeprefix('expression:')} expression", "expression matrix"
@@ -42,7 +42,7 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
             n=dictionary.expression_n,
             missing=round(1 - dictionary.expression_n / max(dictionary.n_patients, 1), 4),
         )
-    has = [one.key for one in dictionary.variables]
+    has = [variable.key for variable in dictionary.variables]
     has += [f"expression:{gene}" for gene in dictionary.expression]
     near = difflib.get_close_matches(key, has, n=5, cutoff=0.5) or has[:8]
     raise InputError(
@@ -98,7 +98,10 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
             f'stratum "{key}" has {len(found.levels)} levels; at most {most}. Group them in '
             "the cohort's `values`, or make it a covariate"
         )
-    if any(one.variable == key and one.op == "eq" for one in hypothesis.population.filters):
+    if any(
+        condition.variable == key and condition.op == "eq"
+        for condition in hypothesis.population.filters
+    ):
         raise InputError(f'stratum "{key}" has one value in this population; leave it out')
     return use_of(dictionary, key, "stratum")
 
@@ -111,16 +114,18 @@ def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> No
     InputError
         With what to do instead.
     """
-    for one in endpoints:
-        if one.kind != "survival":
+    for endpoint in endpoints:
+        if endpoint.kind != "survival":
             raise InputError(
-                f'strata serve survival endpoints; "{one.key}" is {one.kind}. Make '
+                f'strata serve survival endpoints; "{endpoint.key}" is {endpoint.kind}. Make '
                 f"{', '.join(hypothesis.strata)} covariates instead"
             )
-        contained = sorted(set(hypothesis.strata) & set(one.contained_in))
+        contained = sorted(set(hypothesis.strata) & set(endpoint.contained_in))
         if contained:
-            raise InputError(f'stratum "{contained[0]}" is part of the outcome "{one.key}"')
-    searched = [one.label for one in hypothesis.exposures if one.cut is CutRule.OPTIMAL]
+            raise InputError(f'stratum "{contained[0]}" is part of the outcome "{endpoint.key}"')
+    searched = [
+        exposure.label for exposure in hypothesis.exposures if exposure.cut is CutRule.OPTIMAL
+    ]
     if searched:
         raise InputError(
             f'exposure "{searched[0]}": an optimal cut cannot be searched within strata; use '

@@ -44,7 +44,7 @@ def asked_before(
             if not all(found) or set.union(*found) != set(range(len(header["names"]))):
                 continue
         labels += [other.asks, *other.also]
-    return list(dict.fromkeys(one for one in labels if one))
+    return list(dict.fromkeys(label for label in labels if label))
 
 
 def screened_before(

@@ -78,15 +78,15 @@ def adjusted_claims(
 
     return [
         Adjusted(
-            contract=one.contract,
-            hypothesis=one.hypothesis,
-            test=one.test,
-            part=one.part,
-            p=1.0 if one.p is None or one.status != "ok" else max(one.p, 1e-300),
+            contract=entry.contract,
+            hypothesis=entry.hypothesis,
+            test=entry.test,
+            part=entry.part,
+            p=1.0 if entry.p is None or entry.status != "ok" else max(entry.p, 1e-300),
             q=q_of(at),
             e=e[at],
             e_bh=bool(kept[family[questions[at]]]),
             family=len({claim.does for claim in claims}),
         )
-        for at, one in enumerate(claim.entry for claim in claims)
+        for at, entry in enumerate(claim.entry for claim in claims)
     ]

@@ -56,9 +56,9 @@ class Journal:
     def all_of(self, kind: type[S], *, own: bool = False) -> list[S]:
         """What is said of one kind; `own`: in this folder."""
         return [
-            one.said
-            for one in self.lines
-            if isinstance(one.said, kind) and not (own and one.elsewhere)
+            line.said
+            for line in self.lines
+            if isinstance(line.said, kind) and not (own and line.elsewhere)
         ]
 
     def add(self, lines: Iterable[Line]) -> None:
@@ -69,7 +69,7 @@ class Journal:
                 self._keep(line)
         elif new or self.pending:
             with self._appending() as handle:
-                pending = [Line(one, "", False) for one in self.pending]
+                pending = [Line(incident, "", False) for incident in self.pending]
                 self.pending = []
                 for line in (*pending, *new):
                     if self._is_new(line):

@@ -101,21 +101,23 @@ class Ledger:
     @property
     def notes(self) -> tuple[str, ...]:
         """What happened to the file, in words."""
-        return tuple(one.why for one in (*self._journal.all_of(Incident), *self._journal.pending))
+        return tuple(
+            incident.why for incident in (*self._journal.all_of(Incident), *self._journal.pending)
+        )
 
     @property
     def state(self) -> LedgerState:
         """Whether what was registered is still there."""
         if self._emptied or any(
-            one.incident == "emptied" for one in self._journal.all_of(Incident)
+            incident.incident == "emptied" for incident in self._journal.all_of(Incident)
         ):
             return "emptied"
         if self.store is None:
             return "unverified"
         if self.store.problem():
             return "edited"
-        marks = [one.mark for one in self.lines] + [self.store.remembered()]
-        lost = self.store.lacks(one for one in marks if one is not None)
+        marks = [line.mark for line in self.lines] + [self.store.remembered()]
+        lost = self.store.lacks(mark for mark in marks if mark is not None)
         if lost is None:
             return "intact"
         return "emptied" if lost.store == self.store.id else "missing"
@@ -127,7 +129,7 @@ class Ledger:
         """
         if self.path is None or self.path.name != FILE:
             return False
-        known = {one.registered for one in self._journal.all_of(Registration)}
+        known = {registration.registered for registration in self._journal.all_of(Registration)}
         for pattern in ("*/results.json", "hypotheses/*/results/results.json"):
             for path in sorted(self.path.parent.glob(pattern)):
                 try:
@@ -139,7 +141,10 @@ class Ledger:
                         f"{self.path.name} was emptied or removed: it does not know the contract "
                         f"of {path.relative_to(self.path.parent)}"
                     )
-                    if not any(one.incident == "emptied" for one in self._journal.all_of(Incident)):
+                    if not any(
+                        incident.incident == "emptied"
+                        for incident in self._journal.all_of(Incident)
+                    ):
                         self._journal.pending.append(Incident(incident="emptied", why=why))
                     return True
         return False
@@ -160,9 +165,9 @@ class Ledger:
         """
         contract = frozen.contract
         own = [
-            one
-            for one in self._journal.all_of(Registration, own=True)
-            if one.registered == frozen.sha256
+            registration
+            for registration in self._journal.all_of(Registration, own=True)
+            if registration.registered == frozen.sha256
         ]
         if own and (self.store is None or cohort is None):
             return own[0]
@@ -171,7 +176,7 @@ class Ledger:
             hypothesis=contract.hypothesis.id,
             cohort=contract.cohort,
             endpoint=contract.primary_test.endpoint,
-            exposures=tuple(sorted({one.key for one in contract.exposures})),
+            exposures=tuple(sorted({exposure.key for exposure in contract.exposures})),
             parent=contract.parent,
             claim=claim_of(frozen),
             frozen=fresh,
@@ -195,9 +200,11 @@ class Ledger:
             )
             more = tuple(sorted({*mine.screened, *screened}))
             kept = [Registration.model_validate_json(row.body) for row in earlier]
-            same = [one for one in kept if set(one.screened) >= set(more)]
+            same = [
+                registration for registration in kept if set(registration.screened) >= set(more)
+            ]
             mine = same[0] if same else mine.model_copy(update={"screened": more})
-            if fresh and not any(one.frozen for one in kept):
+            if fresh and not any(registration.frozen for registration in kept):
                 mine = mine.model_copy(update={"frozen": True})
         else:
             labels = asked_before(self.store, patients, related, mine)
@@ -242,8 +249,10 @@ class Ledger:
         if self.store is None:
             return
         _, related = self._related(cohort)
-        own = {one.registered for one in self._journal.all_of(Registration, own=True)}
-        there = {one.key for one in self.entries}
+        own = {
+            registration.registered for registration in self._journal.all_of(Registration, own=True)
+        }
+        there = {entry.key for entry in self.entries}
         lines: list[Line] = []
         for row in self.store.rows(related, ("registration", "entry", "unlock", "screen")):
             said = line_model(json.loads(row.body))
@@ -323,18 +332,18 @@ class Ledger:
             return self.store is None
         claim = self._claim(frozen.sha256)
         registered = [
-            one.order
-            for one in self.lines
-            if isinstance(one.said, Registration)
-            and one.said.frozen
-            and self._claim(one.said.registered) == claim
+            line.order
+            for line in self.lines
+            if isinstance(line.said, Registration)
+            and line.said.frozen
+            and self._claim(line.said.registered) == claim
         ]
         results = [
-            one.order
-            for one in self.lines
-            if isinstance(one.said, Entry)
-            and one.said.contract == frozen.sha256
-            and one.said.p is not None
+            line.order
+            for line in self.lines
+            if isinstance(line.said, Entry)
+            and line.said.contract == frozen.sha256
+            and line.said.p is not None
         ]
         return bool(registered) and (not results or min(registered) < min(results))
 
@@ -348,9 +357,9 @@ class Ledger:
         found = self.registration(contract)
         return found.claim if found is not None and found.claim else contract
 
-    def _question(self, one: Entry | Unlock) -> tuple[str, ...]:
-        found = self.registration(one.contract)
-        return found.question if found is not None else (one.cohort, one.hypothesis)
+    def _question(self, entry: Entry | Unlock) -> tuple[str, ...]:
+        found = self.registration(entry.contract)
+        return found.question if found is not None else (entry.cohort, entry.hypothesis)
 
     def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
         """Another contract on the same claim, its own earlier version, or, in this folder, one of
@@ -424,7 +433,7 @@ class Ledger:
 
     def is_unlocked(self, key: str, contract: str) -> bool:
         """True when `contract` may read the confirmation patients."""
-        return any(one.unlock == key and one.contract == contract for one in self.unlocks)
+        return any(unlock.unlock == key and unlock.contract == contract for unlock in self.unlocks)
 
     def places(self) -> list[int]:
         """The places of online control that contracts of this folder hold."""
@@ -485,12 +494,12 @@ class Ledger:
         draw = draw_of(frozen)
         claim = self._claim(frozen.sha256)
         own = [
-            one.order
-            for one in self.lines
-            if isinstance(one.said, Entry | Registration)
-            and self._claim(one.said.contract) == claim
+            line.order
+            for line in self.lines
+            if isinstance(line.said, Entry | Registration)
+            and self._claim(line.said.contract) == claim
         ]
-        for line in sorted(self.lines, key=lambda one: one.order):
+        for line in sorted(self.lines, key=lambda line: line.order):
             one = line.said
             if not isinstance(one, Entry) or (own and line.order > min(own)):
                 continue
@@ -556,9 +565,9 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         """How many attempts of this folder, by how they ended."""
-        found: dict[str, int] = {"attempts": len({one.key for one in self.entries})}
-        for one in {entry.key: entry for entry in self.entries}.values():
-            found[one.status] = found.get(one.status, 0) + 1
+        found: dict[str, int] = {"attempts": len({entry.key for entry in self.entries})}
+        for item in {entry.key: entry for entry in self.entries}.values():
+            found[item.status] = found.get(item.status, 0) + 1
         return found
 
     # -- writing -----
@@ -568,23 +577,23 @@ class Ledger:
         if not said:
             return
         if self.store is None:
-            self._journal.add(Line(one, "", False) for one in said)
+            self._journal.add(Line(entry, "", False) for entry in said)
             return
         rows = [
-            Row(KINDS[type(one)], one.contract, self._population(one), line_text(one), data)
-            for one in said
+            Row(KINDS[type(entry)], entry.contract, self._population(entry), line_text(entry), data)
+            for entry in said
         ]
         kept = self.store.append(rows)
-        self._journal.add(self._line(one, row) for one, row in zip(said, kept, strict=True))
+        self._journal.add(self._line(entry, row) for entry, row in zip(said, kept, strict=True))
 
     def _line(self, said: Said, row: Row, elsewhere: bool = False) -> Line:
         assert self.store is not None
         mark = Mark(store=self.store.id, seq=row.seq, chain=row.chain)
         return Line(said, row.at, elsewhere, mark)
 
-    def _population(self, one: Said) -> str:
-        if isinstance(one, Registration | Screened):
-            return one.population
-        if isinstance(one, Entry) and one.part == "replication":
-            return self._second.get(one.contract, "")
-        return self._population_of(one.contract)
+    def _population(self, entry: Said) -> str:
+        if isinstance(entry, Registration | Screened):
+            return entry.population
+        if isinstance(entry, Entry) and entry.part == "replication":
+            return self._second.get(entry.contract, "")
+        return self._population_of(entry.contract)

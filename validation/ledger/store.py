@@ -217,7 +217,7 @@ class Store:
         if row.kind == "population" and row.data is not None:
             tokens = index_of(Population.unpack(row.data))
             self._many(db, "INSERT INTO sage_ledger_tokens VALUES (?, ?)",
-                       [(one, row.population) for one in tokens])  # fmt: skip
+                       [(token, row.population) for token in tokens])  # fmt: skip
 
     def _many(self, db: Any, text: str, rows: list[tuple[Any, ...]]) -> None:
         db.executemany(self._sql(text), rows)
@@ -299,7 +299,9 @@ class Store:
             store, chains = Mark.model_validate_json(row.body).store, self.data(row).hex()
             ends = range(0, len(chains), 64)
             here |= {(store, at // 64 + 1, chains[at : at + 64]) for at in ends}
-        return next((one for one in marks if (one.store, one.seq, one.chain) not in here), None)
+        return next(
+            (mark for mark in marks if (mark.store, mark.seq, mark.chain) not in here), None
+        )
 
     def problem(self) -> str:
         """What is wrong with the chain, in one line; empty where it is whole. Looked at once."""
@@ -468,7 +470,7 @@ class SqliteStore(Store):
             "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token IN "
             "(SELECT value FROM json_each(?))"
         )
-        return [one[0] for one in self._all(db, text, wanted)]
+        return [pair[0] for pair in self._all(db, text, wanted)]
 
 
 class PostgresStore(Store):
@@ -508,4 +510,4 @@ class PostgresStore(Store):
 
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
         text = "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token = ANY(?)"
-        return [one[0] for one in self._all(db, text, (tokens,))]
+        return [pair[0] for pair in self._all(db, text, (tokens,))]

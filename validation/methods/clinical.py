@@ -125,30 +125,30 @@ def _quartiles(values: Floats) -> str:
 
     if not values.size:
         return "none known"
-    low, middle, high = (float(one) for one in np.quantile(values, [0.25, 0.5, 0.75]))
+    low, middle, high = (float(item) for item in np.quantile(values, [0.25, 0.5, 0.75]))
     return f"{middle:.3g} ({low:.3g} to {high:.3g})"
 
 
 def _difference(sides: list[Floats]) -> str:
     """Standardized mean difference of two groups, with the pooled standard deviation."""
-    if min(len(one) for one in sides) < 2:
+    if min(len(side) for side in sides) < 2:
         return "not known"
-    spread = math.sqrt(sum(float(one.var(ddof=1)) for one in sides) / 2)
+    spread = math.sqrt(sum(float(side.var(ddof=1)) for side in sides) / 2)
     gap = abs(float(sides[0].mean()) - float(sides[1].mean()))
     return f"{gap / spread:.2f}" if spread > 0 else "0.00"
 
 
-def _distance(one: Floats, two: Floats) -> str:
+def _distance(floats: Floats, two: Floats) -> str:
     """Standardized difference of proportions over k levels (Yang and Dalton 2012, SAS Forum).
 
     Mahalanobis distance of all but the first level's shares.
     """
     import numpy as np
 
-    if not one.size or not np.isfinite([*one, *two]).all():
+    if not floats.size or not np.isfinite([*floats, *two]).all():
         return "not known"
-    covariance = sum(np.diag(share) - np.outer(share, share) for share in (one, two)) / 2
-    gap = one - two
+    covariance = sum(np.diag(share) - np.outer(share, share) for share in (floats, two)) / 2
+    gap = floats - two
     return f"{math.sqrt(max(float(gap @ np.linalg.pinv(covariance) @ gap), 0.0)):.2f}"
 
 
@@ -372,7 +372,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
 
     when = horizon if math.isfinite(horizon) else float(time.max())
     overall = 1.0 - float(kaplan_meier(time, event).at([when])[0])
-    top = min(0.99, max(float(np.quantile(one, REACHED)) for one in risks.values()))
+    top = min(0.99, max(float(np.quantile(risk, REACHED)) for risk in risks.values()))
     thresholds = np.arange(1, max(2, math.floor(top / STEP) + 1)) * STEP
     benefit = {
         name: net_benefit(time, event, risk, when, thresholds) for name, risk in risks.items()

@@ -147,5 +147,5 @@ def _at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:
     at = int(curve.at(months))
     if at < 0 or curve.incidence[at] == 0.0:
         return 0.0, "0%"
-    value, low, high = (float(one[at]) for one in (curve.incidence, curve.lower, curve.upper))
+    value, low, high = (float(values[at]) for values in (curve.incidence, curve.lower, curve.upper))
     return value, f"{100 * value:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"

@@ -116,10 +116,10 @@ def _pooled(
     helpers = np.column_stack([first, predictors])
     copies = impute(Z, names, outcome=helpers, m=rule.imputations, seed=study.contract.seed)
     terms = [*label, *names]
-    fits = [fit(np.column_stack([first, one]), terms) for one in copies]
+    fits = [fit(np.column_stack([first, copy]), terms) for copy in copies]
     pooled = pool(
-        np.vstack([one.coef for one in fits]),
-        np.vstack([one.se**2 for one in fits]),
+        np.vstack([fit.coef for fit in fits]),
+        np.vstack([fit.se**2 for fit in fits]),
         complete_df=float(size) - len(terms),
     )
 

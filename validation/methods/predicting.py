@@ -60,7 +60,7 @@ def recut(study: Study, model: PredictionModel) -> bool:
     grouped = study.exposed.grouped
 
     def used(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
-        return [(one.lower, one.upper) if grouped else (one.mean, one.sd) for one in cuts]
+        return [(cut.lower, cut.upper) if grouped else (cut.mean, cut.sd) for cut in cuts]
 
     return bool(model.cuts) and used(study.cuts) != used(model.cuts)
 
@@ -78,7 +78,7 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
     import numpy as np
     import pandas as pd
 
-    keys = tuple(dict.fromkeys(one.key for one in model.terms if one.key))
+    keys = tuple(dict.fromkeys(term.key for term in model.terms if term.key))
     lacking = [key for key in keys if key not in study.rows.columns]
     if lacking:
         raise InputError(
@@ -88,7 +88,7 @@ def design_for(study: Study, model: PredictionModel) -> tuple[Mask, Floats]:
     keep = study.complete(model.endpoint, keys)
     known = keep & ~unknown_levels(study, model)
     if keep.any() and not known.any():
-        named = "; ".join(f"{key}: {', '.join(one)}" for key, one in model.levels.items())
+        named = "; ".join(f"{key}: {', '.join(level)}" for key, level in model.levels.items())
         raise InputError(
             f"nobody here is at levels that the model knows ({named}): the cohorts code them "
             "differently"

@@ -49,9 +49,9 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     columns = study.columns(plan.covariates, keep)
     parts = study.adjusters()
     blocks = [study.exposed.x[keep], *(part[keep] for _, part in parts)]
-    X = np.column_stack([*blocks, *(one.values for one in columns)])
+    X = np.column_stack([*blocks, *(column.values for column in columns)])
     label = study.contract.exposed if not parts else "interaction"
-    names = [label, *(name for name, _ in parts), *(one.name for one in columns)]
+    names = [label, *(name for name, _ in parts), *(column.name for column in columns)]
     notes: list[str] = []
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
     if lost:
@@ -65,8 +65,8 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         cohort=study.contract.cohort,
         cuts=study.cuts,
         levels={
-            key: tuple(sorted({str(one) for one in study.rows.loc[keep, key]}))
-            for key in dict.fromkeys(one.key for one in columns if one.level is not None)
+            key: tuple(sorted({str(item) for item in study.rows.loc[keep, key]}))
+            for key in dict.fromkeys(column.key for column in columns if column.level is not None)
         },
         horizon=horizon,
         baseline=baseline_hazard(t, e, linear, horizon),
@@ -198,7 +198,7 @@ def _optimism(
             "too few events for its terms to judge its calibration"
         )
     # Row by row, so that equal patients stay tied (see `PredictionModel.linear`).
-    risks = np.column_stack([(X * one).sum(axis=1) for one in coefs])
+    risks = np.column_stack([(X * coef).sum(axis=1) for coef in coefs])
     spread = risks.std(axis=0)
     until = (e == 1) & (t <= horizon)
     slopes = (

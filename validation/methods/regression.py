@@ -78,7 +78,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     except ConstantFeatureError:
         basis = rcs_basis(X[:, 0], 3)
         notes.append("3 knots: too many patients share a value for 4")
-    terms = [f"spline {one + 1}" for one in range(basis.shape[1])]
+    terms = [f"spline {index + 1}" for index in range(basis.shape[1])]
     straight = cox(t, e, X[:, :1], names[:1], strata=layers, entry=entry)
     curved = cox(t, e, basis, terms, strata=layers, entry=entry)
     statistic = 2 * (curved.loglik - curved.loglik_null)

@@ -149,7 +149,10 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: lis
     if layers is None:
         return None
     labels = [
-        one.label for key in plan.strata for one in study.contract.variables if one.key == key
+        variable.label
+        for key in plan.strata
+        for variable in study.contract.variables
+        if variable.key == key
     ]
     x, silent, patients = study.exposed.x[keep], 0, 0
     for code in np.unique(layers):
@@ -291,4 +294,4 @@ def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) ->
 
 
 def slug(name: str) -> str:
-    return "".join(one if one.isalnum() else "_" for one in name.casefold()).strip("_")
+    return "".join(text if text.isalnum() else "_" for text in name.casefold()).strip("_")

@@ -140,7 +140,9 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
     g = study.exposed.x[keep]
-    tau = min(study.contract.rules.rmst_months, *(float(t[g == one].max()) for one in (0.0, 1.0)))
+    tau = min(
+        study.contract.rules.rmst_months, *(float(t[g == value].max()) for value in (0.0, 1.0))
+    )
     found = rmst_difference(t, e, g, tau)
     book.put(f"{plan.id}.horizon", tau, "months")
     book.put(f"{plan.id}.difference", found.value, "months")
@@ -246,7 +248,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _gain(
-    time: Floats, event: Floats, one: Floats, two: Floats, seed: int
+    time: Floats, event: Floats, floats: Floats, two: Floats, seed: int
 ) -> tuple[float, float, float]:
     """Gain in Harrell's concordance from risk `one` to `two`, with its bootstrap interval.
 
@@ -264,7 +266,7 @@ def _gain(
         mine = risk[cases, None]
         return (mine > risk[None, :]) + 0.5 * (mine == risk[None, :])
 
-    gained = (later * (right(two) - right(one))).astype(np.float32)
+    gained = (later * (right(two) - right(floats))).astype(np.float32)
     pairs = later.astype(np.float32)
     value = float(gained.sum(dtype=float) / pairs.sum(dtype=float))
     rng = generator(seed, n)

@@ -169,9 +169,9 @@ def task_of(
         if not report:
             continue
         if kind == "continuous":
-            report = tuple(one for one in report if one != "events")
+            report = tuple(item for item in report if item != "events")
         if contract.cluster is not None:
-            report = tuple(one for one in report if one in (*COUNTS, "effect"))
+            report = tuple(item for item in report if item in (*COUNTS, "effect"))
         tests.append(
             SecondTest(
                 id=plan.id,
@@ -182,9 +182,11 @@ def task_of(
                 binary=kind == "binary",
                 terms=_terms(contract, plan),
                 covariates=tuple(
-                    one for one in plan.covariates if columns is None or one in columns
+                    covariate
+                    for covariate in plan.covariates
+                    if columns is None or covariate in columns
                 ),
-                strata=tuple(one for one in plan.strata if columns is None or one in columns),
+                strata=tuple(item for item in plan.strata if columns is None or item in columns),
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
                 entry=ENTRY if contract.hypothesis.time_dependent else None,
                 person=PERSON if contract.hypothesis.time_dependent else None,
@@ -283,7 +285,7 @@ def read_numbers(path: Path, task: Task) -> Numbers:
             f'{NUMBERS} must be {{"numbers": {{TEST: {{n, events, effect, lower, upper, p}}}}}}: '
             "finite numbers, whole ones for n and events, p between 0 and 1, no other field"
         ) from None
-    if not set(found.numbers) <= {one.id for one in task.tests}:
+    if not set(found.numbers) <= {test.id for test in task.tests}:
         raise InputError(f"{NUMBERS} names a test that is not asked for")
     return found
 
@@ -295,7 +297,7 @@ def compare(
 
     Tests that SAGE's own computation refused have no number, and nothing is asked of them.
     """
-    asked = {one.id: one for one in task.tests}
+    asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []
     for outcome in reference.tests:
         if outcome.status != "ok" or outcome.id.startswith("control."):
@@ -434,22 +436,22 @@ def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reprodu
     primary = reference.test(contract.primary)
     if primary is None or primary.status != "ok":
         return Weighed()
-    mine = next((one for one in found if one.part == reference.part), None)
+    mine = next((item for item in found if item.part == reference.part), None)
     if mine is None:
         return _doubt(["no second implementation ran"])
     doubts = []
-    for one in found:
-        where = "" if one.part == "all" else f" ({one.part})"
-        if not one.ran:
+    for entry in found:
+        where = "" if entry.part == "all" else f" ({entry.part})"
+        if not entry.ran:
             doubts.append(f"the second implementation gave no numbers{where}")
-        if differing := one.of("differs"):
+        if differing := entry.of("differs"):
             doubts.append(f"a second implementation{where} differs in {_named(differing)}")
-        if missing := one.of("missing") if one.ran else ():
+        if missing := entry.of("missing") if entry.ran else ():
             doubts.append(f"not reproduced{where}: {_named(missing)}")
     if doubts:
         return _doubt(doubts)
-    own = [one for one in mine.compared if one.test == contract.primary]
-    apart = [one for one in own if one.state == "no second implementation"]
+    own = [item for item in mine.compared if item.test == contract.primary]
+    apart = [item for item in own if item.state == "no second implementation"]
     if apart:
         text = f"no second implementation is available for {_named(apart)}"
         reason = Reason(rule="reproduction", outcome="limits", text=text)
@@ -467,7 +469,7 @@ def _doubt(doubts: Sequence[str]) -> Weighed:
 def _named(numbers: Sequence[Compared]) -> str:
     """Tests with their numbers, in words: "primary (effect, p), adjusted (n)"."""
     by_test: dict[str, list[str]] = {}
-    for one in numbers:
-        by_test.setdefault(one.test, []).append(one.field)
+    for number in numbers:
+        by_test.setdefault(number.test, []).append(number.field)
     shown = [f"{test} ({', '.join(fields)})" for test, fields in list(by_test.items())[:6]]
     return ", ".join(shown) + (f" and {len(by_test) - 6} more tests" if len(by_test) > 6 else "")

@@ -27,7 +27,7 @@ FEWEST_OF_A_LEVEL = 5
 def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
     """Patients with exposure, outcome, covariates and strata of a test."""
     rows = table[table[test["subset"]]] if test["subset"] else table
-    outcome = [test[one] for one in ("time", "event", "value") if test[one]]
+    outcome = [test[name] for name in ("time", "event", "value") if test[name]]
     needed = [*test["terms"], *outcome, *test["covariates"], *test["strata"]]
     return rows.dropna(subset=list(dict.fromkeys(needed)))
 

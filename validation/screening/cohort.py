@@ -130,12 +130,14 @@ def screen_cohort(
 
     spec = cohort.spec.endpoints.get(endpoint)
     if spec is None or spec.kind != "survival":
-        has = [name for name, one in cohort.spec.endpoints.items() if one.kind == "survival"]
+        has = [
+            name for name, endpoint in cohort.spec.endpoints.items() if endpoint.kind == "survival"
+        ]
         raise InputError(
             f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
             f"{', '.join(has) or 'none'}"
         )
-    kinds = {one.key: one.kind for one in cohort.dictionary().variables}
+    kinds = {variable.key: variable.kind for variable in cohort.dictionary().variables}
     others = [
         key
         for key, kind in kinds.items()
@@ -181,7 +183,7 @@ def screen_cohort(
     if not picked.any():
         raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
     features = features if picked.all() else features[:, picked]
-    names = [name for name, one in zip(names, picked, strict=True) if one]
+    names = [name for name, item in zip(names, picked, strict=True) if item]
     if ledger is not None:
         _register(ledger, cohort, endpoint, names, table.index, everything, picked)
     begin = time.perf_counter()
@@ -236,8 +238,8 @@ def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[
     had, had_not = features[events], features[~events]
     if min(len(had), len(had_not)) < FEWEST_PARTED:
         return np.zeros(features.shape[1], dtype=bool)
-    low, high = (np.fmin.reduce(one) for one in (had, had_not))
-    top, bottom = (np.fmax.reduce(one) for one in (had_not, had))
+    low, high = (np.fmin.reduce(item) for item in (had, had_not))
+    top, bottom = (np.fmax.reduce(item) for item in (had_not, had))
     return np.asarray((low > top) | (bottom < high))
 
 

@@ -39,8 +39,8 @@ def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None
         return rng.integers(0, n, size=(times, n))
     labels = np.asarray(strata)
     picked = np.empty((times, n), dtype=np.int64)
-    for one in np.unique(labels):
-        rows = np.flatnonzero(labels == one)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
         picked[:, rows] = rows[rng.integers(0, len(rows), size=(times, len(rows)))]
     return picked
 

@@ -106,12 +106,12 @@ def calibration(
     if len(used) < 2:
         raise EmptyGroupError("all patients have the same predicted risk: nothing to calibrate")
     predicted, observed, lower, upper, n = [], [], [], [], []
-    for one in used:
-        here = which == one
+    for item in used:
+        here = which == item
         curve = kaplan_meier(t[here], e[here])
         step = int(np.searchsorted(curve.times, when, side="right")) - 1
         survival_, low, high = (
-            float(one[step]) for one in (curve.survival, curve.lower, curve.upper)
+            float(values[step]) for values in (curve.survival, curve.lower, curve.upper)
         )
         reached = int((t[here] >= when).sum())
         if survival_ == 1.0:  # No event: the rule of three bounds what was not seen.

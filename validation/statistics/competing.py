@@ -173,8 +173,8 @@ def gray_test(
         layer, _ = group_codes(strata, len(t), at_least=1)
     k = len(labels)
     difference, covariance = np.zeros(k), np.zeros((k, k))
-    for one in np.unique(layer):
-        here = layer == one
+    for item in np.unique(layer):
+        here = layer == item
         if not (codes[here] == cause).any():
             continue
         part, spread = _gray_parts(t[here], codes[here], groups[here], k, cause)

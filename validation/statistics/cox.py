@@ -248,7 +248,7 @@ def _sandwich(
 
     def by_cluster(beta: FloatArray) -> FloatArray:
         residual = score_residuals(sets, z, beta)
-        return np.stack([np.bincount(codes, one, minlength=groups) for one in residual.T], axis=1)
+        return np.stack([np.bincount(codes, item, minlength=groups) for item in residual.T], axis=1)
 
     inverse = np.linalg.inv(best.at.information)
     shares = by_cluster(best.beta) @ inverse

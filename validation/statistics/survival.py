@@ -188,8 +188,8 @@ def _logrank_sums(
     if strata is not None:
         layer, _ = group_codes(strata, len(t), at_least=1)
     difference, covariance = np.zeros(k), np.zeros((k, k))
-    for one in np.unique(layer):
-        here = layer == one
+    for item in np.unique(layer):
+        here = layer == item
         part, spread = _logrank_parts(t[here], e[here], codes[here], k)
         difference, covariance = difference + part, covariance + spread
     return difference, covariance

@@ -158,7 +158,7 @@ class Client:
 
     def key(self, request: Request) -> str:
         """The key under which the request's reply is kept."""
-        messages = [one.wire() for one in _with_schema(request, self.endpoint.structured)]
+        messages = [message.wire() for message in _with_schema(request, self.endpoint.structured)]
         model = request.model
         return request_key(model.name, messages, request.schema, model.temperature, request.tools)
 

@@ -133,7 +133,9 @@ def traced_message(message: Message) -> dict[str, Any]:
     """A message as the trace keeps it: pictures by their hash."""
     wired = message.model_copy(update={"images": ()}).wire()
     if message.images:
-        wired["images"] = [hashlib.sha256(one.data.encode()).hexdigest() for one in message.images]
+        wired["images"] = [
+            hashlib.sha256(image.data.encode()).hexdigest() for image in message.images
+        ]
     return wired
 
 

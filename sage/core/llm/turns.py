@@ -399,7 +399,9 @@ class ModelPolicy:
         reply = self._reply = answer.reply
         self.keys.append(answer.key)
         traced = {
-            "messages": tuple(traced_message(one) for one in self.request.messages[self._sent :]),
+            "messages": tuple(
+                traced_message(message) for message in self.request.messages[self._sent :]
+            ),
             "key": answer.key,
             "model": reply.model,
             "content": reply.content,

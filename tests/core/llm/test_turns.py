@@ -73,7 +73,9 @@ def _rules(folder: Path, **more: Any) -> RulesReasoner:
 def _adding_model(body: dict[str, Any]) -> Answer:
     """Adds by the tool, one number after another, then answers."""
     numbers = [int(digits) for digits in re.findall(r"\d+", body["messages"][1]["content"])]
-    sums = [json.loads(one["content"]) for one in body["messages"] if one["role"] == "tool"]
+    sums = [
+        json.loads(message["content"]) for message in body["messages"] if message["role"] == "tool"
+    ]
     if len(sums) < len(numbers):
         left = sums[-1]["sum"] if sums else 0
         function = {
@@ -101,8 +103,8 @@ def test_a_model_works_with_tools_in_turns_until_it_answers(tmp_path: Path) -> N
         chat = _chat(server, tmp_path)
         reply = chat.ask(_agent(tmp_path), Question(numbers=(1, 2, 3)))
         assert server.requests[0]["tools"][0]["function"]["name"] == "add"
-        told = [one for one in server.requests[-1]["messages"] if one["role"] == "tool"]
-        assert [one["tool_call_id"] for one in told] == ["c0", "c1", "c2"]
+        told = [message for message in server.requests[-1]["messages"] if message["role"] == "tool"]
+        assert [item["tool_call_id"] for item in told] == ["c0", "c1", "c2"]
         assert len(server.requests) == 4
         chat.ask(_agent(tmp_path), Question(numbers=(1, 2, 3)))
         assert len(server.requests) == 4, "kept replies serve every turn again"
@@ -289,7 +291,7 @@ def test_a_trace_becomes_spans_with_the_conventions_names(tmp_path: Path) -> Non
         "invoke_agent adder", "chat local", "execute_tool add", "chat local", "execute_tool add"
     ]  # fmt: skip
     assert names[-2:] == ["invoke_agent review", "sage human"]
-    attributes = {one["key"]: one["value"] for one in spans[1]["attributes"]}
+    attributes = {attribute["key"]: attribute["value"] for attribute in spans[1]["attributes"]}
     assert attributes["gen_ai.operation.name"] == {"stringValue": "chat"}
     assert int(attributes["gen_ai.usage.input_tokens"]["intValue"]) > 0
     assert "Add up." in attributes["gen_ai.input.messages"]["stringValue"]
