@@ -148,12 +148,16 @@ class Notebook:
     def enter(self, asked: Asked) -> None:
         """Note a campaign, or how it ended."""
         with self._changing() as pages:
-            others = tuple(one for one in pages.campaigns if one.id != asked.id)
-            known = next((one for one in pages.campaigns if one.id == asked.id), None)
+            others = tuple(campaign for campaign in pages.campaigns if campaign.id != asked.id)
+            known = next(
+                (campaign for campaign in pages.campaigns if campaign.id == asked.id), None
+            )
             campaigns = (
                 (*others, asked)
                 if known is None
-                else tuple(asked if one.id == asked.id else one for one in pages.campaigns)
+                else tuple(
+                    asked if campaign.id == asked.id else campaign for campaign in pages.campaigns
+                )
             )
             write_json(self.path, pages.model_copy(update={"campaigns": campaigns}))
 

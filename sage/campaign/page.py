@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sage.campaign.notebook import CAME, Finding, Notebook, counts
+from sage.campaign.notebook import CAME, Asked, Finding, Notebook, Pages, counts
 from sage.core.files import write_text
 from sage.report.build import style_hash, template
 from sage.report.inert import Inert, html_text, markdown_text
@@ -17,23 +17,11 @@ def write_pages(notebook: Notebook) -> Path:
     """Write `NOTEBOOK.md` and `NOTEBOOK.html` beside the notebook; return the HTML page."""
     pages = notebook.read()
     html = notebook.path.with_suffix(".html")
+    groups = [_group(pages, campaign, notebook.path.parent) for campaign in pages.campaigns]
     for path, name, escape in (
         (notebook.path.with_suffix(".md"), "notebook.md.j2", markdown_text),
         (html, "notebook.html.j2", html_text),
     ):
-        groups = [
-            {
-                "campaign": campaign,
-                "findings": [
-                    _shown(finding, notebook.path.parent)
-                    for finding in pages.findings
-                    if finding.campaign == campaign.id
-                ],
-                "counts": counts([one for one in pages.findings if one.campaign == campaign.id]),
-                "usd": sum(one.usd for one in pages.findings if one.campaign == campaign.id),
-            }
-            for campaign in pages.campaigns
-        ]
         rendered = template(name).render(
             groups=groups,
             simulated=any(campaign.simulated for campaign in pages.campaigns),
@@ -43,6 +31,16 @@ def write_pages(notebook: Notebook) -> Path:
         )
         write_text(path, rendered)
     return html
+
+
+def _group(pages: Pages, campaign: Asked, base: Path) -> dict[str, Any]:
+    findings = [finding for finding in pages.findings if finding.campaign == campaign.id]
+    return {
+        "campaign": campaign,
+        "findings": [_shown(finding, base) for finding in findings],
+        "counts": counts(findings),
+        "usd": sum(finding.usd for finding in findings),
+    }
 
 
 def _shown(finding: Finding, base: Path) -> dict[str, Any]:

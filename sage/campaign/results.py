@@ -144,7 +144,7 @@ def _state(folder: RunFolder) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     found = read_json(path)
-    known = {one["hypothesis_id"]: dict(one) for one in found["evaluations"]}
+    known = {evaluation["hypothesis_id"]: dict(evaluation) for evaluation in found["evaluations"]}
     for decision in found["decisions"]:
         known.setdefault(decision["hypothesis_id"], {})["decision"] = decision
     return known

@@ -26,8 +26,8 @@ def go_on(services: Services, *, quiet: bool, answer: dict[str, Any] | None = No
             pause = advance(services, answer)
             while pause and pause.kind == "review" and services.manifest.auto_approve:
                 decisions = tuple(
-                    Decision(hypothesis_id=one, action="approve", automatic=True)
-                    for one in pause.waiting
+                    Decision(hypothesis_id=item, action="approve", automatic=True)
+                    for item in pause.waiting
                 )
                 pause = advance(services, review_answer(pause, decisions))
         except KeyboardInterrupt:

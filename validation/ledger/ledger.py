@@ -556,11 +556,11 @@ class Ledger:
         from validation.statistics.multiplicity import p_to_e
 
         found: dict[tuple[str, str], float] = {}
-        for one in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
-            other = one.part in ("discovery", "replication") and not one.claim
-            if other and one.status == "ok" and one.p is not None:
-                value = float(p_to_e([max(one.p, 1e-300)])[0])
-                found[one.key[:2]] = found.get(one.key[:2], 1.0) * value
+        for entry in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
+            other = entry.part in ("discovery", "replication") and not entry.claim
+            if other and entry.status == "ok" and entry.p is not None:
+                value = float(p_to_e([max(entry.p, 1e-300)])[0])
+                found[entry.key[:2]] = found.get(entry.key[:2], 1.0) * value
         return found
 
     def counts(self) -> dict[str, int]:
