@@ -218,6 +218,7 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
     """
     from agents.base import Resources
     from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
+    from agents.question.types import Question
     from agents.reasoners.rules import RulesReasoner
     from agents.scientist import SCIENTIST, ScientistInput
     from agents.types import dictionary_view
@@ -242,11 +243,18 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
     found: list[Hypothesis] = []
     while True:
         already = tuple(hypothesis.statement for hypothesis in found)
-        asked = ScientistInput(brief=brief, dictionary=view, already=already)
+        asked = ScientistInput(
+            question=Question(prompt=question),
+            brief=brief,
+            dictionary=view,
+            wanted=40,
+            already=already,
+        )
         try:
-            found.append(rules.ask(SCIENTIST, asked).output.hypothesis)
+            answer = rules.ask(SCIENTIST, asked).output
         except ValueError:
             return found
+        found += [proposal.hypothesis for proposal in answer.candidates]
 
 
 class Line(Strict):
