@@ -1,13 +1,17 @@
 """Change the rules one comparison or constant at a time: does a test notice?
 
     python benchmarks/mutants.py
+    python benchmarks/mutants.py --deciding
     python benchmarks/mutants.py validation/statistics/multiplicity.py \
         --tests tests/validation/test_stat_control.py
 
 Without files, the rules of the verdict are mutated (`RULES`) and asked of the table in
-`tests/validation/verdict_table.py`, in this process. With files, each mutant is written into a
-copy of the packages and the named tests are run on it, so that any module can be tried. Survivors
-are printed with their line; the exit code is 1 if there is one that `EQUIVALENT` does not explain.
+`tests/validation/verdict_table.py`, in this process. `--deciding` mutates what decides results
+elsewhere (`DECIDING`: path scores, the year that a graph is cut at, the judge of novelty, pixel
+sizes, zones around a tumor, the ledger's file) and asks the tests named with it. With files, any
+module can be tried; `path.py:name` is one function or class of it. Each such mutant is written into
+a copy of the packages and the tests are run on it. Survivors are printed with their line; the exit
+code is 1 if there is one that `EQUIVALENT` does not explain.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ import argparse
 import ast
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +38,22 @@ sys.path.insert(0, str(ROOT))
 
 RULES = ("validation/relevance.py", "validation/controls/rules.py", "validation/verdict.py")
 """In the order in which they import one another."""
+DECIDING: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("kg/paths/scores.py",): ("tests/kg/test_gr_scores.py",),
+    ("kg/paths/find.py:PathOptions", "kg/graph/time.py:as_of"): ("tests/kg/test_gr_past.py",),
+    ("agents/novelty/judge.py:synthesize", "agents/novelty/judge.py:_flags",
+     "agents/novelty/stance.py:score_of", "agents/novelty/stance.py:confidence"):
+        ("tests/agents/test_nov_judge.py",),
+    ("mcp_servers/slides/metadata.py:PLAUSIBLE_MPP", "mcp_servers/slides/metadata.py:number_pair",
+     "mcp_servers/slides/metadata.py:aperio_mpp", "mcp_servers/slides/metadata.py:resolution_mpp",
+     "mcp_servers/slides/metadata.py:ome_mpp"): ("tests/mcp_servers/test_sl_pixel_size.py",),
+    ("mcp_servers/pathology/tls.py:band_um", "mcp_servers/pathology/tls.py:place",
+     "mcp_servers/pathology/compute/tumor.py:zones"): ("tests/mcp_servers/test_sl_zones.py",),
+    ("validation/ledger/journal.py:_appending",): ("tests/validation/test_ledger_durable.py",),
+}  # fmt: skip
+"""What decides results outside the verdict, and the tests that should notice a change of it."""
+LONGEST = 120
+"""Seconds after which a mutant that does not end counts as noticed."""
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
@@ -79,16 +99,37 @@ class Mutant:
         return f"{self.path}:{self.line}: {self.change}: {self.text}"
 
 
-def mutants(path: str, source: str) -> Iterator[Mutant]:
-    """Every mutant of a module: comparisons, numbers, connectives, negations, words."""
+def mutants(path: str, source: str, within: str = "") -> Iterator[Mutant]:
+    """Every mutant of a module: comparisons, numbers, connectives, negations, words.
+
+    `within` names a function, class or variable of it to stay in.
+    """
     lines = source.splitlines()
+    named = _lines_of(ast.parse(source), within) if within else range(1, len(lines) + 1)
     count = len(list(_places(ast.parse(source))))
     for at in range(count):
         tree = ast.parse(source)
         node, change, apply = list(_places(tree))[at]
+        if node.lineno not in named:
+            continue
         apply()
         changed = ast.unparse(ast.fix_missing_locations(tree))
         yield Mutant(path, node.lineno, lines[node.lineno - 1].strip(), change, changed)
+
+
+def _lines_of(tree: ast.Module, name: str) -> range:
+    """The lines of a definition or an assignment."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        else:
+            continue
+        if name in names:
+            return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    raise SystemExit(f"nothing is called {name}")
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str, Callable[[], None]]]:
@@ -111,8 +152,16 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str, Callable[[], None
             yield node, "minus dropped", lambda n=node: setattr(n, "op", ast.UAdd())
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             yield node, "Mult to Div", lambda n=node: setattr(n, "op", ast.Div())
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if isinstance(node.value.func, ast.Attribute) and _is(node.value.func.value, "os"):
+                yield (node.value, f"{ast.unparse(node.value)} dropped",
+                       lambda n=node: setattr(n, "value", ast.Constant(None)))  # fmt: skip
         elif isinstance(node, ast.Constant) and id(node) not in texts:
             yield from _constants(node)
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _not_values(tree: ast.Module) -> set[int]:
@@ -203,27 +252,48 @@ def _again(rules: types.ModuleType, given: Evidence) -> Evidence:
     return again
 
 
-def survivors_of_files(paths: list[str], tests: list[str]) -> tuple[int, list[Mutant]]:
-    """The same for any files, with the named tests on a copy of the packages."""
+def survivors_of_files(chosen: Mapping[tuple[str, ...], Sequence[str]]) -> tuple[int, list[Mutant]]:
+    """The same for any files, with the tests named for them on a copy of the packages."""
     count, alive = 0, []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
-        skip = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", "*.pyc")
+        skip = shutil.ignore_patterns(".git", ".venv", ".mypy_cache", "__pycache__", "runs")
         shutil.copytree(ROOT, copy, ignore=skip)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-        environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        for path in paths:
-            source = (copy / path).read_text(encoding="utf-8")
-            for mutant in mutants(path, source):
-                count += 1
-                (copy / path).write_text(mutant.source, encoding="utf-8")
-                done = subprocess.run(
-                    command, cwd=copy, env=environment, capture_output=True, check=False
-                )
-                if done.returncode == 0 and (mutant.text, mutant.change) not in EQUIVALENT:
-                    alive.append(mutant)
-            (copy / path).write_text(source, encoding="utf-8")
+        for places, tests in chosen.items():
+            if _fails(copy, tests):
+                raise SystemExit(f"{' '.join(tests)} fail as they are")
+            for place in places:
+                path, _, within = place.partition(":")
+                source = (copy / path).read_text(encoding="utf-8")
+                for mutant in mutants(path, source, within):
+                    count += 1
+                    (copy / path).write_text(mutant.source, encoding="utf-8")
+                    if not _fails(copy, tests) and (mutant.text, mutant.change) not in EQUIVALENT:
+                        alive.append(mutant)
+                        print(f"survived: {mutant}", flush=True)
+                (copy / path).write_text(source, encoding="utf-8")
+                print(f"{place}: {count} mutants so far, {len(alive)} survive", flush=True)
     return count, alive
+
+
+def _fails(copy: Path, tests: Sequence[str]) -> bool:
+    """Whether the tests fail on this copy, in a process that has only the libraries loaded."""
+    import numpy  # noqa: F401  (loaded once, for all children)
+    import pydantic  # noqa: F401
+    import pytest
+    import scipy.stats  # noqa: F401
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LONGEST)
+        os.chdir(copy)
+        sys.dont_write_bytecode = True
+        sys.path[:] = [str(copy), *(place for place in sys.path if place != str(ROOT))]
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests])))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
 
 
 def main() -> int:
@@ -231,12 +301,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", help="modules to mutate; default: the verdict's rules")
     parser.add_argument("--tests", nargs="*", default=[], help="tests that should notice")
+    parser.add_argument("--deciding", action="store_true", help="what decides elsewhere")
     given = parser.parse_args()
     if given.files and not given.tests:
         parser.error("name the --tests that should notice")
-    count, alive = (
-        survivors_of_files(given.files, given.tests) if given.files else survivors_of_rules()
-    )
+    if given.deciding:
+        count, alive = survivors_of_files(DECIDING)
+    elif given.files:
+        count, alive = survivors_of_files({tuple(given.files): given.tests})
+    else:
+        count, alive = survivors_of_rules()
     print(f"{count} mutants, {len(alive)} survive")
     for (line, change), why in EQUIVALENT.items():
         print(f"counted as noticed: {change} in `{line}`: {why}")

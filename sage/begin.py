@@ -53,6 +53,8 @@ KEPT_SETTINGS = (
     "max_hops",
     "weights",
     "embedding_model",
+    "drafts",
+    "tournament",
     "novelty_threshold",
     "revisions",
     "coding_rounds",

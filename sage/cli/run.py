@@ -50,7 +50,13 @@ def run(
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
-    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
+    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to test."),
+    drafts: int | None = typer.Option(
+        None, min=1, max=40, help="How many candidates to draft and rank before; default 12."
+    ),
+    tournament: bool | None = typer.Option(
+        None, "--tournament", help="Rank the candidates by comparing them in pairs (Elo)."
+    ),
     auto_approve: bool = typer.Option(
         False, "--auto-approve", help="Pass the human review without a human; the report says so."
     ),
@@ -93,7 +99,14 @@ def run(
     from sage.questions import lines
     from sage.settings import load
 
-    settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    settings = load(
+        reasoner=reasoner,
+        literature=literature,
+        sandbox=sandbox,
+        base_url=base_url,
+        drafts=drafts,
+        tournament=tournament,
+    )
     if estimate:
         _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
         return
@@ -402,6 +415,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
     for item in drafts:
         out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item)
+    tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
         "  (--approve, --edit FILE, --reject REASON, --another WISH)"
@@ -430,6 +444,33 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
     )
 
 
+SHOWN_CANDIDATES = 5
+
+
+def tell_candidates(services: Services) -> None:
+    """Print how the candidates were ranked: the parts of the first few, and of those taken."""
+    from sage.console import out
+    from sage.report.candidates import rankings
+
+    for ranking in rankings(services.folder):
+        out.print(
+            f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
+            f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
+        )
+        for item in ranking.ranked:
+            if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:
+                continue
+            parts = item.parts
+            taken = f" [bold]{item.hypothesis_id}[/]" if item.hypothesis_id else ""
+            rating = f"; Elo {item.rating:.0f}" if item.rating is not None else ""
+            out.print(f"  {item.place}.{taken} {item.statement}")
+            out.print(
+                f"     [dim]information {parts.expected_information:.2f} = power {parts.power:.2f}"
+                f" × plausible {parts.plausibility:.2f} × under-studied {parts.understudied:.2f}"
+                f" × relevant {parts.relevance:.2f}{rating}[/]"
+            )
+
+
 def tell_verdict(found: dict[str, Any]) -> None:
     """Print a hypothesis' verdict with the answers that it rests on."""
     from sage.console import out
@@ -451,8 +492,10 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     for hypothesis in result["hypotheses"]:
         out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
         out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
-        out.print(f"  novelty {hypothesis['novelty']}  feasibility {hypothesis['feasibility']}")
+        novelty = "not judged" if hypothesis["novelty"] is None else hypothesis["novelty"]
+        out.print(f"  novelty {novelty}  feasibility {hypothesis['feasibility']}")
         tell_verdict(hypothesis)
+    tell_candidates(services)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

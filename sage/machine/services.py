@@ -23,6 +23,7 @@ from sage.settings import Settings
 
 if TYPE_CHECKING:
     from agents.evidence.clients import EvidenceClients
+    from agents.scientist import Workbench
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
     from kg.literature.search import Literature
@@ -130,6 +131,25 @@ class Services:
             Path(self.manifest.corpus),
             self.ontology,
             self.embedder.embed if online else None,
+        )
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """What the scientist's tools look at; no outcome is among it."""
+        from datetime import date
+
+        from agents.scientist import BlindCohort, Workbench
+
+        year = self.manifest.as_of
+        return Workbench(
+            graph=self.graph,
+            literature=self.literature,
+            cohort=BlindCohort(self.cohort, self.settings.min_count),
+            ontology=self.ontology,
+            embedder=lambda: self.embedder,
+            history=self.manifest.history,
+            as_of=date(year, 12, 31) if year else None,
+            seed=self.manifest.seed,
         )
 
     @cached_property

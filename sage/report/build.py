@@ -13,6 +13,7 @@ from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
 from sage.questions import lines
+from sage.report.candidates import rankings
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -112,18 +113,27 @@ def _render(page: Page, template: str) -> str:
         reference = pen.cite(citation)
         return Inert(f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference)
 
+    def sourced(citation: Citation) -> Inert:
+        """The reference with its identifier beside it."""
+        named = f"doi:{citation.doi}" if citation.doi else ""
+        named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
+        shown = verbatim(escape(named))
+        beside = f'<span class="soft">{shown}</span>' if as_html else f"({shown})"
+        return Inert(f"{cite(citation)} {beside}")
+
     rendered = _template(template).render(
         run=page.run,
         question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
+        candidates=page.candidates,
         ledger=page.ledger,
         spending=page.spending,
         n=lambda key: Inert(pen.number(key)),
         has=page.facts.has,
         v=quote,
         prose=prose,
-        cite=cite,
+        sourced=sourced,
         references=pen.references,
         style_hash=_style_hash(),
         appendix_title=TITLE,
@@ -144,7 +154,9 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
                     "id": hypothesis.id,
                     "carries": hypothesis.carries,
                     "statement": hypothesis.expanded.hypothesis.statement,
-                    "novelty": round(float(hypothesis.debate["score"]), 2),
+                    "novelty": round(float(hypothesis.debate["score"]), 2)
+                    if hypothesis.debate.get("judged", True)
+                    else None,
                     "feasibility": round(hypothesis.feasibility.score, 1)
                     if hypothesis.feasibility
                     else None,
@@ -159,5 +171,6 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
         "status": manifest.status,
         "simulated": manifest.simulated,
         "hypotheses": hypotheses,
+        "candidates": [ranking.model_dump(mode="json") for ranking in rankings(folder)],
         "report": str(report) if report.exists() else None,
     }

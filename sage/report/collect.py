@@ -20,6 +20,7 @@ from kg.types import ScoredPath
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
+from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
 from sage.report.reproduction import ReproductionPage, read_reproduction
@@ -132,6 +133,7 @@ class Page:
     question: Question
     hypotheses: list[HypothesisPage]
     rejected: list[Rejected]
+    candidates: list[CandidatesPage]
     ledger: list[LedgerRow]
     spending: list[SpendingRow]
     facts: Facts
@@ -149,6 +151,7 @@ def collect(folder: RunFolder) -> Page:
     folder.verify()
     run = folder.manifest()
     facts = Facts()
+    facts.put("scale.one", 1)
     facts.put("scale.ten", 10)
     facts.put("scale.hundred", 100)
     facts.put("run.seed", run.seed, str(run.seed))
@@ -178,6 +181,7 @@ def collect(folder: RunFolder) -> Page:
         question=question,
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
+        candidates=read_candidates(folder, facts),
         ledger=ledger,
         spending=_spending(folder, facts),
         facts=facts,

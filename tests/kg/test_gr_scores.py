@@ -125,3 +125,12 @@ def test_the_total_is_the_weighted_mean_whatever_the_scale_of_the_weights() -> N
 def test_bad_weights_are_refused(weights: tuple[float, float, float, float]) -> None:
     with pytest.raises(ValueError, match="weights"):
         scores.check_weights(weights)
+
+
+def test_the_small_constant_and_what_counts_as_equal() -> None:
+    content = scores.information_content(np.array([0, 1]))
+    assert content[0] == pytest.approx(-math.log(1e-6 / (1 + 1e-6)), rel=1e-12)
+    assert scores.min_max(np.array([0.0, 1e-12])).tolist() == [0.5, 0.5]
+    assert scores.min_max(np.array([0.0, 1.05e-12])).tolist() == [0.0, 1.0]
+    assert scores.min_max(np.array([-2.0, -2.0 + 1.9e-12])).tolist() == [0.5, 0.5]
+    assert scores.min_max(np.array([3.0, 3.0 + 2.8e-12])).tolist() == [0.5, 0.5]

@@ -22,6 +22,7 @@ from validation.figures import (
     forest,
     kaplan_meier_figure,
     specification_curve_figure,
+    spline_figure,
     volcano,
 )
 from validation.figures.curves import at_risk
@@ -68,6 +69,14 @@ def draw(kind, path, **options):
             ForestRow("Wide", 1.5, 0.01, 90.0, 0.6),
         ]
         return forest(rows, path, title="Cox model", **options)
+    if kind == "spline":
+        grid = np.linspace(-2, 2, 50)
+        ratio = np.exp(0.4 * grid**2)
+        values = np.random.default_rng(1).normal(size=2000)
+        return spline_figure(
+            grid, (ratio, ratio / 1.3, ratio * 1.3), values, path, exposure="Marker (units)",
+            reference=0.0, knots=(-1.5, 0, 1.5), title="Survival", **options,
+        )  # fmt: skip
     s = survival_sample(150, [0.5, 0.3], seed=3)
     if kind == "specification":
         x = s.X[:, 0]
@@ -82,7 +91,7 @@ def draw(kind, path, **options):
     return volcano(result, path, title="Screen", **options)
 
 
-KINDS = ["km", "incidence", "forest", "specification", "volcano"]
+KINDS = ["km", "incidence", "forest", "specification", "spline", "volcano"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

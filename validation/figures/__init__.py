@@ -14,6 +14,7 @@ from validation.figures.forest_plot import ForestRow, forest
 from validation.figures.kaplan_meier import kaplan_meier_figure
 from validation.figures.nomogram_plot import nomogram_figure
 from validation.figures.specification_plot import specification_curve_figure
+from validation.figures.spline_plot import spline_figure
 from validation.figures.style import OKABE_ITO
 from validation.figures.volcano_plot import volcano
 
@@ -28,5 +29,6 @@ __all__ = [
     "kaplan_meier_figure",
     "nomogram_figure",
     "specification_curve_figure",
+    "spline_figure",
     "volcano",
 ]

@@ -52,6 +52,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
         "calibration": _calibration,
         "cumulative_incidence": _incidence,
         "decision_curve": _decision,
+        "spline": _spline,
     }
     jobs: dict[str, Callable[[], Figure | None]] = {
         name: partial(by_method[test.method], analysis, study, test, out)
@@ -209,6 +210,49 @@ def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Pa
         f"Predicted and observed risk, {label.lower()}",
         "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
         f"risk, and the distribution of predictions. {where}",
+    )
+
+
+def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+    """The hazard ratio along the exposure, between its 1st and 99th percentile."""
+    import numpy as np
+
+    from validation.figures import spline_figure
+    from validation.methods.regression import splined
+
+    contract, numbers = analysis.contract, analysis.result().numbers
+    use, cut = contract.exposures[0], study.cuts[0]
+    found = splined(study, contract.test(outcome.id))
+    assert cut.mean is not None
+    assert cut.sd is not None
+    scale = cut.sd if use.level == "high" else -cut.sd
+    low, high = (float(end) for end in np.percentile(found.x, (1, 99)))
+    grid = np.linspace(low, high, 200)
+    middle = float(np.median(found.x))
+    values = [cut.mean + scale * x for x in (grid, found.x, found.knots, np.array(middle))]
+    label = contract.endpoint(outcome.endpoint).label
+    unit = f" ({use.unit})" if use.unit else ""
+    bend = numbers[f"{outcome.id}.nonlinearity.p"].value
+    notes = [f"any association {p_is(outcome.p)}", p_is(bend, "nonlinearity p")]
+    drawing = partial(
+        spline_figure,
+        values[0],
+        found.curve(grid, middle),
+        values[1],
+        exposure=f"{use.label}{unit}",
+        reference=float(values[3]),
+        knots=values[2].tolist(),
+        title=label,
+        annotation=notes,
+        description=f"Hazard ratio of {label} along {use.label}",
+    )
+    return _figure(
+        analysis,
+        out / f"{outcome.id.replace('.', '_')}.svg",
+        drawing,
+        f"Hazard of {label.lower()} along {use.label}",
+        "Hazard ratio against the median (dot) by a restricted cubic spline, unadjusted, with its "
+        "95% band; marks below are patients' values, triangles the knots.",
     )
 
 

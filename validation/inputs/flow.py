@@ -57,6 +57,9 @@ def patient_flow(
         step("exposure", f"{use.label} known")
     keep &= outcome_known(table, contract.primary_test.endpoint)
     step("outcome", f"{contract.primary_test.endpoint} known")
+    if contract.hypothesis.time_dependent:
+        keep &= table[f"{contract.primary_test.endpoint}.time"] > 0
+        step("follow-up", "followed for longer than 0, in which a value can become known")
     for key in contract.strata:
         if key in table.columns:
             keep &= table[key].notna()

@@ -56,6 +56,17 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
     if lost:
         notes.append(f"{lost} patients left out for missing covariates (nothing is imputed here)")
+    strata = [key for key in plan.covariates if key not in study.contract.covariates]
+    if strata:
+        named = " and ".join(
+            use.label
+            for use in study.contract.variables
+            if use.role == "stratum" and use.key in strata
+        )
+        notes.append(
+            f"{named} is a covariate here, where the claim's tests stratify by it: a predicted "
+            "risk needs one baseline hazard"
+        )
     fit = fit_cox(t, e, X, names, study, notes)
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
     slope, harrell, apparent = _optimism(t, e, X, names, fit, study.contract.seed, horizon)

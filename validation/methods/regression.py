@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.contracts.contract import TestPlan
@@ -22,6 +23,8 @@ from validation.results import Book, TestOutcome
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from validation.statistics.cox import CoxFit
 
     Floats = NDArray[np.float64]
 
@@ -56,34 +59,68 @@ def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     return outcome.model_copy(update={"n": study.patients(keep)})
 
 
-def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Likelihood ratio of a restricted cubic spline (4 knots); the effect is the linear slope.
+@dataclass(frozen=True)
+class Splined:
+    """A claim's exposure as a restricted cubic spline (Harrell 2015), and the fit of it."""
 
-    Three knots serve where the values tie too much for four. Both likelihood ratios are those of
-    plain models, also where the slope has Firth's penalty. Time-dependent claims have them on
-    start and stop records.
+    keep: NDArray[np.bool_]
+    x: Floats
+    knots: Floats
+    fit: CoxFit
+
+    def curve(self, grid: Floats, reference: float) -> tuple[Floats, Floats, Floats]:
+        """Hazard ratios at the values `grid` against `reference`, with their 95% limits."""
+        import numpy as np
+
+        from validation.statistics.base import z_of
+        from validation.statistics.splines import rcs_basis
+
+        apart = rcs_basis(grid, self.knots) - rcs_basis(np.array([reference]), self.knots)
+        log = apart @ self.fit.coef
+        half = z_of(0.95) * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
+        return np.exp(log), np.exp(log - half), np.exp(log + half)
+
+
+def splined(study: Study, plan: TestPlan) -> Splined:
+    """The exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
+    from validation.statistics.cox import cox
+    from validation.statistics.errors import ConstantFeatureError
+    from validation.statistics.splines import rcs_basis, rcs_knots
+
+    keep, X, _, _ = matrix(study, plan)
+    t, e = study.follow_up(plan.endpoint, keep)
+    try:
+        knots = rcs_knots(X[:, 0], 4)
+    except ConstantFeatureError:
+        knots = rcs_knots(X[:, 0], 3)
+    basis = rcs_basis(X[:, 0], knots)
+    terms = [f"spline {number}" for number in range(1, basis.shape[1] + 1)]
+    layers = layers_of(study, plan, keep, e, [])
+    fit = cox(t, e, basis, terms, strata=layers, entry=study.entry(keep))
+    return Splined(keep, X[:, 0], knots, fit)
+
+
+def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Likelihood ratio of a restricted cubic spline; the effect is the linear slope.
+
+    Both likelihood ratios are those of plain models, also where the slope has Firth's penalty.
+    Time-dependent claims have them on start and stop records.
     """
     from validation.statistics.base import chi2_p
     from validation.statistics.cox import cox
-    from validation.statistics.errors import ConstantFeatureError
-    from validation.statistics.splines import rcs_basis
 
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
     entry = study.entry(keep)
     linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers, entry)
-    try:
-        basis = rcs_basis(X[:, 0], 4)
-    except ConstantFeatureError:
-        basis = rcs_basis(X[:, 0], 3)
+    curve = splined(study, plan)
+    if len(curve.knots) == 3:
         notes.append("3 knots: too many patients share a value for 4")
-    terms = [f"spline {index + 1}" for index in range(basis.shape[1])]
     straight = cox(t, e, X[:, :1], names[:1], strata=layers, entry=entry)
-    curved = cox(t, e, basis, terms, strata=layers, entry=entry)
-    statistic = 2 * (curved.loglik - curved.loglik_null)
-    df = int(basis.shape[1])
-    bend = 2 * (curved.loglik - straight.loglik)
+    statistic = 2 * (curve.fit.loglik - curve.fit.loglik_null)
+    df = len(curve.fit.coef)
+    bend = 2 * (curve.fit.loglik - straight.loglik)
     effect = effect_of(linear, "hazard ratio")
     p = chi2_p(statistic, df)
     book.effect(plan.id, effect, p)

@@ -1,0 +1,118 @@
+"""The judge's rule in numbers: a table over what was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.base import Resources
+from agents.novelty import judge
+from agents.novelty.evidence import NEAR, Nearest, Reading
+from agents.novelty.stance import confidence, score_of
+from agents.novelty.types import CriticInput, SpeciousFlag, Turn, VerifierPosition
+from kg.lexicon.ontology import Ontology
+from kg.literature.types import MissingSource, Record
+from tests.agents.nov_helpers import PARTS, expanded
+
+MISSING = MissingSource(name="pubmed", reason="down")
+
+
+def near(overlap: float, ref: str = "R1") -> Nearest:
+    return Nearest(ref, Record(title="A paper", year=2020), overlap, PARTS[:2], "It does not.")
+
+
+def reading(
+    *,
+    unseen: int = 2,
+    closest: float | None = 0.5,
+    seen: float = 4.0,
+    denials: tuple[Nearest, ...] = (),
+    refutations: tuple[Nearest, ...] = (),
+) -> Reading:
+    """Of four pairs `unseen` were never seen together; four records weigh as much as the prior."""
+    return Reading(
+        parts=PARTS,
+        frequency=(1, 1, 1, 1),
+        pairs=tuple((PARTS[0], f"part {at}") for at in range(4)),
+        together=tuple(0 if at < unseen else 3 for at in range(4)),
+        degree=(1, 1, 1, 1),
+        seen=seen,
+        nearest=() if closest is None else (near(closest),),
+        denials=denials,
+        refutations=refutations,
+    )
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, found: Reading, **given: object) -> judge.JudgePosition:
+    monkeypatch.setattr(judge, "read", lambda *_: found)
+    asked = CriticInput.model_validate({"expanded": expanded(), "records": (), **given})
+    return judge.synthesize(asked, Resources(ontology=Ontology((), ())))
+
+
+REFUTED = (near(NEAR, "R9"),)
+DOUBTED = (near(NEAR - 1e-9, "R9"),)
+
+
+@pytest.mark.parametrize(
+    ("found", "novelty"),
+    [
+        (reading(), 0.5 * 0.5 + 0.5 * 0.5),
+        (reading(unseen=4, closest=None), 1.0),
+        (reading(unseen=0, closest=1.0), 0.0),
+        (reading(unseen=3, closest=0.2), 0.5 * 0.75 + 0.5 * 0.8),
+        (reading(denials=(near(NEAR),)), 0.5 * 0.75),
+        (reading(denials=(near(NEAR - 1e-9),)), 0.5),
+        (reading(refutations=REFUTED), 0.5 * 0.25),
+        (reading(refutations=REFUTED, denials=REFUTED), 0.5 * 0.25),
+        (reading(refutations=DOUBTED), 0.5),
+    ],
+)
+def test_half_unseen_pairs_half_distance_less_what_denies_it(
+    found: Reading, novelty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = 1 + 9 * (0.5 * novelty + 0.5 * 0.55)
+    assert judged(monkeypatch, found).score == pytest.approx(score, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("seen", "refuted", "missing", "expected"),
+    [(0.0, False, 0, 0.1), (4.0, False, 0, 0.5), (4.0, False, 2, 0.405), (12.0, False, 0, 0.7),
+     (4.0, True, 0, 0.8), (36.0, True, 0, 0.82)],
+)  # fmt: skip
+def test_it_is_as_sure_as_the_literature_seen_and_surer_of_a_refutation(
+    seen: float, refuted: bool, missing: int, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = reading(seen=seen, refutations=REFUTED if refuted else ())
+    position = judged(monkeypatch, found, missing_sources=(MISSING,) * missing)
+    assert position.confidence == pytest.approx(expected)
+    assert confidence(reading(seen=seen), (MISSING,) * missing) <= position.confidence
+
+
+def test_scores_stay_between_one_and_ten() -> None:
+    assert score_of(2.0, 1.0, prior=0.5) == 10.0
+    assert score_of(-1.0, 1.0, prior=0.5) == 1.0
+    assert score_of(0.9, 0.0, prior=0.5) == pytest.approx(5.5)
+
+
+def flagged(*citations: str, turn: int = 1) -> dict[str, object]:
+    flag = SpeciousFlag(claim=f"C{turn}", reason="Known.", citations=citations)
+    position = VerifierPosition(score=2, confidence=0.5, summary="No.", specious=(flag,))
+    return {"debate": (Turn(round=turn, critic="verifier", position=position),), "round": 1}
+
+
+def test_a_flag_is_upheld_by_what_refutes_and_overruled_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = reading(refutations=REFUTED)
+    position = judged(monkeypatch, found, **flagged("R9"))
+    assert (position.upheld, position.overruled) == (("C1",), ())
+    position = judged(monkeypatch, found, **flagged("R2"))
+    assert (position.upheld, position.overruled) == ((), ("C1",))
+    position = judged(monkeypatch, found, **flagged("R9", turn=0))
+    assert (position.upheld, position.overruled) == ((), ())
+
+
+def test_it_cites_the_two_nearest_and_the_two_most_telling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = reading(refutations=REFUTED, denials=(near(0.5, "R7"), near(0.4, "R8")))
+    assert judged(monkeypatch, found).citations == ("R1", "R9", "R7")

@@ -1,0 +1,81 @@
+"""The graph of a past year holds that year and nothing later; paths are weighed as published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kg.graph.model import Graph
+from kg.paths.find import PathOptions
+from sage.settings import Weights
+from tests.kg.gr_helpers import graph, triple
+from tests.kg.test_gr_graph import edge_of
+
+
+def chain(*years: int | None) -> Graph:
+    return graph([triple(f"a{at}", f"b{at}", year=year) for at, year in enumerate(years)])
+
+
+@pytest.mark.parametrize(("year", "known"), [(2018, 0), (2019, 1), (2020, 2), (2021, 2)])
+def test_a_year_knows_what_was_published_in_it_and_nothing_later(year: int, known: int) -> None:
+    past = chain(2019, 2020, None).as_of(year)
+    assert past.n_edges == known
+    assert past.meta["as_of"] == year
+
+
+def test_a_later_reading_of_a_known_edge_is_not_read() -> None:
+    whole = graph([triple("a1", "b1", doc=str(year), year=year) for year in (2018, 2019, 2020)])
+    assert edge_of(whole.as_of(2019), "a1", "associated_with", "b1").documents == 2
+
+
+@pytest.mark.parametrize(("year", "known"), [(2018, 0), (2019, 1), (2020, 2)])
+def test_a_foreign_graph_is_cut_by_the_first_year_of_its_edges(
+    year: int, known: int, tmp_path: Path
+) -> None:
+    rows = "".join(
+        f'<edge source="{head}" target="{tail}"><data key="r">associates</data>'
+        f'<data key="y">{when}</data></edge>'
+        for head, tail, when in (("a", "b", 2019), ("b", "c", 2020))
+    )
+    text = (
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+        '<key id="r" for="edge" attr.name="relation" attr.type="string"/>'
+        '<key id="y" for="edge" attr.name="first_year" attr.type="int"/>'
+        '<graph edgedefault="directed"><node id="a"/><node id="b"/><node id="c"/>'
+        f"{rows}</graph></graphml>"
+    )
+    path = tmp_path / "foreign.graphml"
+    path.write_text(text)
+    assert Graph.load(path).as_of(year).n_edges == known
+
+
+def test_the_weights_of_a_path_are_those_of_the_paper() -> None:
+    weights = {"logic": 0.2, "relevance": 0.2, "novelty": 0.3, "surprise": 0.3}
+    assert Weights().model_dump() == weights
+    options = PathOptions()
+    assert {name: getattr(options, name) for name in weights} == weights
+    assert (options.k, options.min_hops, options.max_hops) == (8, 2, 5)
+    assert (options.diversity, options.hub_cap, options.seed) == (0.3, 200, 0)
+    assert (options.max_candidates, options.budget) == (2000, 20_000_000)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{name: -0.01} for name in ("logic", "relevance", "novelty", "surprise", "diversity")]
+    + [{"k": 0}, {"k": 1001}, {"min_hops": 0}, {"max_hops": 9}, {"min_hops": 6}, {"seed": -1},
+       {"hub_cap": -1}, {"max_candidates": 0}, {"max_candidates": 1_000_001}, {"budget": 0},
+       dict.fromkeys(("logic", "relevance", "novelty", "surprise"), 0.0)],
+)  # fmt: skip
+def test_options_out_of_bounds_are_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        PathOptions.model_validate(fields)
+
+
+def test_options_at_their_bounds_are_taken() -> None:
+    none = dict.fromkeys(("relevance", "novelty", "surprise", "diversity"), 0.0)
+    small = {"k": 1, "min_hops": 1, "max_hops": 1, "max_candidates": 1, "budget": 1, "hub_cap": 0}
+    PathOptions.model_validate(none | small | {"logic": 1e-9})
+    PathOptions.model_validate(
+        {"k": 1000, "min_hops": 8, "max_hops": 8, "max_candidates": 1_000_000, "logic": 0.0}
+    )

@@ -1,0 +1,38 @@
+"""Where something lies to the tumor: inside, in the peritumoral band, or beyond it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mcp_servers.pathology.compute.survey import CELL_UM
+from mcp_servers.pathology.compute.tumor import zones
+from mcp_servers.pathology.regions import RegionPatchesInput
+from mcp_servers.pathology.til import TilInput
+from mcp_servers.pathology.tls import TlsInput, place
+
+
+@pytest.mark.parametrize("given", [TlsInput, TilInput, RegionPatchesInput])
+def test_the_band_is_half_a_millimeter_unless_asked_otherwise(given: type) -> None:
+    assert given.model_fields["band_um"].default == 500.0
+
+
+@pytest.mark.parametrize(
+    ("distance", "where"),
+    [(-1e-9, "intratumoral"), (0.0, "intratumoral"), (1e-9, "peritumoral"),
+     (500.0, "peritumoral"), (500.1, "distant"), (999.0, "distant"), (float("inf"), "unknown")],
+)  # fmt: skip
+def test_places_by_the_distance_to_the_border(distance: float, where: str) -> None:
+    assert place(distance, 500.0) == where
+
+
+def test_the_band_is_as_wide_as_asked() -> None:
+    tumor = np.zeros((9, 60), dtype=bool)
+    tumor[:, :10] = True
+    tissue = np.ones_like(tumor)
+    tissue[:, 55:] = False
+    found = zones(tumor, tissue, 20 * CELL_UM)
+    assert found["Tumor"].sum() == 9 * 10
+    assert found["Peritumoral"].any(axis=0).nonzero()[0].tolist() == list(range(10, 30))
+    assert found["Rest"].any(axis=0).nonzero()[0].tolist() == list(range(30, 55))
+    assert sum(part.astype(int) for part in found.values()).max() == 1

@@ -1,0 +1,86 @@
+"""The curve of a spline, and what a reader is told of patients and strata that count otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from lifelines import CoxPHFitter
+
+from tests.validation.core_help import claim, frozen_for, load, patients, run_once
+from tests.validation.test_time_known import late_cohort
+from validation.inputs.population import find_cut, numbers_of
+from validation.inputs.study import Study
+from validation.ledger.ledger import Ledger
+from validation.methods.regression import splined
+from validation.runner import run
+
+CURVED = claim(
+    exposures=[{"variable": "clinical:marker", "label": "marker", "cut": "spline", "level": "low"}],
+    comparison="per_sd",
+    direction="lower_risk",
+    covariates=["clinical:stage"],
+    strata=["clinical:sex"],
+)
+
+
+def natural(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Natural cubic splines as Hastie, Tibshirani and Friedman write them (2009, eq. 5.4)."""
+
+    def d(at: int) -> np.ndarray:
+        ends = np.maximum(x - knots[at], 0) ** 3 - np.maximum(x - knots[-1], 0) ** 3
+        return ends / (knots[-1] - knots[at])
+
+    return np.column_stack([x, *(d(at) - d(len(knots) - 2) for at in range(len(knots) - 2))])
+
+
+def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "c", patients(300, log_hr=0.9))
+    contract = frozen_for(cohort, CURVED.model_copy(update={"strata": ()})).contract
+    table = cohort.table(contract.keys(), ["OS"])
+    use = contract.exposures[0]
+    study = Study.of(contract, table, (find_cut(numbers_of(table, use), use),))
+    found = splined(study, contract.test("primary"))
+    grid = np.linspace(-1.5, 1.5, 13)
+    ratio, lower, upper = found.curve(grid, 0.2)
+    t, e = study.follow_up("OS", found.keep)
+    frame = pd.DataFrame(natural(found.x, found.knots)).assign(t=t, e=e)
+    other = CoxPHFitter().fit(frame, "t", "e")
+    apart = natural(grid, found.knots) - natural(np.array([0.2]), found.knots)
+    log = apart @ other.params_.to_numpy()
+    half = 1.959964 * np.sqrt(((apart @ other.variance_matrix_.to_numpy()) * apart).sum(axis=1))
+    assert np.log(ratio) == pytest.approx(log, abs=2e-4)
+    assert np.log(upper) == pytest.approx(log + half, abs=2e-4)
+    assert np.log(lower) == pytest.approx(log - half, abs=2e-4)
+
+
+def test_a_spline_is_drawn_and_a_stratum_in_the_prediction_is_said(tmp_path: Path) -> None:
+    found = run_once(tmp_path, patients(300, log_hr=0.9), hypothesis=CURVED)
+    figure = found.figures["primary"]
+    assert "spline" in figure.caption
+    assert list((tmp_path / "out").rglob("primary.svg"))
+    notes = found.test("calibration").notes
+    assert any(
+        "Sex is a covariate here, where the claim's tests stratify" in note for note in notes
+    )
+
+
+def test_a_patient_without_follow_up_has_a_line_in_the_flow(tmp_path: Path) -> None:
+    cohort = late_cohort(tmp_path / "c")
+    path = next((tmp_path / "c").rglob("clinical.csv"))
+    table = pd.read_csv(path)
+    table.loc[:2, "months"] = 0.0
+    path.write_text(table.to_csv(index=False))
+    from validation import cohort as cohorts
+
+    hypothesis = claim(
+        exposures=[{"variable": "clinical:given", "label": "given"}], time_dependent=True
+    )
+    cohort = cohorts.load(path.parent)
+    frozen = frozen_for(cohort, hypothesis)
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"))
+    step = next(report for report in found.joins if report.step == "follow-up")
+    assert (step.before, step.after) == (150, 147)
+    assert found.test("primary").n == 147
