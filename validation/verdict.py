@@ -70,8 +70,8 @@ computed after the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from validation.contracts.contract import Contract, TestPlan
 from validation.controls.rules import (
@@ -81,7 +81,8 @@ from validation.controls.rules import (
     timing_objections,
     unshown_positive,
 )
-from validation.hypothesis import Comparison, Direction
+from validation.hypothesis import Direction
+from validation.kinds import kind_limits, later_endpoints
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -108,6 +109,8 @@ ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
+UNDIRECTED = (*SEARCHED, "nested")
+"""Methods whose p tests an association of any direction; the effect is one slope."""
 TOO_SMALL = "associated, but too small to matter"
 
 
@@ -117,6 +120,7 @@ class Evidence:
 
     `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
     `q_adjusted` the adjusted model's p in its place (None: it gave none);
+    `q_of` those of later endpoints of a hierarchy, each in the place of the primary one;
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
     badge carries in any case.
@@ -132,6 +136,7 @@ class Evidence:
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
     q_adjusted: float | None = None
+    q_of: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,10 +177,13 @@ def judge(evidence: Evidence) -> Verdict:
         if unsafe:
             reasons = (*(objection.reason for objection in unsafe), *found.reasons)
             found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
+    later = later_endpoints(
+        contract, analysis, evidence.q_of, found.verdict, measured=_measured, undirected=_undirected
+    )
     return Verdict(
         verdict=found.verdict,
         because=found.because,
-        reasons=found.reasons,
+        reasons=(*found.reasons, *later),
         limits=tuple(limits),
         answers=answers,
         qualifiers=(found.words, *evidence.qualifiers),
@@ -257,7 +265,9 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
-    if significant:
+    if significant and _undirected(found):
+        answer = "unclear"
+    elif significant:
         answer = "yes" if expected else "no"
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
@@ -553,7 +563,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
-    limits += _of_a_product(contract)
+    limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
@@ -581,22 +591,6 @@ def _limits(evidence: Evidence) -> list[str]:
     return limits
 
 
-def _of_a_product(contract: Contract) -> list[str]:
-    """What an interaction leaves open: its scale, and who decided on the treatment."""
-    if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
-        return []
-    limits = []
-    if contract.scale != "difference (SD)":
-        limits.append(f"interaction of {contract.scale}s: says nothing of differences in risk")
-    treatment = contract.hypothesis.exposures[1]
-    if contract.comparison is Comparison.PREDICTIVE and not treatment.randomized:
-        limits.append(
-            f"{treatment.label} was not randomized: who was given it may differ in what decides "
-            "the outcome"
-        )
-    return limits
-
-
 # -- small parts ---------------------------------------------------------------------------------
 
 
@@ -621,9 +615,11 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 
 def _undirected(primary: TestOutcome) -> bool:
-    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
-    effect, searched = _effect(primary), primary.method in SEARCHED
-    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    """True where p tests any association (spline, best cut, several terms) and the slope's interval
+    spans none.
+    """
+    effect, any_direction = _effect(primary), primary.method in UNDIRECTED
+    return any_direction and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
 
 
 def _relevant(evidence: Evidence) -> str:

@@ -893,6 +893,14 @@ def _association() -> Iterator[Row]:
     yield row(
         "locked is never supported", open_("power"), "uyy", primary=STRONG, locked=True, q=0.001
     )
+    yield row(
+        "several terms, beside the covariates no direction",
+        open_("independence"),
+        "yuu",
+        primary=STRONG,
+        adjusted=estimate(1.1, 0.2, 0.001) | {"method": "nested"},
+        plan={"method": "nested"},
+    )
     for method in ("spline", "maximally_selected"):
         plan = {"plan": {"method": method}, "adjusted": STRONG}
         flat = {"primary": estimate(1.1, 0.2, 0.001), **plan}

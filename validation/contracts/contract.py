@@ -47,6 +47,7 @@ Method = Literal[
     "calibration",
     "joint_groups",
     "ordered_groups",
+    "nested",
     "site",
     "time_dependent",
     "table_one",
