@@ -29,7 +29,11 @@ from sage.wiring import graph_path, load_cohort
 
 @dataclass(frozen=True)
 class Request:
-    """What `sage run` was asked; `history` is what earlier rounds of a campaign found."""
+    """What `sage run` was asked.
+
+    `replicate` is a second cohort that may contradict a claim, `confirm` one that has to bear it
+    out. `history` is what earlier rounds of `campaign` found.
+    """
 
     prompt: str
     kg: Path | None = None
@@ -44,6 +48,9 @@ class Request:
     corpus: Path | None = None
     as_of: int | None = None
     history: History | None = None
+    split: float | None = None
+    confirm: str | None = None
+    campaign: str = ""
     out: Path | None = None
     corrections: Corrections = field(default_factory=Corrections)
 
@@ -94,8 +101,10 @@ def begin(
     features = [str(path.resolve()) for path in request.features]
     cohort = load_cohort(request.cohort, settings, root_of_files, features)
     dictionary = cohort.dictionary()
-    if request.replicate:
-        load_cohort(request.replicate, settings)
+    check_second(request.replicate, request.confirm, request.split)
+    second = request.confirm or request.replicate
+    if second:
+        load_cohort(second, settings)
     kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():
@@ -122,7 +131,7 @@ def begin(
         features=features,
         cohort_title=dictionary.title,
         simulated=dictionary.simulated,
-        replicate=_stable_name(request.replicate) if request.replicate else None,
+        replicate=_stable_name(second) if second else None,
         kg=str(kg),
         kg_hash=_hash_graph(kg),
         seed=request.seed,
@@ -133,6 +142,9 @@ def begin(
         corpus=str(corpus),
         as_of=request.as_of,
         history=request.history,
+        split=request.split,
+        confirms=request.confirm is not None,
+        campaign=request.campaign or (folder.id if request.confirm else ""),
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
         endpoint=_address(settings.base_url) if reasoner == "chat" else "",
@@ -158,6 +170,23 @@ def begin(
             folder.update(status="failed", problem=str(error)[:1000])
             raise
     return services
+
+
+def check_second(replicate: str | None, confirm: str | None, split: float | None) -> None:
+    """Refuse two ways to confirm a claim.
+
+    Raises
+    ------
+    InputError
+        With which of them to leave out.
+    """
+    if replicate and confirm:
+        raise InputError("give --replicate or --confirm, not both: a claim has one second cohort")
+    if split and confirm:
+        raise InputError(
+            "give --split or --confirm, not both: a claim is confirmed in held-back patients or in"
+            " a second cohort"
+        )
 
 
 def _agree(

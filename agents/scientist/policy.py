@@ -82,6 +82,9 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
     ValueError
         If nothing that the cohort measures is left to claim.
     """
+    if given.history.next:
+        following = yield from _next_claims(given)
+        return Candidates(candidates=tuple(following))
     tried = yield from _tried(given)
     chained = list(islice(proposals(given, resources), 3 * given.wanted))
     known = Known()
@@ -121,6 +124,26 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
 
 def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
     return frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
+
+
+def _next_claims(given: ScientistInput) -> Looks:
+    """What the campaign asks next, with the sources that speak of its exposures."""
+    found = []
+    for hypothesis in given.history.next[: given.wanted]:
+        known = Known()
+        for exposure in hypothesis.exposures:
+            name = exposure.variable.split(":")[-1].replace("_", " ")
+            yield from _look_up(Concept(name, exposure.variable), given, known)
+        sources = tuple(dict.fromkeys(key for keys in known.sources.values() for key in keys))[:12]
+        found.append(
+            Proposal(
+                hypothesis=settled(hypothesis, given.dictionary),
+                sources=sources,
+                support_absent=not sources,
+                conjecture=not known.risk,
+            )
+        )
+    return found
 
 
 def _tried(given: ScientistInput) -> Looks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ class Services:
     manifest: Manifest
     settings: Settings
     listener: Listener = field(default=_silent)
+    freezing: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def ontology(self) -> Ontology:
@@ -103,14 +105,19 @@ class Services:
         return load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
 
     @cached_property
+    def second_cohort(self) -> Cohort | None:
+        """The cohort on which claims are repeated, if the run has one."""
+        from sage.wiring import load_cohort
+
+        second = self.manifest.replicate
+        return load_cohort(second, self.settings) if second else None
+
+    @cached_property
     def patient_identifiers(self) -> frozenset[str]:
         """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
         from agents.disclosure import identifiers
-        from sage.wiring import load_cohort
 
-        cohorts = [self.cohort]
-        if self.manifest.replicate:
-            cohorts.append(load_cohort(self.manifest.replicate, self.settings))
+        cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
         return identifiers(
             name for cohort in cohorts for pair in cohort.pseudonyms.items() for name in pair
         )
