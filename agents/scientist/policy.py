@@ -160,7 +160,10 @@ def _asked_concepts(question: Question) -> list[Concept]:
     for role in roles:
         for part in question.testable(role):
             for variable in part.variables[:1]:
-                concept = Concept(part.name or part.words, variable, asked=True)
+                # Papers know a thing by the asker's words rather than by the variable's label.
+                plain = question.language == "en" and not part.corrected_from
+                name = part.words if plain or not part.name else part.name
+                concept = Concept(name, variable, asked=True)
                 found.setdefault(variable, concept)
     return list(found.values())
 
