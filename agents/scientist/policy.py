@@ -162,9 +162,12 @@ def _asked_concepts(question: Question) -> list[Concept]:
     found: dict[str, Concept] = {}
     for role in roles:
         for part in question.testable(role):
+            # Papers know a thing by the asker's words rather than by the variable's label.
+            plain = question.language == "en" and not part.corrected_from
+            name = part.words if plain or not part.name else part.name
             for variable in part.variables[: MEMBERS if part.every else 1]:
                 member = variable.removeprefix("expression:") if part.every else ""
-                concept = Concept(member or part.name or part.words, variable, asked=True)
+                concept = Concept(member or name, variable, asked=True)
                 found.setdefault(variable, concept)
     return list(found.values())
 

@@ -452,7 +452,8 @@ def tell_candidates(services: Services) -> None:
     for ranking in rankings(services.folder):
         out.print(
             f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
-            f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
+            f" {len(ranking.set_aside)} set aside; those that answer the question first, then by"
+            f" {ranking.order}:"
         )
         for item in ranking.ranked:
             if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:
