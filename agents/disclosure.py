@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from sage.core.errors import FaultError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MIN_COUNT = 5
 """Fewest patients that a count may stand for in anything that a model sees."""
@@ -56,8 +60,8 @@ def require_disclosable(
     if len(prompt) > 4 * LONGEST_TEXT:
         raise FaultError(f"{agent}: a prompt of {len(prompt)} characters was not sent")
     words = {word.strip(".:-") for word in _WORD.findall(prompt)}
-    odd = [name for name in withheld if _WORD.fullmatch(name) is None]
-    if not words.isdisjoint(withheld) or any(name in prompt for name in odd):
+    odd = [item for item in withheld if _WORD.fullmatch(item) is None]
+    if not words.isdisjoint(withheld) or any(item in prompt for item in odd):
         raise FaultError(
             f"{agent}: a prompt that names a patient of the cohort was not sent; look for the "
             "identifier in cohort.toml, in the hypothesis, or in the instructions"
@@ -78,6 +82,46 @@ def _bounded(agent: str, value: Any, name: str) -> None:
             raise FaultError(f"{agent}: {name} repeats {numbers} numbers; it was not sent")
         for inner in value:
             _bounded(agent, inner, name)
+
+
+def require_bounded(tool: str, result: BaseModel) -> None:
+    """Let a tool's result pass, or stop the run: no overlong text, no table of patients.
+
+    Raises
+    ------
+    FaultError
+        The message repeats nothing of it.
+    """
+    _bounded(tool, result.model_dump(), "result")
+
+
+def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
+    """Cells of a table of patients that may not be shown.
+
+    Small ones go, and along every axis the smallest partner of a single one that went, so that no
+    sum over a row or column gives it away.
+
+    Parameters
+    ----------
+    counts : patients by one level of each variable; any number of axes
+    minimum : fewest patients that a shown cell may stand for; empty cells may be shown
+    """
+    import numpy as np
+
+    hidden = (counts > 0) & (counts < minimum)
+    changed = bool(hidden.any())
+    while changed:
+        changed = False
+        for axis in range(counts.ndim):
+            lines = np.moveaxis(hidden, axis, -1).reshape(-1, counts.shape[axis])
+            places = np.moveaxis(np.arange(counts.size).reshape(counts.shape), axis, -1)
+            places = places.reshape(lines.shape)
+            for line, place in zip(lines, places, strict=True):
+                if line.sum() == 1 and len(line) > 1:
+                    shown = place[~line]
+                    hidden.flat[shown[np.argmin(counts.flat[shown])]] = True
+                    changed = True
+    return hidden
 
 
 def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:

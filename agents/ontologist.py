@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from agents.base import Agent, Resources, Role, View, Wording, prompt_file
 from agents.prose.check import early_judge, own
+from agents.question.types import Question
 from agents.types import Citation, Definition, OntologyBrief, Relationship
 from kg.types import Evidence, PathNode, ScoredPath
 
 
 class OntologistInput(View):
-    """What the ontologist sees: the paths, never the prompt (SAGE, Table 9)."""
+    """What the ontologist sees: the question, and the paths with their passages."""
 
+    question: Question = Question(prompt="")
     paths: tuple[ScoredPath, ...]
 
 
@@ -145,11 +147,9 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
                     forward=edge.forward,
                     belief=round(edge.belief, 4),
                     contradicted=edge.contradicted,
-                    evidence=tuple(
-                        cite(evidence) for evidence in edge.evidence[:EVIDENCE_PER_EDGE]
-                    ),
+                    evidence=tuple(cite(item) for item in edge.evidence[:EVIDENCE_PER_EDGE]),
                     contradicting=tuple(
-                        cite(evidence) for evidence in edge.contradicting[:EVIDENCE_PER_EDGE]
+                        cite(item) for item in edge.contradicting[:EVIDENCE_PER_EDGE]
                     ),
                 )
             )
@@ -160,10 +160,10 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
 
 def _passages(given: OntologistInput) -> list[str]:
     return [
-        f"{evidence.title} {evidence.doi} {evidence.pmid} {evidence.text}"
+        f"{citation.title} {citation.doi} {citation.pmid} {citation.text}"
         for path in given.paths
         for edge in path.edges
-        for evidence in (*edge.evidence, *edge.contradicting)
+        for citation in (*edge.evidence, *edge.contradicting)
     ]
 
 

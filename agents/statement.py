@@ -82,7 +82,21 @@ def stated(hypothesis: Hypothesis, known: Known) -> Hypothesis:
 
 
 def state(hypothesis: Hypothesis, known: Known) -> str:
-    """The claim as a sentence: who, compared with whom, with which outcome."""
+    """The claim as a sentence: who, compared with whom, with which outcome; then the endpoints of a
+    hierarchy in their order.
+    """
+    claim = _claimed(hypothesis, known)
+    if not hypothesis.hierarchy:
+        return claim
+    later = [
+        _outcome(hypothesis.model_copy(update={"endpoint": key}), known)
+        for key in hypothesis.secondary_endpoints
+    ]
+    more = f"if that is supported, the same is claimed, in this order, of {_listed(later)}"
+    return f"{claim.rstrip('.')}; {more}."
+
+
+def _claimed(hypothesis: Hypothesis, known: Known) -> str:
     place = f"In {known.cohort}"
     if hypothesis.population.filters:
         place += f", among patients whose {_conditions(hypothesis.population.filters, known)}"
@@ -98,6 +112,11 @@ def state(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_modified(hypothesis, known, names)}."
+        case Comparison.COMBINED:
+            beyond = [label_of(key, known) for key in hypothesis.covariates]
+            words = _listed([f"{level} {name}" for level, name in zip(levels, names, strict=True)])
+            more = f" beyond {_listed(beyond)}" if beyond else ""
+            return f"{place}, {words} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
             groups = ORDERED[first.cut]
@@ -126,6 +145,10 @@ def state(hypothesis: Hypothesis, known: Known) -> str:
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
         other = "all others"
     return f"{place}, {words} identifies patients with {outcome}, compared with {other}."
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 ORDERED = {
@@ -232,6 +255,7 @@ FIXED_WORDING = (
     Comparison.TREND,
     Comparison.PREDICTIVE,
     Comparison.MODIFICATION,
+    Comparison.COMBINED,
 )
 """Comparisons whose sentence is not read back: their fields are edited."""
 AS_FIELDS = "claim as its fields do; this kind of claim is changed by its fields"
@@ -253,8 +277,10 @@ def read_statement(text: str, before: Hypothesis, known: DataDictionary) -> Read
     """
     plain = " ".join(text.rstrip(".").split())
     lowered = plain.lower()
-    if before.comparison in FIXED_WORDING or any(
-        exposure.signature for exposure in before.exposures
+    if (
+        before.comparison in FIXED_WORDING
+        or before.hierarchy
+        or any(exposure.signature for exposure in before.exposures)
     ):
         words = _words(plain)
         same = words == _words(state(before, known))

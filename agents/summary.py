@@ -17,9 +17,9 @@ from validation.hypothesis import Hypothesis
 
 
 class NoveltyView(View):
-    """The novelty verdict in a line."""
+    """The novelty verdict in a line; no score where nothing that was found bears on the claim."""
 
-    score: float
+    score: float | None
     threshold: float
     specious: bool
     summary: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field
@@ -11,6 +12,13 @@ from agents.disclosure import MIN_COUNT
 from kg.types import EntityType, Polarity
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Exposure, Hypothesis
+from validation.signature import read_signature
+
+STUDY_SIZE = re.compile(
+    r"\bn\s*=\s*(\d[\d,]*)|(?<![\w.])(\d[\d,]*)\s+(?:\w+[ -]){0,3}?"
+    r"(?:patients|cases|women|men|individuals|tumou?rs|specimens|samples)\b",
+    re.IGNORECASE,
+)
 
 
 class Citation(View):
@@ -31,6 +39,12 @@ class Citation(View):
         if self.pmid:
             return f"pmid:{self.pmid}"
         return f"title:{self.title.lower()}:{self.year}"
+
+    @property
+    def study_size(self) -> int | None:
+        """The largest number of patients, tumors or samples that the quotation names."""
+        found = [int((a or b).replace(",", "")) for a, b in STUDY_SIZE.findall(self.quote)]
+        return max(found, default=None)
 
 
 class Definition(View):
@@ -97,6 +111,13 @@ class DictionaryView(View):
         return {variable.key for variable in self.variables} | {
             f"expression:{gene}" for gene in self.genes
         }
+
+    def has(self, key: str) -> bool:
+        """True when `key` names a variable that this view offers, or a score of its genes."""
+        signature = read_signature(key)
+        if signature is not None:
+            return not signature.measured(set(self.genes))[1]
+        return key in self.keys()
 
     def names(self) -> tuple[str, ...]:
         """What the cohort calls itself, its variables and its endpoints."""
@@ -172,9 +193,13 @@ class EarlierClaim(View):
 
 
 class History(View):
-    """What earlier rounds tried and found, oldest first."""
+    """What earlier rounds tried and found, oldest first.
+
+    `next` is what the campaign's policy would ask now; the rules do so.
+    """
 
     claims: tuple[EarlierClaim, ...] = ()
+    next: tuple[Hypothesis, ...] = ()
 
 
 class Draft(View):
@@ -182,7 +207,7 @@ class Draft(View):
 
     `refinements` are further exposures that belong to the mechanism; expansion may bring them in
     when the critics ask for a sharper claim. `concepts` are the literature's names for what the
-    hypothesis combines.
+    hypothesis combines. `support_absent` says that nothing that was searched supports it.
     """
 
     hypothesis: Hypothesis
@@ -191,6 +216,7 @@ class Draft(View):
     contradicting: tuple[Citation, ...] = ()
     refinements: tuple[Exposure, ...] = ()
     concepts: tuple[str, ...] = ()
+    support_absent: bool = False
 
 
 class ReviewedHypothesis(View):

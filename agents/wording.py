@@ -96,6 +96,8 @@ def describe_design(hypothesis: Hypothesis) -> str:
             return f"each doubling of {hypothesis.exposures[0].label}"
         case Comparison.TREND:
             return f"ordered groups of {hypothesis.exposures[0].label}, step by step"
+        case Comparison.COMBINED:
+            return f"{exposed} jointly"
         case Comparison.PREDICTIVE:
             marker, treatment = hypothesis.exposures
             return f"the effect of {treatment.label} by {marker.label}"

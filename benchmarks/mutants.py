@@ -64,7 +64,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ),
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
-        'return _prevents("replication", f"{text}: the other direction")',
+        'return _prevents("replication", f"{text}: {against}")',
         "'replication' to 'multiplicity'",
     ): "the objection made of it names the rule again",
 }

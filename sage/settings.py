@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     `concurrency` calls are under way at once, and `requests_per_minute` begin. `structured` is how
     a schema is asked for; a server without it is asked the next simpler way. `repairs` is how
     often a refused reply goes back to the model. `vision` sends figures to models that can see.
+
+    `drafts` is how many candidates the scientist drafts, of which the best are debated and tested;
+    with `tournament` they are compared in pairs.
     """
 
     model_config = SettingsConfigDict(
@@ -111,6 +114,8 @@ class Settings(BaseSettings):
     weights: Weights = Weights()
     embedding_model: str = "default"
 
+    drafts: int = Field(default=12, ge=1, le=40)
+    tournament: bool = False
     novelty_threshold: float = Field(default=5.0, ge=1, le=10)
     revisions: int = Field(default=2, ge=0)
     coding_rounds: int = Field(default=3, ge=1)

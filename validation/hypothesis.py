@@ -7,7 +7,7 @@ feasibility).
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -143,6 +143,8 @@ class Comparison(StrEnum):
     """Whether the effect of a treatment, the second exposure, differs by a biomarker, the first."""
     MODIFICATION = "modification"
     """Whether the association of the first exposure differs by the second one, the modifier."""
+    COMBINED = "combined"
+    """Whether all exposures together add to the covariates, by one test of nested models."""
 
     @property
     def is_product(self) -> bool:
@@ -167,6 +169,8 @@ class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
     Where `statement` is left out SAGE writes it from the fields.
+    With `hierarchy` the secondary endpoints are claimed too, in their order: each is tested only
+    if the claim on all before it is supported, at the same alpha (fixed sequence).
     `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
     within whose levels patients are compared: each level has its own baseline hazard, and no hazard
     ratio of its own. `negative_endpoint` is one that the exposure should not touch. `causes` are
@@ -185,10 +189,11 @@ class Hypothesis(Strict):
     id: str
     statement: str = ""
     population: Population
-    exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=3)
+    exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=8)
     comparison: Comparison
     endpoint: str
     secondary_endpoints: tuple[str, ...] = ()
+    hierarchy: bool = Field(default=False, exclude_if=lambda given: not given)
     direction: Direction
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = Field(default=(), max_length=3)
@@ -209,6 +214,15 @@ class Hypothesis(Strict):
             raise ValueError(f"comparison `{self.comparison}` needs two exposures, not {count}")
         if self.comparison.is_slope and count != 1:
             raise ValueError(f"comparison `{self.comparison}` needs one exposure, not {count}")
+        if self.comparison is Comparison.COMBINED and count < 2:
+            raise ValueError("comparison `combined` needs two exposures or more")
+        if self.comparison is not Comparison.COMBINED and count > 3:
+            raise ValueError(
+                f"comparison `{self.comparison}` takes at most three exposures, not {count}; "
+                "`combined` takes eight"
+            )
+        if self.hierarchy and not self.secondary_endpoints:
+            raise ValueError("`hierarchy` orders `secondary_endpoints`: name at least one")
         return self
 
     @model_validator(mode="after")
@@ -259,8 +273,9 @@ class Hypothesis(Strict):
             raise ValueError("give `landmark` or `time_dependent`, not both")
         amounts = self.comparison.is_slope and self.comparison is not Comparison.PER_SD
         changes = any(exposure.transform != "none" for exposure in self.exposures)
-        product = self.comparison.is_product and self.comparison is not Comparison.INTERACTION
-        if self.time_dependent and (amounts or product or changes):
+        several = self.comparison.is_product or self.comparison is Comparison.COMBINED
+        several = several and self.comparison is not Comparison.INTERACTION
+        if self.time_dependent and (amounts or several or changes):
             raise ValueError(
                 f"`time_dependent` counts a yes or no from when it happened: comparison "
                 f"`{self.comparison}` and transforms do not serve it"
@@ -316,6 +331,25 @@ class Hypothesis(Strict):
         if twice:
             raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
         return self
+
+
+def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
+    """The levels that the population is held to, by variable."""
+    return {
+        each.variable: _plain(each.value)
+        for each in hypothesis.population.filters
+        if each.op == "eq"
+    }
+
+
+def _plain(value: object) -> str:
+    """A level as text: 1, 1.0 and "1" are the same."""
+    return f"{value:g}" if isinstance(value, int | float) else str(value).casefold()
+
+
+def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether no patient is of both populations, by the levels that each is held to."""
+    return any(others.get(variable, level) != level for variable, level in some.items())
 
 
 def _repeated(names: Sequence[str]) -> str | None:

@@ -234,7 +234,8 @@ def collect(
             contract=frozen.contract,
             analysis=main,
             q=adjusted.q if adjusted is not None else None,
-            q_adjusted=_q_adjusted(frozen, main, ledger),
+            q_adjusted=_q_instead(frozen, main, ledger, "adjusted"),
+            q_of=_of_the_hierarchy(frozen, main, ledger),
             family=adjusted.family if adjusted is not None else 1,
             replicate=second,
             locked=locked,
@@ -244,6 +245,7 @@ def collect(
                     state,
                     registered=ledger.is_registered(frozen),
                     screened=ledger.screened(frozen),
+                    taken=ledger.place_taken(frozen),
                 ),
                 *weighed.objections,
             ),
@@ -265,9 +267,21 @@ def collect(
     return found
 
 
-def _q_adjusted(frozen: FrozenContract, main: AnalysisResult, ledger: Ledger) -> float | None:
-    """The adjusted model's p after control over the ledger, in place of the primary one."""
-    found = main.test("adjusted")
+def _of_the_hierarchy(
+    frozen: FrozenContract, main: AnalysisResult, ledger: Ledger
+) -> dict[str, float]:
+    """The later endpoints' p after control over the ledger, each in place of the primary one."""
+    claim = frozen.contract.hypothesis
+    keys = claim.secondary_endpoints if claim.hierarchy else ()
+    found = {key: _q_instead(frozen, main, ledger, f"{key}.secondary") for key in keys}
+    return {key: q for key, q in found.items() if q is not None}
+
+
+def _q_instead(
+    frozen: FrozenContract, main: AnalysisResult, ledger: Ledger, test: str
+) -> float | None:
+    """Another test's p after control over the ledger, in place of the primary one."""
+    found = main.test(test)
     if found is None or found.p is None:
         return None
     alpha = frozen.contract.rules.alpha
@@ -361,7 +375,7 @@ def _results(
     book.put("rules.relevant_ratio", contract.relevant_ratio, contract.scale)
     if adjusted is not None:
         book.put("primary.q", adjusted.q, "q-value")
-        beside = _q_adjusted(frozen, main, ledger)
+        beside = _q_instead(frozen, main, ledger, "adjusted")
         if beside is not None:
             book.put("adjusted.q", beside, "q-value")
         book.put("primary.e", adjusted.e, "e-value")

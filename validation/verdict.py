@@ -11,6 +11,9 @@ A verdict rests on three answers, each with its estimate and 95% interval:
   Not where a cut or a curve was searched: its adjusted p does not count the search. No:
   the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
   least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
+  In a campaign the p must also stay below the level of its online control
+  (`validation.statistics.online`): that of the confirmation patients, or of the second cohort where
+  another one confirms.
 - *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
   effect is significant in the expected direction. No: it is significant in the other direction, or
   its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
@@ -38,9 +41,10 @@ The rules, in their order:
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;
-   - inconclusive (replication): a second cohort contradicts the claim;
+   - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it
+     where a campaign leaves the confirmation to it;
    - inconclusive (registration): the contract was written after another one on the same exposures
-     and endpoint gave results in these patients.
+     and endpoint gave results in these patients; not where a second cohort confirms.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
    claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
    mean survival difference agrees with the claim, and inconclusive (control) if the known positive
@@ -66,8 +70,8 @@ computed after the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from validation.contracts.contract import Contract, TestPlan
 from validation.controls.rules import (
@@ -77,7 +81,8 @@ from validation.controls.rules import (
     timing_objections,
     unshown_positive,
 )
-from validation.hypothesis import Comparison, Direction
+from validation.hypothesis import Direction
+from validation.kinds import kind_limits, later_endpoints
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -104,6 +109,8 @@ ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
+UNDIRECTED = (*SEARCHED, "nested")
+"""Methods whose p tests an association of any direction; the effect is one slope."""
 TOO_SMALL = "associated, but too small to matter"
 
 
@@ -113,6 +120,7 @@ class Evidence:
 
     `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
     `q_adjusted` the adjusted model's p in its place (None: it gave none);
+    `q_of` those of later endpoints of a hierarchy, each in the place of the primary one;
     `seen` the hash of another version of the contract whose results came first. `objections` and
     `qualifiers` are what other parts bring along: reasons against "supported", and words that the
     badge carries in any case.
@@ -128,6 +136,7 @@ class Evidence:
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
     q_adjusted: float | None = None
+    q_of: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,10 +177,13 @@ def judge(evidence: Evidence) -> Verdict:
         if unsafe:
             reasons = (*(objection.reason for objection in unsafe), *found.reasons)
             found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
+    later = later_endpoints(
+        contract, analysis, evidence.q_of, found.verdict, measured=_measured, undirected=_undirected
+    )
     return Verdict(
         verdict=found.verdict,
         because=found.because,
-        reasons=found.reasons,
+        reasons=(*found.reasons, *later),
         limits=tuple(limits),
         answers=answers,
         qualifiers=(found.words, *evidence.qualifiers),
@@ -188,9 +200,11 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     expected = expected_direction(contract, effect)
     text = f"{effect_text(effect)}, {p_is(p)}, {p_is(q, 'q')} over "
     text += f"{_count(evidence.family, 'claim')} of the ledger"
+    if contract.online is not None:
+        text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
         answer = "unclear"
-    elif expected and not evidence.locked and q is not None and q < alpha:
+    elif expected and not evidence.locked and q is not None and q < alpha and p < _level(evidence):
         answer = "yes"
     elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
         answer = "yes"
@@ -212,8 +226,28 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
     found = None if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _measured(found) or primary.method in SEARCHED or evidence.locked:
         return False
+    effect, p = _estimate(found)
+    enough = q is not None and q < contract.rules.alpha and p < _level(evidence)
+    return enough and expected_direction(contract, effect)
+
+
+def _level(evidence: Evidence) -> float:
+    """What the p of the claim's own patients must stay below.
+
+    Where a second cohort confirms a campaign's claim, the campaign's level is asked of that cohort.
+    """
+    contract = evidence.contract
+    if contract.online is None or _confirmed_elsewhere(evidence):
+        return math.inf
+    return contract.online.level
+
+
+def _confirmed_elsewhere(evidence: Evidence) -> bool:
+    contract = evidence.contract
     return (
-        q is not None and q < contract.rules.alpha and expected_direction(contract, _effect(found))
+        contract.online is not None
+        and contract.split.policy == "none"
+        and evidence.replicate is not None
     )
 
 
@@ -231,7 +265,9 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
-    if significant:
+    if significant and _undirected(found):
+        answer = "unclear"
+    elif significant:
         answer = "yes" if expected else "no"
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
@@ -329,6 +365,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     again = _replication(evidence)
     if again is not None and again.outcome == "prevents":
         words = "a second cohort contradicts it"
+        if _confirmed_elsewhere(evidence):
+            words = "not confirmed in a second cohort"
         doubts.append(Objection("replication", "replication", words, again.text))
     elif again is not None:
         reasons.append(again)
@@ -338,7 +376,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append("the second cohort points the same way without reaching alpha")
     else:
         limits.append("one cohort only; no external validation")
-    if evidence.seen is not None:
+    if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
             "patients: exploratory until it is tested in others, under a contract of their own"
@@ -494,17 +532,21 @@ def _replication(evidence: Evidence) -> Reason | None:
         return None
     contract = evidence.contract
     found = evidence.replicate.test(contract.primary)
+    elsewhere = _confirmed_elsewhere(evidence)
     if found is None or not _measured(found):
         why = found.reason if found is not None else "the test did not run"
         return Reason(
             rule="replication",
-            outcome="limits",
+            outcome="prevents" if elsewhere else "limits",
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
     effect, p = _estimate(found)
     text = f'cohort "{evidence.replicate.cohort}": {effect_text(effect)}, {p_is(p)}'
-    if not expected_direction(contract, effect):
-        return _prevents("replication", f"{text}: the other direction")
+    against = "" if expected_direction(contract, effect) else "the other direction"
+    if not against and contract.online is not None and elsewhere and p >= contract.online.level:
+        against = f"not confirmed at the campaign's {p_is(contract.online.level, 'level')}"
+    if against:
+        return _prevents("replication", f"{text}: {against}")
     outcome = "for" if p < contract.rules.alpha else "limits"
     return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 
@@ -521,7 +563,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"registered after contract {evidence.seen[:12]} gave results on this claim")
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
-    limits += _of_a_product(contract)
+    limits += kind_limits(contract, evidence.analysis)
     for name in ("exposed", "reference"):
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
@@ -549,22 +591,6 @@ def _limits(evidence: Evidence) -> list[str]:
     return limits
 
 
-def _of_a_product(contract: Contract) -> list[str]:
-    """What an interaction leaves open: its scale, and who decided on the treatment."""
-    if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
-        return []
-    limits = []
-    if contract.scale != "difference (SD)":
-        limits.append(f"interaction of {contract.scale}s: says nothing of differences in risk")
-    treatment = contract.hypothesis.exposures[1]
-    if contract.comparison is Comparison.PREDICTIVE and not treatment.randomized:
-        limits.append(
-            f"{treatment.label} was not randomized: who was given it may differ in what decides "
-            "the outcome"
-        )
-    return limits
-
-
 # -- small parts ---------------------------------------------------------------------------------
 
 
@@ -589,9 +615,11 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 
 def _undirected(primary: TestOutcome) -> bool:
-    """True where p tests any association (spline, best cut) and the slope's interval spans none."""
-    effect, searched = _effect(primary), primary.method in SEARCHED
-    return searched and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
+    """True where p tests any association (spline, best cut, several terms) and the slope's interval
+    spans none.
+    """
+    effect, any_direction = _effect(primary), primary.method in UNDIRECTED
+    return any_direction and effect.signed(effect.lower) < 0 < effect.signed(effect.upper)
 
 
 def _relevant(evidence: Evidence) -> str:

@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any, Protocol
 
 from agents.base import Agent, Reasoner
+from agents.novelty.coverage import covered, within_coverage
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.queries import counter_queries, opening_queries
@@ -20,6 +21,7 @@ from agents.novelty.settings import DebateSettings
 from agents.novelty.types import (
     CRITICS,
     CitedRecord,
+    Coverage,
     Critic,
     CriticInput,
     DebateOutcome,
@@ -33,6 +35,7 @@ from agents.novelty.types import (
 from agents.novelty.update import penalize, sigma, update
 from agents.novelty.verifier import VERIFIER
 from agents.types import ExpandedHypothesis
+from kg.lexicon.ontology import Ontology
 from kg.literature.merge import SHORTEST_TITLE
 from kg.literature.search import Literature
 from kg.literature.types import MissingSource, Query, Record, SearchAnswer, title_key
@@ -74,6 +77,7 @@ def hold(
     as_of: date | None = None,
     critics: Sequence[Critic] = CRITICS,
     debate: bool = True,
+    ontology: Ontology | None = None,
 ) -> DebateOutcome:
     """Judge how novel `expanded` is.
 
@@ -86,14 +90,16 @@ def hold(
     seed : recorded for the reasoner's resources; the controller draws no random number
     as_of : the date of judgment; passed on to the critics (the retriever enforces it)
     critics, debate : fewer critics, or no rounds, for calibration (SAGE, 4.4)
+    ontology : synonyms by which a record may mention a part of the hypothesis
 
     Raises
     ------
     Whatever the reasoner raises for an answer that it could not obtain.
     """
-    return _Debate(expanded, reasoner, retrieve, settings or DebateSettings(), as_of, critics).run(
-        debate
+    panel = _Debate(
+        expanded, reasoner, retrieve, settings or DebateSettings(), as_of, critics, ontology
     )
+    return panel.run(debate)
 
 
 class _Debate:
@@ -105,6 +111,7 @@ class _Debate:
         settings: DebateSettings,
         as_of: date | None,
         critics: Sequence[Critic],
+        ontology: Ontology | None,
     ) -> None:
         self.expanded = expanded
         self.reasoner = reasoner
@@ -112,6 +119,9 @@ class _Debate:
         self.settings = settings
         self.as_of = as_of
         self.critics = tuple(critic for critic in CRITICS if critic in critics)
+        self.ontology = ontology
+        self.local_records: int | None = None
+        self.coverage = Coverage()
         self.records: list[CitedRecord] = []
         self.seen: dict[str, int] = {}
         self.missing: dict[str, MissingSource] = {}
@@ -172,9 +182,11 @@ class _Debate:
         for answer in answers.values():
             for record in answer.records:
                 self._file(record)
-            self.missing.update({source.name: source for source in answer.missing})
+            self.missing.update({item.name: item for item in answer.missing})
             self.served.update(dict.fromkeys(answer.served_by))
             self.notes.update(dict.fromkeys(answer.notes))
+            if answer.local_records is not None:
+                self.local_records = answer.local_records
         seconds = max(answer.seconds for answer in answers.values())
         requests = max(answer.requests for answer in answers.values())
         return seconds, requests, len(self.records) - before
@@ -209,19 +221,35 @@ class _Debate:
 
     def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
         agent = _AGENTS[critic]
+        self.coverage = covered(
+            self.expanded,
+            self.records,
+            served=tuple(self.served),
+            missing=tuple(self.missing.values()),
+            local_records=self.local_records,
+            ontology=self.ontology,
+        )
         given = CriticInput(
             expanded=self.expanded,
             records=tuple(self.records),
             missing_sources=tuple(self.missing.values()),
+            coverage=self.coverage,
             as_of=self.as_of,
             debate=tuple(self.transcript) if debate is None else debate,
             round=number,
         )
         reply = self.reasoner.ask(agent, given)
         position, rejected = without_unretrieved(given, reply.output)
+        position, claimed = within_coverage(position, self.coverage)
         self.spent += reply.spent
         self.transcript.append(
-            Turn(round=number, critic=critic, position=position, rejected=rejected)
+            Turn(
+                round=number,
+                critic=critic,
+                position=position,
+                rejected=rejected,
+                lowered_from=claimed,
+            )
         )
         return position
 
@@ -255,7 +283,8 @@ class _Debate:
         score = sum(scores) / len(scores)
         last = {turn.critic: turn.position for turn in self.transcript}
         verdict = last.get("judge")
-        reasons = verdict.reasons if isinstance(verdict, JudgePosition) else ()
+        found = verdict if isinstance(verdict, JudgePosition) else None
+        judged = bool(self.coverage.relevant)
         return DebateOutcome(
             initial=initial,
             final=dict(zip(self.critics, scores, strict=True)),
@@ -268,8 +297,12 @@ class _Debate:
             penalty=penalty,
             score=score,
             threshold=self.settings.threshold,
-            below_threshold=score < self.settings.threshold,
-            reasons=reasons,
+            below_threshold=judged and score < self.settings.threshold,
+            judged=judged,
+            plausibility=found.plausibility if found else None,
+            interest=found.interest if found else None,
+            coverage=self.coverage,
+            reasons=found.reasons if found else (),
             records=tuple(self.records),
             retracted=tuple(record.ref for record in self.records if record.record.retracted),
             contradictions=_contradictions(self.transcript),

@@ -25,6 +25,20 @@ class CitedRecord(View):
     record: Record
 
 
+class Coverage(View):
+    """What the panel's searches covered, and how confident that allows a critic to be.
+
+    `searched` names the sources that answered, the local index with its size. `relevant` lists the
+    records that bear on the claim: they mention something of it beside disease and endpoint, and
+    another part.
+    """
+
+    searched: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    most_confident: Confidence = 1.0
+    relevant: tuple[str, ...] = ()
+
+
 class Claim(View):
     """One claim of novelty. `citations` are the refs of the nearest records it was held against."""
 
@@ -79,7 +93,9 @@ class VerifierPosition(View):
 class JudgePosition(View):
     """The judge's synthesis. `upheld` and `overruled` name the claims flagged as specious.
 
-    `reasons` say what a revision would have to change.
+    `reasons` say what a revision would have to change. `plausibility` (does it hold together with
+    what is known) and `interest` (would the answer matter) are axes of their own, no part of the
+    score; None where they are not judged.
     """
 
     kind: Literal["judge"] = "judge"
@@ -90,18 +106,24 @@ class JudgePosition(View):
     upheld: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    plausibility: Score | None = None
+    interest: Score | None = None
 
 
 Position = Annotated[ProverPosition | VerifierPosition | JudgePosition, Field(discriminator="kind")]
 
 
 class Turn(View):
-    """One critic speaking in one round (round 0 is the initial assessment)."""
+    """One critic speaking in one round (round 0 is the initial assessment).
+
+    `lowered_from` is the confidence that was claimed, where what was searched allows less.
+    """
 
     round: int
     critic: Critic
     position: Position
     rejected: tuple[str, ...] = ()
+    lowered_from: Confidence | None = None
 
 
 class CriticInput(View):
@@ -110,6 +132,7 @@ class CriticInput(View):
     expanded: ExpandedHypothesis
     records: tuple[CitedRecord, ...]
     missing_sources: tuple[MissingSource, ...] = ()
+    coverage: Coverage = Coverage()
     as_of: date | None = None
     debate: tuple[Turn, ...] = ()
     round: int = 0
@@ -133,6 +156,9 @@ class DebateOutcome(View):
     `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
     `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;
     `debated` is True when a debate took place. `reasons` are for a revision.
+    Where no retrieved record bears on the claim it is not `judged`: the scores are the critics'
+    stances, and pass no threshold. `plausibility` and `interest` are the judge's, on axes of their
+    own.
     """
 
     initial: dict[Critic, Score]
@@ -147,6 +173,10 @@ class DebateOutcome(View):
     score: Score
     threshold: float
     below_threshold: bool
+    judged: bool = True
+    plausibility: Score | None = None
+    interest: Score | None = None
+    coverage: Coverage = Coverage()
     reasons: tuple[str, ...]
     records: tuple[CitedRecord, ...]
     retracted: tuple[str, ...]

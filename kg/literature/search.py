@@ -143,6 +143,7 @@ class Literature:
                 records=tuple(rank(pool, asked, k, embed)),
                 missing=tuple(missing),
                 served_by=tuple(served),
+                local_records=len(self.local) if self.local is not None else None,
                 requests=usage.requests,
                 cached=usage.cached,
                 seconds=time.perf_counter() - started,
@@ -158,7 +159,7 @@ class Literature:
             "search",
             "|".join(source.name for source in self.sources),
             [k, as_of, self._embed is not None, self._retractions is not None, self._corpus()],
-            {name: [query.model_dump() for query in asked] for name, asked in named.items()},
+            {name: [entry.model_dump() for entry in asked] for name, asked in named.items()},
         )
 
     def _corpus(self) -> str:
@@ -184,14 +185,14 @@ class Literature:
                 self._cache.drop(f"{key}{complete:d}")
                 continue
             return {
-                name: answer.model_copy(update={"requests": 0, "cached": 1, "seconds": 0.0})
-                for name, answer in found.items()
+                name: entry.model_copy(update={"requests": 0, "cached": 1, "seconds": 0.0})
+                for name, entry in found.items()
             }
         return None
 
     def _store(self, key: str, answers: dict[str, SearchAnswer], over_budget: set[str]) -> None:
         """Keep answers that lack nothing but sources whose rate had no slot; not failures."""
-        missing = {source.name for answer in answers.values() for source in answer.missing}
+        missing = {item.name for answer in answers.values() for item in answer.missing}
         if not self.sources or self._cache is None or missing - over_budget:
             return
         body = TypeAdapter(dict[str, SearchAnswer]).dump_json(answers)

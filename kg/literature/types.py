@@ -147,6 +147,7 @@ class SearchAnswer(Strict):
     """Merged, ranked records; what was missing; what it took.
 
     `served_by` names the sources that answered ("local index" when the local index did),
+    `local_records` is how many records the local index holds, None where it took no part,
     `requests` counts HTTP requests sent (retries included, cache hits not), `cached` the answers
     that came from the disk.
     """
@@ -154,6 +155,7 @@ class SearchAnswer(Strict):
     records: tuple[Record, ...]
     missing: tuple[MissingSource, ...] = ()
     served_by: tuple[str, ...] = ()
+    local_records: int | None = None
     requests: int = 0
     cached: int = 0
     seconds: float = 0.0

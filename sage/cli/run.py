@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.advance import go_on
 from sage.cli.ask import (
     Drop,
     Endpoint,
@@ -49,8 +50,20 @@ def run(
         None, help="A table of what tools computed on the cohort's slides; may be repeated."
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
+    confirm: str | None = typer.Option(
+        None, help="A second cohort that has to confirm a claim; the first explores."
+    ),
+    split: float | None = typer.Option(
+        None, min=0.2, max=0.8, help="Hold this share of the patients back to confirm a discovery."
+    ),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
-    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to draft."),
+    hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to test."),
+    drafts: int | None = typer.Option(
+        None, min=1, max=40, help="How many candidates to draft and rank before; default 12."
+    ),
+    tournament: bool | None = typer.Option(
+        None, "--tournament", help="Rank the candidates by comparing them in pairs (Elo)."
+    ),
     auto_approve: bool = typer.Option(
         False, "--auto-approve", help="Pass the human review without a human; the report says so."
     ),
@@ -93,7 +106,14 @@ def run(
     from sage.questions import lines
     from sage.settings import load
 
-    settings = load(reasoner=reasoner, literature=literature, sandbox=sandbox, base_url=base_url)
+    settings = load(
+        reasoner=reasoner,
+        literature=literature,
+        sandbox=sandbox,
+        base_url=base_url,
+        drafts=drafts,
+        tournament=tournament,
+    )
     if estimate:
         _tell_estimate(settings, hypotheses, budget_usd, as_json=as_json)
         return
@@ -104,6 +124,8 @@ def run(
         cohort_root=cohort_root,
         features=tuple(features or ()),
         replicate=replicate,
+        confirm=confirm,
+        split=split,
         hypotheses=hypotheses,
         auto_approve=auto_approve,
         seed=seed,
@@ -211,17 +233,27 @@ def resume(
     budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run after an interruption, a kill, a fault or an escalation.
+    """Go on with a run or a campaign after an interruption, a kill, a fault or an escalation.
 
     Finished steps do not run again and no model reply is paid twice.
 
     Example: sage resume last
     """
     from sage.begin import reopen
+    from sage.campaign.rounds import find_campaign
     from sage.machine.drive import escalation_answer, escalation_detail, waiting
+    from sage.settings import load
 
     if retry and abandon:
         raise InputError("give --retry or --abandon, not both")
+    campaign = find_campaign(name, load().runs_dir)
+    if campaign is not None:
+        if retry or abandon:
+            raise InputError(f"name the round's run, not the campaign: {campaign.root}/round-N")
+        from sage.cli.campaign import resume_campaign
+
+        resume_campaign(campaign, budget_usd=budget_usd, as_json=as_json)
+        return
     services = reopen(name, budget_usd=budget_usd)
     pause = waiting(services)
     if pause and pause.kind == "escalation":
@@ -352,29 +384,7 @@ def _same(first: Path, second: Path) -> bool | None:
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
-    """Advance the run; with auto-approval, through the review as well."""
-    need("literature", "going on with a run")
-    from sage.console import nodes
-    from sage.machine.drive import advance, review_answer
-    from sage.machine.state import Decision
-
-    with nodes(quiet=as_json) as listen:
-        services.listener = listen
-        try:
-            pause = advance(services, answer)
-            while pause and pause.kind == "review" and services.manifest.auto_approve:
-                decisions = tuple(
-                    Decision(hypothesis_id=item, action="approve", automatic=True)
-                    for item in pause.waiting
-                )
-                pause = advance(services, review_answer(pause, decisions))
-        except KeyboardInterrupt:
-            from sage.console import err
-
-            err.print(
-                f"\nstopped; nothing finished is lost. Go on with: sage resume {services.folder.id}"
-            )
-            raise typer.Exit(130) from None
+    pause = go_on(services, quiet=as_json, answer=answer)
     if pause is None:
         _tell_end(services, as_json=as_json)
     elif pause.kind == "review":
@@ -384,8 +394,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from agents.question.carried import account_line
     from sage.console import out, print_json
+    from sage.questions import carries
     from sage.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -400,8 +410,9 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
+        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item)
+    tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
         "  (--approve, --edit FILE, --reject REASON, --another WISH)"
@@ -430,6 +441,34 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
     )
 
 
+SHOWN_CANDIDATES = 5
+
+
+def tell_candidates(services: Services) -> None:
+    """Print how the candidates were ranked: the parts of the first few, and of those taken."""
+    from sage.console import out
+    from sage.report.candidates import rankings
+
+    for ranking in rankings(services.folder):
+        out.print(
+            f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
+            f" {len(ranking.set_aside)} set aside; those that answer the question first, then by"
+            f" {ranking.order}:"
+        )
+        for item in ranking.ranked:
+            if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:
+                continue
+            parts = item.parts
+            taken = f" [bold]{item.hypothesis_id}[/]" if item.hypothesis_id else ""
+            rating = f"; Elo {item.rating:.0f}" if item.rating is not None else ""
+            out.print(f"  {item.place}.{taken} {item.statement}")
+            out.print(
+                f"     [dim]information {parts.expected_information:.2f} = power {parts.power:.2f}"
+                f" × plausible {parts.plausibility:.2f} × under-studied {parts.understudied:.2f}"
+                f" × relevant {parts.relevance:.2f}{rating}[/]"
+            )
+
+
 def tell_verdict(found: dict[str, Any]) -> None:
     """Print a hypothesis' verdict with the answers that it rests on."""
     from sage.console import out
@@ -451,8 +490,10 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
     for hypothesis in result["hypotheses"]:
         out.print(f"\n{hypothesis['carries']}", markup=False, soft_wrap=True)
         out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
-        out.print(f"  novelty {hypothesis['novelty']}  feasibility {hypothesis['feasibility']}")
+        novelty = "not judged" if hypothesis["novelty"] is None else hypothesis["novelty"]
+        out.print(f"  novelty {novelty}  feasibility {hypothesis['feasibility']}")
         tell_verdict(hypothesis)
+    tell_candidates(services)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

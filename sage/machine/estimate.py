@@ -8,6 +8,8 @@ from typing import Any
 
 from agents.base import Agent
 from agents.novelty.settings import DebateSettings
+from agents.scientist.agent import BOUNDS
+from agents.scientist.tournament import TOURNAMENT, comparisons
 from sage.core.data import data_folder
 from sage.core.llm.messages import ModelChoice, estimate_tokens
 from sage.core.models import Strict
@@ -16,7 +18,17 @@ from sage.machine.tracing import AGENTS
 from sage.settings import Settings
 
 RECORDED = "tcga-blca-tls"
-ONCE = {"question": 1, "path_generation": QUERIES, "ontologist": 1}
+ONCE = {
+    "question": 1,
+    "path_generation": QUERIES,
+    "ontologist": 1,
+    "scientist": BOUNDS.turns,
+}
+"""Agents that are asked once for all hypotheses, and their turns at most."""
+LOOK = 1500
+"""Tokens that a tool's result adds to the next prompt, as far as is known before."""
+GUESSED_REPLY = 1500
+"""Tokens of a reply that the recorded run does not hold."""
 CRITICS = ("prover", "verifier", "judge")
 
 
@@ -51,16 +63,25 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
             getattr(settings.models, agent.role.value),
             _most_calls(agent.name, settings, hypotheses),
             hypotheses,
-            sizes[agent.returns.__name__],
+            sizes.get(agent.returns.__name__) or [_guessed(agent)],
         )
         for agent in AGENTS
-        if agent.returns.__name__ in sizes
+        if _most_calls(agent.name, settings, hypotheses)
     ]
+
+
+def _guessed(agent: Agent[Any, Any]) -> tuple[int, int]:
+    """Tokens of a call that the recorded run does not hold: prompt and schemas, and a reply."""
+    schema = json.dumps(agent.returns.model_json_schema())
+    tools = json.dumps([tool.wire() for tool in agent.tools])
+    return estimate_tokens(agent.prompt.text + schema + tools), GUESSED_REPLY
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
     """How often an agent is asked at most."""
     revised = hypotheses * (settings.revisions + 1)
+    if name == TOURNAMENT.name:
+        return comparisons(settings.drafts) if settings.tournament else 0
     if name in ONCE:
         return ONCE[name]
     if name == "expansion":
@@ -80,8 +101,11 @@ def _estimated(
     sizes: list[tuple[int, int]],
 ) -> AgentEstimate:
     usual = min(most, len(sizes) * (1 if agent.name in ONCE else hypotheses))
+    usual = most if agent is TOURNAMENT else usual
     prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
+    if agent.bounds is BOUNDS:  # every look stands in the prompts of the turns after it
+        prompt_most += LOOK * most * (most - 1) // 2
     reply = sum(replies) // len(sizes) * usual
     reply_most = (model.max_tokens or max(replies)) * most
     priced = model.price_in is not None and model.price_out is not None

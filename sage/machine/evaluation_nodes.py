@@ -84,6 +84,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
             settings,
             services.manifest.seed,
             as_of=as_of,
+            ontology=services.ontology,
         )
         spent = outcome.spent
         write_json(
@@ -105,10 +106,12 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
         judged = [turn for turn in outcome.transcript if turn.critic == "judge"]
         return {
             "novelty": NoveltyView(
-                score=outcome.score,
+                score=outcome.score if outcome.judged else None,
                 threshold=outcome.threshold,
                 specious=bool(outcome.specious),
-                summary=judged[-1].position.summary if judged else "Not judged.",
+                summary=judged[-1].position.summary
+                if judged and outcome.judged
+                else "Novelty is not judged: no record that was found bears on the claim.",
             ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,
@@ -156,7 +159,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
         )
         write_json(
             services.folder.output(f"evidence-{name}"),
-            [item.model_dump(mode="json") for item in evidence],
+            [entry.model_dump(mode="json") for entry in evidence],
         )
         verdict = services.ask(FEASIBILITY, given, f"feasibility-{name}").output
         return {"feasibility": verdict}
@@ -234,10 +237,7 @@ def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
     with services.node("judge"):
         finalize_verdicts(
             services,
-            {
-                tested.expanded.hypothesis.id: tested.contract_hash
-                for tested in state.get("tested", [])
-            },
+            {item.expanded.hypothesis.id: item.contract_hash for item in state.get("tested", [])},
         )
         return {}
 

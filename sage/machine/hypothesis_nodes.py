@@ -8,11 +8,11 @@ from typing import Any
 from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
 from agents.path_generation import PATH_GENERATION, PathQuery, PathRequest
 from agents.question.types import PartRole, Question
-from agents.scientist import SCIENTIST, ScientistInput, compose_draft
-from agents.types import Draft, History, ReviewedHypothesis, dictionary_view
+from agents.types import Draft, OntologyBrief, ReviewedHypothesis
 from kg.types import PathSearch
 from sage.core.errors import InputError
 from sage.core.files import read_json, write_json
+from sage.machine.drafting import drafted
 from sage.machine.services import Services
 from sage.machine.state import (
     Decision,
@@ -23,6 +23,7 @@ from sage.machine.state import (
     ReviewIn,
     ScientistIn,
 )
+from sage.questions import Redesign
 from validation.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
@@ -78,7 +79,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
     settings = services.settings
     asked = prompt
     if query.sources or query.targets:
-        sides = [", ".join(pair) for pair in (query.sources, query.targets) if pair]
+        sides = [", ".join(item) for item in (query.sources, query.targets) if item]
         asked = f"{' and '.join(sides)} in {query.domain}"
     return generate(
         services.graph,
@@ -95,55 +96,33 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
 
 def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
-    """Ground the paths."""
+    """Ground the paths, where there are any."""
     with services.node("ontologist"):
-        given = OntologistInput(paths=tuple(state["paths"]))
-        grounding = services.ask(ONTOLOGIST, given, "ontologist").output
-        brief = compose_brief(given, grounding)
+        question = state.get("question") or Question(prompt="")
+        given = OntologistInput(question=question, paths=tuple(state["paths"]))
+        brief = OntologyBrief(definitions=(), relationships=())
+        if given.paths:
+            brief = compose_brief(given, services.ask(ONTOLOGIST, given, "ontologist").output)
         write_json(services.folder.output("brief"), brief)
         return {"brief": brief}
 
 
 def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
-    """Draft as many hypotheses as the run or the reviewer asks for, each different."""
+    """Draft candidates, rank them before anything is tested, and keep the best.
+
+    As many are kept as the run asks for; for each wish of a reviewer, one more.
+    """
     with services.node("scientist"):
-        brief = state["brief"]
         drafts: list[Draft] = list(state.get("drafts", []))
         wishes = list(state.get("wishes", []))
-        terms = [
-            name
-            for relationship in brief.relationships
-            for name in (relationship.head, relationship.tail)
-        ]
-        terms += [
-            synonym
-            for name in terms
-            if (entry := services.ontology.find(name)) is not None
-            for synonym in (entry.name, *entry.synonyms)
-        ]
-        view = dictionary_view(services.dictionary, terms, services.settings.min_count)
-        wanted = len(wishes) if wishes else services.manifest.hypotheses
-        for number in range(wanted):
-            given = ScientistInput(
-                brief=brief,
-                dictionary=view,
-                already=tuple(draft.hypothesis.statement for draft in drafts),
-                wishes=tuple(wishes[number : number + 1]),
-                history=services.manifest.history or History(),
-            )
-            name = f"h{len(drafts) + 1}"
+        if not wishes:
+            wanted = max(services.settings.drafts, services.manifest.hypotheses)
+            drafts += drafted(services, state, drafts, wanted, services.manifest.hypotheses)
+        for wish in wishes:
             try:
-                proposal = services.ask(SCIENTIST, given, f"scientist-{name}").output
-            except ValueError as error:
-                if isinstance(error, InputError) or not drafts:
-                    raise InputError(
-                        f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
-                    ) from None
+                drafts += drafted(services, state, drafts, 1, 1, wish)
+            except InputError as error:
                 services.folder.event("note", node="scientist", message=str(error))
-                break
-            draft = compose_draft(brief, proposal, name, view)
-            write_json(services.folder.output(f"draft-{name}"), draft)
-            drafts.append(draft)
         return {"drafts": drafts, "wishes": []}
 
 
@@ -170,7 +149,9 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
                 " and change what made it infeasible (groups, population, number of exposures)."
             )
             place = f"h{len(state['drafts']) + len(wishes)}"
-            write_json(services.folder.output(f"redesign-{place}"), {"of": name, "reason": reason})
+            write_json(
+                services.folder.output(f"redesign-{place}"), Redesign(of=name, reason=reason)
+            )
             services.folder.event("note", node="redesign", message=wishes[-1])
         return {"wishes": wishes, "redesigned": [*redesigned, *infeasible]}
 
@@ -189,7 +170,7 @@ def review(state: ReviewIn) -> dict[str, Any]:
     """
     from langgraph.types import interrupt
 
-    settled = {draft.hypothesis_id for draft in state.get("decided", [])}
+    settled = {item.hypothesis_id for item in state.get("decided", [])}
     waiting = [draft for draft in state["drafts"] if draft.hypothesis.id not in settled]
     answer = ReviewAnswer.model_validate(
         interrupt({"waiting": [item.hypothesis.id for item in waiting]})

@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from agents.scientist.rank import RankParts
 from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import Evaluation, RankIn
 
 
-def rank(evaluations: list[Evaluation]) -> list[str]:
-    """Hypotheses by the mean of novelty (of 10) and feasibility (of 100), both judged beforehand.
+def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
+    """Hypotheses that answer the question first, then by expected information.
 
-    The verdict does not enter: a ranking by outcome would reward chance.
+    All of it was known before any outcome was read. The debate's novelty (of 10) takes the place of
+    the count of records where it was judged. What was not feasible comes last. The verdict does not
+    enter: a ranking by outcome would reward chance.
     """
 
-    def score(evaluation: Evaluation) -> float:
-        return ((evaluation.novelty or 0.0) / 10 + (evaluation.feasibility or 0.0) / 100) / 2
+    def information(evaluation: Evaluation) -> float:
+        known = parts.get(evaluation.hypothesis_id)
+        if known is None:
+            return 0.0
+        fresh = known.understudied if evaluation.novelty is None else evaluation.novelty / 10
+        return known.power * known.plausibility * known.relevance * fresh
 
-    return [
-        item.hypothesis_id
-        for item in sorted(
-            evaluations, key=lambda evaluation: (-score(evaluation), evaluation.hypothesis_id)
-        )
-    ]
+    def key(evaluation: Evaluation) -> tuple[bool, int, float, str]:
+        name = evaluation.hypothesis_id
+        left_out = parts[name].left_out if name in parts else 0
+        return evaluation.ended == "infeasible", left_out, -information(evaluation), name
+
+    return [evaluation.hypothesis_id for evaluation in sorted(evaluations, key=key)]
 
 
 def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
     """Rank, record the state that the report is built from, and build it."""
     from sage.report.build import write_report
+    from sage.report.candidates import rankings
     from sage.report.crate import write_crate
 
     with services.node("report"):
         evaluations = list(state.get("evaluations", []))
-        ranking = rank(evaluations)
+        parts = {
+            item.hypothesis_id: item.parts
+            for found in rankings(services.folder)
+            for item in found.ranked
+            if item.hypothesis_id
+        }
+        ranking = rank(evaluations, parts)
         write_json(
             services.folder.output("state"),
             {
-                "decisions": [
-                    decision.model_dump(mode="json") for decision in state.get("decided", [])
-                ],
+                "decisions": [entry.model_dump(mode="json") for entry in state.get("decided", [])],
                 "evaluations": [evaluation.model_dump(mode="json") for evaluation in evaluations],
                 "ranking": ranking,
             },

@@ -83,14 +83,16 @@ class PathGenerationIn(TypedDict):
 
 
 class OntologistIn(TypedDict):
-    """The ontologist reads the paths, never the prompt."""
+    """The ontologist reads the question and the paths."""
 
+    question: Question
     paths: list[ScoredPath]
 
 
 class ScientistIn(TypedDict):
-    """The scientist reads the brief, and what it proposed and was asked for before."""
+    """The scientist reads question and brief, and what it proposed and was asked for before."""
 
+    question: Question
     brief: OntologyBrief
     drafts: list[Draft]
     wishes: list[str]

@@ -19,6 +19,7 @@ from agents.ontologist import ONTOLOGIST
 from agents.path_generation import PATH_GENERATION
 from agents.question.agent import QUESTION
 from agents.scientist import SCIENTIST
+from agents.scientist.tournament import TOURNAMENT
 from agents.summary import SUMMARY
 from sage.core.errors import InputError
 from sage.core.files import read_json
@@ -32,6 +33,7 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
     PATH_GENERATION,
     ONTOLOGIST,
     SCIENTIST,
+    TOURNAMENT,
     EXPANSION,
     PROVER,
     VERIFIER,

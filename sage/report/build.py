@@ -13,6 +13,7 @@ from agents.coding.appendix import TITLE
 from agents.types import Citation
 from sage.core.files import write_json, write_text
 from sage.questions import lines
+from sage.report.candidates import rankings
 from sage.report.collect import Page, collect
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
@@ -41,8 +42,8 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
     target = target or folder.root
     page = collect(folder)
     rendered = {
-        name: _render(page, template)
-        for name, template in (("html", "report.html.j2"), ("md", "report.md.j2"))
+        kind: _render(page, name)
+        for kind, name in (("html", "report.html.j2"), ("md", "report.md.j2"))
     }
     written = Written(target / "report.html", target / "report.md")
     write_json(target / "results.json", page.facts.values)
@@ -51,8 +52,8 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
     return written
 
 
-@lru_cache(maxsize=2)
-def _template(name: str) -> Template:
+@lru_cache(maxsize=4)
+def template(name: str) -> Template:
     """A template in which every value is escaped that no helper below has escaped already."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -72,10 +73,10 @@ def _template(name: str) -> Template:
     return environment.get_template(name)
 
 
-@lru_cache(maxsize=1)
-def _style_hash() -> str:
+@lru_cache(maxsize=2)
+def style_hash(name: str) -> str:
     """The page's own style block, the only one that its content security policy lets apply."""
-    source = (Path(__file__).parent / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
 
@@ -83,8 +84,8 @@ def _style_hash() -> str:
 WITHHELD = "A sentence was left out here: it states a number that no result of the run holds."
 
 
-def _render(page: Page, template: str) -> str:
-    as_html = template.endswith(".html.j2")
+def _render(page: Page, name: str) -> str:
+    as_html = name.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
     names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
@@ -112,20 +113,29 @@ def _render(page: Page, template: str) -> str:
         reference = pen.cite(citation)
         return Inert(f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference)
 
-    rendered = _template(template).render(
+    def sourced(citation: Citation) -> Inert:
+        """The reference with its identifier beside it."""
+        named = f"doi:{citation.doi}" if citation.doi else ""
+        named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
+        shown = verbatim(escape(named))
+        beside = f'<span class="soft">{shown}</span>' if as_html else f"({shown})"
+        return Inert(f"{cite(citation)} {beside}")
+
+    rendered = template(name).render(
         run=page.run,
         question_lines=lines(page.question),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
+        candidates=page.candidates,
         ledger=page.ledger,
         spending=page.spending,
         n=lambda key: Inert(pen.number(key)),
         has=page.facts.has,
         v=quote,
         prose=prose,
-        cite=cite,
+        sourced=sourced,
         references=pen.references,
-        style_hash=_style_hash(),
+        style_hash=style_hash("report.html.j2"),
         appendix_title=TITLE,
     )
     check(rendered)
@@ -144,7 +154,9 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
                     "id": hypothesis.id,
                     "carries": hypothesis.carries,
                     "statement": hypothesis.expanded.hypothesis.statement,
-                    "novelty": round(float(hypothesis.debate["score"]), 2),
+                    "novelty": round(float(hypothesis.debate["score"]), 2)
+                    if hypothesis.debate.get("judged", True)
+                    else None,
                     "feasibility": round(hypothesis.feasibility.score, 1)
                     if hypothesis.feasibility
                     else None,
@@ -159,5 +171,6 @@ def brief_result(folder: RunFolder) -> dict[str, Any]:
         "status": manifest.status,
         "simulated": manifest.simulated,
         "hypotheses": hypotheses,
+        "candidates": [ranking.model_dump(mode="json") for ranking in rankings(folder)],
         "report": str(report) if report.exists() else None,
     }

@@ -42,16 +42,33 @@ def debate_sources(debate: dict[str, Any]) -> list[Citation]:
     return [_citation(record["record"]) for record in debate["records"]]
 
 
+NOT_JUDGED = "not judged"
+
+
 def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
     """Scores, deviations and counts by key."""
+    judged = debate.get("judged", True)
     for key in ("score", "threshold", "initial_sigma", "sigma", "penalty"):
         facts.put(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
+    if not judged:
+        facts.put(f"{name}.novelty.score", None, NOT_JUDGED)
+    for axis in ("plausibility", "interest"):
+        value = debate.get(axis) if judged else None
+        shown = NOT_JUDGED if value is None else f"{value:.1f} of 10"
+        facts.put(f"{name}.{axis}.judge", value, shown)
+    coverage = debate.get("coverage", {})
+    facts.put(f"{name}.novelty.relevant", len(coverage.get("relevant", debate["records"])))
+    facts.put(f"{name}.novelty.most_confident", coverage.get("most_confident", 1.0))
     facts.put(f"{name}.novelty.rounds", len(debate["rounds"]) - 1)
     facts.put(f"{name}.novelty.records", len(debate["records"]))
     facts.put(f"{name}.novelty.contradictions", debate["contradictions"])
     for part in ("initial", "final"):
         for critic, score in debate[part].items():
-            facts.put(f"{name}.novelty.{part}.{critic}", score, f"{score:.1f}")
+            facts.put(
+                f"{name}.novelty.{part}.{critic}",
+                score if judged else None,
+                f"{score:.1f}" if judged else NOT_JUDGED,
+            )
 
 
 ORDINALS = ("initial assessment", "first round", "second round", "third round")

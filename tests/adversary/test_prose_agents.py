@@ -18,9 +18,9 @@ from agents.novelty.types import CitedRecord, CriticInput
 from agents.novelty.verifier import VERIFIER
 from agents.ontologist import ONTOLOGIST, OntologistInput
 from agents.reasoners.rules import RulesReasoner
-from agents.scientist import SCIENTIST
+from agents.scientist import SCIENTIST, ScientistInput
 from agents.types import dictionary_view
-from agents.views import ExpansionInput, ScientistInput
+from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from kg.literature.types import Record
 from kg.types import EntityType, PathEdge, PathNode, PathScores, ScoredPath

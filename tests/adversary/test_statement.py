@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.demands import take_up
-from agents.scientist import compose_draft
+from agents.scientist import Proposal, StepRef, compose_draft
 from agents.statement import read_statement, settled, state
 from agents.types import Citation, Draft, OntologyBrief, dictionary_view
-from agents.views import Proposal, StepRef
 from sage.core.errors import InputError
 from sage.machine.hypothesis_nodes import accept
 from sage.machine.state import Decision

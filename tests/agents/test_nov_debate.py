@@ -90,7 +90,7 @@ def judge(score: float, sure: float = 0.5, *, upheld: tuple[str, ...] = ()):
     )
 
 
-PAPER = Record(title="A paper on FABP5", year=2020)
+PAPER = Record(title="A paper on FABP5 in bladder cancer", year=2020)
 
 
 def debate(p: list[Any], v: list[Any], j: list[Any], **settings: Any):
@@ -246,6 +246,7 @@ def test_the_critics_see_neither_the_prompt_nor_the_graph() -> None:
         "expanded",
         "records",
         "missing_sources",
+        "coverage",
         "as_of",
         "debate",
         "round",
@@ -263,7 +264,9 @@ def test_each_critic_has_a_versioned_prompt_that_renders(agent: Any) -> None:
     assert parse(agent.prompt).version >= 1
     said = " ".join(system.split())
     assert "from memory" in said and "that is not listed" in said
-    assert '[R1] RETRACTED "A paper on FABP5"' in user and "Round 0, judge" in user
+    assert (
+        '[R1] RETRACTED "A paper on FABP5 in bladder cancer"' in user and "Round 0, judge" in user
+    )
 
 
 def known(*parts: str, retracted: bool = False, text: str = "") -> Record:
@@ -382,3 +385,66 @@ def test_the_debate_is_the_same_every_time() -> None:
         hold(expanded(), rules(), retriever(literature, settings), settings) for _ in range(2)
     )
     assert one.transcript == two.transcript and one.final == two.final
+
+
+OFF = Record(title="Survival after BCG in bladder cancer", abstract="Overall survival was long.")
+
+
+@pytest.mark.parametrize(
+    ("records", "judged"),
+    [
+        ((), False),
+        ((OFF,), False),
+        ((Record(title="FABP5 in zebrafish"),), False),
+        ((PAPER,), True),
+        ((OFF, Record(title="Tertiary lymphoid structures and overall survival")), True),
+    ],
+)
+def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
+    records: tuple[Record, ...], judged: bool
+) -> None:
+    """High scores of eager critics count for nothing where only other things were found."""
+    reasoner = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
+    ontology = Ontology.load(ROOT / "data" / "ontology")
+    outcome = hold(expanded(), reasoner, found(*records), ontology=ontology)
+    assert outcome.judged is judged
+    assert not outcome.below_threshold
+    if not judged:
+        assert all(turn.position.confidence <= 0.3 for turn in outcome.transcript)
+        assert all(turn.lowered_from == 1.0 for turn in outcome.transcript)
+
+
+def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_allows() -> None:
+    sure = Scripted(prover=[prover(6, 0.95)], verifier=[verifier(6, 0.95)], judge=[judge(6, 0.2)])
+    with Literature((), None, LocalIndex([PAPER, OFF])) as literature:
+        settings = DebateSettings()
+        outcome = hold(expanded(), sure, retriever(literature, settings), settings)
+    given = sure.given[0][1]
+    assert given.coverage.searched == ("local index of 2 records",)
+    assert given.coverage.most_confident == 0.5 and len(given.coverage.relevant) == 1
+    assert [turn.position.confidence for turn in outcome.transcript] == [0.5, 0.5, 0.2]
+    for agent in (PROVER, VERIFIER, JUDGE):
+        _, user = render(agent.prompt, given)
+        assert 'Searched: "local index of 2 records". 1 of 2 records bear on the claim.' in user
+        assert "Be at most 0.5 confident" in user
+        assert user.count("(does not bear on the claim)") == 1
+
+
+def test_each_record_stands_beside_its_identifier_in_the_prompts() -> None:
+    named = PAPER.model_copy(update={"doi": "10.1000/x"})
+    reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[judge(6)])
+    hold(expanded(), reasoner, found(named))
+    for agent in (PROVER, VERIFIER, JUDGE):
+        assert 'doi "10.1000/x"' in render(agent.prompt, reasoner.given[0][1])[1]
+
+
+def test_plausibility_and_interest_are_axes_of_their_own() -> None:
+    def outcome(plausibility: float | None, interest: float | None) -> Any:
+        said = judge(6).model_copy(update={"plausibility": plausibility, "interest": interest})
+        reasoner = Scripted(prover=[prover(6)], verifier=[verifier(6)], judge=[said])
+        return hold(expanded(), reasoner, found(PAPER))
+
+    plain, dull = outcome(None, None), outcome(2.0, 1.0)
+    assert (dull.plausibility, dull.interest) == (2.0, 1.0)
+    assert plain.plausibility is None and plain.interest is None
+    assert plain.score == dull.score

@@ -8,8 +8,8 @@ import pytest
 
 from agents.base import Resources
 from agents.expansion import check_expansion, expand
-from agents.scientist import check_proposal, compose_draft
-from agents.scientist_rule import propose
+from agents.scientist import ScientistInput, compose_draft, proposal_problems
+from agents.scientist.chains import propose
 from agents.types import (
     Citation,
     Definition,
@@ -18,7 +18,7 @@ from agents.types import (
     Relationship,
     ReviewedHypothesis,
 )
-from agents.views import ExpansionInput, ScientistInput
+from agents.views import ExpansionInput
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from validation.dictionary import Endpoint, Variable
@@ -80,7 +80,7 @@ def test_scarce_tls_is_the_risk_where_tls_go_with_longer_survival() -> None:
     assert levels == {"imaging:tls_density": "low", "expression:FABP5": "high"}
     assert proposal.hypothesis.direction is Direction.HIGHER_RISK
     assert proposal.hypothesis.comparison is Comparison.EXTREMES
-    assert check_proposal(given, proposal) == []
+    assert proposal_problems(given, proposal, given.dictionary, {}) == []
 
 
 def test_a_direction_that_the_literature_does_not_give_is_called_a_conjecture() -> None:
@@ -129,7 +129,7 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() ->
             )
         }
     )
-    problems = " ".join(check_proposal(given, wrong))
+    problems = " ".join(proposal_problems(given, wrong, given.dictionary, {}))
     assert "shoe_size" in problems
     assert "XFS" in problems
     assert "1.8" in problems
@@ -142,7 +142,8 @@ def _reviewed() -> ReviewedHypothesis:
     )
     given = ScientistInput(brief=brief, dictionary=_dictionary())
     draft = compose_draft(brief, propose(given, RESOURCES), "h1", _dictionary())
-    return ReviewedHypothesis(**{**draft.model_dump(), "review": "approved"})
+    shown = draft.model_dump(exclude={"support_absent"})
+    return ReviewedHypothesis(**{**shown, "review": "approved"})
 
 
 def test_expansion_leaves_an_approved_hypothesis_alone() -> None:

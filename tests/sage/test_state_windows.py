@@ -25,8 +25,8 @@ from sage.machine.services import Services
 
 WINDOWS = {
     "path_generation": {"prompt", "question"},
-    "ontologist": {"paths"},
-    "scientist": {"brief", "drafts", "wishes"},
+    "ontologist": {"question", "paths"},
+    "scientist": {"question", "brief", "drafts", "wishes"},
     "review": {"drafts", "decided", "reviewed"},
     "redesign": {"evaluations", "redesigned", "drafts"},
     "judge": {"tested"},
@@ -49,15 +49,15 @@ INTERPRETATION = {
 READS: list[tuple[Agent[Any, Any], set[str], set[str]]] = [
     (QUESTION, {"prompt", "cohort", "graph"}, {"ScoredPath", "Hypothesis", "OntologyBrief"}),
     (PATH_GENERATION, {"prompt", "question", "already"}, {"ScoredPath", "Hypothesis"}),
-    (ONTOLOGIST, {"paths"}, {"prompt", "Hypothesis"}),
-    (SCIENTIST, {"brief", "dictionary", "already", "wishes", "history"},
+    (ONTOLOGIST, {"question", "paths"}, {"Hypothesis"}),
+    (SCIENTIST, {"question", "brief", "dictionary", "wanted", "already", "wishes", "history"},
      {"ScoredPath", "PathScores"}),
     (EXPANSION, {"reviewed", "reasons", "round"}, {"OntologyBrief", "ScoredPath"}),
-    (PROVER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+    (PROVER, {"expanded", "records", "missing_sources", "coverage", "as_of", "debate", "round"},
      {"OntologyBrief", "ScoredPath", "DictionaryView"}),
-    (VERIFIER, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+    (VERIFIER, {"expanded", "records", "missing_sources", "coverage", "as_of", "debate", "round"},
      {"OntologyBrief", "ScoredPath", "DictionaryView"}),
-    (JUDGE, {"expanded", "records", "missing_sources", "as_of", "debate", "round"},
+    (JUDGE, {"expanded", "records", "missing_sources", "coverage", "as_of", "debate", "round"},
      {"OntologyBrief", "ScoredPath", "DictionaryView"}),
     (FEASIBILITY, {"expanded", "dictionary", "evidence"}, {"OntologyBrief", "ScoredPath"}),
     (CODING_INSTRUCTIONS, {"expanded", "dictionary", "tools"}, {"OntologyBrief", "ScoredPath"}),
@@ -110,4 +110,4 @@ def test_langgraph_hands_a_node_only_its_window() -> None:
     graph.add_edge("look", END)
     graph.compile().invoke({"prompt": "canary", "paths": [], "wishes": ["canary"]})
     assert "canary" not in str(seen)
-    assert set(seen) <= {"paths"}
+    assert set(seen) <= {"question", "paths"}

@@ -115,6 +115,12 @@ KINDS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
     "trend": (
         {"exposures": [AMOUNT | {"cut": "quartile"}], "comparison": "trend"}, {"amount": 0.5},
     ),
+    "combined": (
+        {"exposures": [AMOUNT | {"cut": "continuous"}, {"variable": "expression:G000",
+                       "label": "G000", "cut": "continuous"}],
+         "comparison": "combined", "covariates": ["clinical:stage"]},
+        {"amount": 0.3, "score": 0.6},
+    ),
     "predictive": (
         {"exposures": [MARKER, TREATED], "comparison": "predictive"}, {"product": 1.8},
     ),
@@ -275,3 +281,60 @@ def test_a_key_reads_back_as_its_signature() -> None:
     assert Exposure(variable=given.key, label="s").signature == back
     assert read_signature("signature:mean_z(A)") is None
     assert read_signature("clinical:age") is None
+
+
+SECOND = """
+[endpoints.PFS]
+kind = "survival"
+table = "clinical"
+time = "months"
+time_unit = "months"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+label = "Progression-free survival"
+
+[endpoints.chance]
+kind = "survival"
+table = "clinical"
+time = "waited"
+time_unit = "months"
+event = "fell"
+event_values = [1]
+censored_values = [0]
+label = "Time to a fall"
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        ("OS", ("PFS", "chance"), ["PFS is shown", "chance is not shown"]),
+        ("OS", ("chance", "PFS"), ["chance is not shown", "PFS is not tested"]),
+        ("chance", ("OS", "PFS"), ["OS is not tested", "PFS is not tested"]),
+    ],
+)
+def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later, said) -> None:
+    raw = patients(300, log_hr=1.2)
+    rng = np.random.default_rng(4)
+    raw["waited"] = np.round(rng.exponential(20, 300) + 0.1, 2)
+    raw["fell"] = rng.integers(0, 2, 300)
+    folder = write(tmp_path / "w", raw, more=SECOND)
+    found = result(folder, claim(endpoint=first, secondary_endpoints=later, hierarchy=True))
+    texts = [reason.text for reason in found.verdict.reasons if "hierarchy" in reason.rule]
+    assert [text[: len(start)] for text, start in zip(texts, said, strict=True)] == said
+
+
+def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path) -> None:
+    from agents.statement import read_statement, state
+
+    raw = patients(120).assign(waited=1.0, fell=1)
+    known = cohorts.load(write(tmp_path / "w", raw, more=SECOND)).dictionary()
+    both = claim(secondary_endpoints=["PFS"], hierarchy=True)
+    assert state(both, known) == (
+        "In toy, high marker identifies patients with shorter overall survival, compared with low "
+        "marker; if that is supported, the same is claimed, in this order, of shorter "
+        "progression-free survival."
+    )
+    assert not read_statement(state(both, known), both, known).missing
+    assert read_statement("High marker shortens survival.", both, known).missing

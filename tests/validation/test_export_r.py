@@ -128,6 +128,21 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
              "covariates": ["clinical:stage"]},
             ["primary.effect", "within.1.exposed.effect"],
         ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "continuous"}, SEX], "comparison": "combined",
+             "covariates": ["clinical:stage"]},
+            ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"],
+        ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "continuous"}, SEX], "comparison": "combined",
+             "covariates": ["clinical:stage"], "endpoint": "node"},
+            ["primary.p", "adjusted.p", "adjusted.effect"],
+        ),
+        (
+            {"exposures": [PAIR[0] | {"cut": "continuous"}, SEX], "comparison": "combined",
+             "covariates": ["clinical:stage"], "endpoint": "size"},
+            ["primary.p", "adjusted.p", "adjusted.lower"],
+        ),
     ],
 )  # fmt: skip
 def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:

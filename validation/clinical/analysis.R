@@ -92,6 +92,9 @@ exposure_of <- function(rows, parts) {
   first <- plan$exposures[[1]]
   if (plan$comparison %in% products) return(parts[[1]] * parts[[2]])
   if (plan$comparison == "trend") return(parts[[1]])
+  if (plan$comparison == "combined") {
+    return(as.numeric(scale(rowSums(vapply(parts, function(x) as.numeric(scale(x)), parts[[1]])))))
+  }
   if (plan$comparison == "per_sd" || flat(first)) {
     return(score(rows[[first$key]], cuts[[1]], first))
   }
@@ -172,7 +175,8 @@ frame_of <- function(test) {
   } else rep("all", sum(keep))
   person <- if (nzchar(plan$cluster)) rows[[plan$cluster]][keep]
   followed <- length(plan$late) > 0
-  list(X = unname(do.call(cbind, columns)), outcome = outcome, layer = layer, person = person,
+  list(X = unname(do.call(cbind, columns)), outcome = outcome,
+       terms = unname(do.call(cbind, lapply(parts, function(x) x[keep]))), layer = layer, person = person,
        start = if (followed) rows$start.[keep] else rep(0, sum(keep)),
        n = if (followed) length(unique(rows$person.[keep])) else sum(keep))
 }
@@ -341,6 +345,34 @@ methods <- list(
     } else rep("all", sum(known))
     found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
     put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
+  },
+  nested = function(test) {
+    f <- frame_of(test)
+    others <- f$X[, -1, drop = FALSE]
+    full <- cbind(f$terms, others)
+    more <- ncol(f$terms)
+    put_counts(test$id, f)
+    if (!is.null(f$outcome$event)) {
+      fit <- model(f, full)
+      base <- if (ncol(others)) model(f, others)$loglik[2] else fit$loglik[1]
+      mean <- model(f)
+      put_effect(test$id, coef(mean)[[1]], sqrt(vcov(mean)[1, 1]))
+      return(put(paste0(test$id, ".p"),
+                 pchisq(2 * (fit$loglik[2] - base), more, lower.tail = FALSE)))
+    }
+    y <- f$outcome$value
+    narrow <- if (ncol(others)) y ~ others else y ~ 1
+    if (plan$kinds[[test$endpoint]] == "continuous") {
+      ols(test, f, p = FALSE)
+      found <- anova(lm(narrow), lm(y ~ full))[2, "Pr(>F)"]
+    } else {
+      fit <- glm(y ~ f$X, family = binomial, epsilon = 1e-12)
+      put_effect(test$id, coef(fit)[[2]], sqrt(vcov(fit)[2, 2]))
+      wide <- glm(y ~ full, family = binomial, epsilon = 1e-12)
+      found <- anova(glm(narrow, family = binomial, epsilon = 1e-12), wide,
+                     test = "Chisq")[2, "Pr(>Chi)"]
+    }
+    put(paste0(test$id, ".p"), found)
   },
   ordered_groups = function(test) {
     f <- frame_of(test)

@@ -48,6 +48,7 @@ IN_R = (
     "concordance",
     "joint_groups",
     "ordered_groups",
+    "nested",
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")

@@ -210,13 +210,17 @@ def _exposure(
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    if continuous and several and not hypothesis.comparison.is_product:
+    apart = hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED
+    if continuous and several and not apart:
         raise InputError(
             f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
             "median, tertile or fixed, or compare by interaction"
         )
-    if exposure.cut in SEARCHING and hypothesis.comparison.is_product:
-        raise InputError(f'exposure "{exposure.label}": an interaction takes "continuous" or a cut')
+    if exposure.cut in SEARCHING and apart:
+        raise InputError(
+            f'exposure "{exposure.label}": comparison `{hypothesis.comparison}` takes '
+            '"continuous" or a cut'
+        )
     treatment = (
         hypothesis.comparison is Comparison.PREDICTIVE and exposure is hypothesis.exposures[1]
     )
@@ -416,6 +420,8 @@ def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[st
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison is Comparison.COMBINED:
+        return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
         low = hypothesis.exposures[0].level == "low"
         if hypothesis.comparison is Comparison.PER_DOUBLING:

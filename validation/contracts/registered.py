@@ -24,15 +24,19 @@ CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 def uses_groups(hypothesis: Hypothesis) -> bool:
     """True when two groups are compared; False for slopes and interactions."""
-    if hypothesis.comparison.is_slope or hypothesis.comparison.is_product:
+    compared = hypothesis.comparison
+    if compared.is_slope or compared.is_product or compared is Comparison.COMBINED:
         return False
     return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
 
 
 def splits_jointly(hypothesis: Hypothesis) -> bool:
     """True when two exposures, each with a cut, split the patients into four groups."""
-    return len(hypothesis.exposures) == 2 and all(
-        exposure.cut not in CONTINUOUS_CUTS for exposure in hypothesis.exposures
+    together = hypothesis.comparison is Comparison.COMBINED
+    return (
+        not together
+        and len(hypothesis.exposures) == 2
+        and all(exposure.cut not in CONTINUOUS_CUTS for exposure in hypothesis.exposures)
     )
 
 
@@ -48,7 +52,10 @@ def tests_of(
         return tuple(_followed(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
-    tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True)
+    nested = hypothesis.comparison is Comparison.COMBINED
+    tests = of_endpoint(
+        "", endpoint, grouped, rule, covariates, strata, primary=True, nested=nested
+    )
     if endpoint.kind == "survival" and splits_jointly(hypothesis):
         tests.append(
             TestPlan(
@@ -61,7 +68,14 @@ def tests_of(
         )
     for other in secondary:
         tests += of_endpoint(
-            f"{other.key}.", other, grouped, rule, covariates, strata, primary=False
+            f"{other.key}.",
+            other,
+            grouped,
+            rule,
+            covariates,
+            strata,
+            primary=False,
+            nested=nested,
         )
     if endpoint.kind == "survival" and hypothesis.comparison is Comparison.TREND:
         tests.append(
@@ -221,8 +235,11 @@ def of_endpoint(
     strata: tuple[str, ...],
     *,
     primary: bool,
+    nested: bool = False,
 ) -> list[TestPlan]:
     """The registered tests of one endpoint; the first carries the claim.
+
+    `nested`: all exposures are tested by one comparison of nested models.
 
     Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
     covariates like the others.
@@ -244,6 +261,8 @@ def of_endpoint(
         method = SEARCHING[rule]
     elif rule in SEARCHING:
         note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
+    if nested:
+        method, note = "nested", "p tests all terms; the effect is that of their mean"
     name = f"{prefix}primary" if primary else f"{prefix}secondary"
     found = [
         TestPlan(
@@ -290,7 +309,7 @@ def of_endpoint(
                 "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
             )
     if covariates:
-        kind = ADJUSTED[endpoint.kind]
+        kind = "nested" if nested else ADJUSTED[endpoint.kind]
         add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
     known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
     if known and endpoint.kind == "survival" and primary:
@@ -318,7 +337,7 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
     if hypothesis.comparison is Comparison.TREND:
         levels = own is CutRule.LEVELS
         cuts = [own, CutRule.CONTINUOUS] if levels else [own, *TREND_CUTS, CutRule.CONTINUOUS]
-    elif hypothesis.comparison.is_product:
+    elif hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED:
         cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
     elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]

@@ -304,6 +304,8 @@ def expose(
     if comparison.is_product:
         first, second = coded
         return Exposed(x=first * second, parts=coded, grouped=False, product=True)
+    if comparison is Comparison.COMBINED:
+        return Exposed(x=_mean_of(coded, uses), parts=coded, grouped=False)
     if comparison.is_slope or continuous[0]:
         cut, use = cuts[0], uses[0]
         return Exposed(x=_z(values[0], cut, use.level or "high"), parts=coded, grouped=False)
@@ -326,6 +328,19 @@ def _z(values: Floats, cut: Cut, level: str) -> Floats:
     assert cut.mean is not None and cut.sd is not None
     score = (values - cut.mean) / cut.sd
     return score if level == "high" else -score
+
+
+def _mean_of(parts: tuple[Floats, ...], uses: tuple[VariableUse, ...]) -> Floats:
+    """The mean of all exposures, each in its standard deviations, again in its own."""
+    import numpy as np
+
+    total = np.zeros(len(parts[0]))
+    for part, use in zip(parts, uses, strict=True):
+        spread = float(np.nanstd(part, ddof=1)) if len(part) > 1 else 0.0
+        if not spread > 0:
+            raise InputError(f'exposure "{use.label}" ({use.key}) is the same for all patients')
+        total = total + (part - np.nanmean(part)) / spread
+    return np.asarray((total - np.nanmean(total)) / np.nanstd(total, ddof=1), dtype=float)
 
 
 def _step(values: Floats, cut: Cut, level: str) -> Floats:

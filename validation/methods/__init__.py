@@ -51,6 +51,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "logistic": other.logistic,
     "rank": other.linear,
     "linear": other.linear,
+    "nested": other.nested,
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
     "joint_groups": groups.joint_groups,

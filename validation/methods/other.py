@@ -1,14 +1,25 @@
-"""Binary and continuous outcomes."""
+"""Binary and continuous outcomes; nested models of any outcome."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from validation.contracts.contract import TestPlan
+from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
 from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
-from validation.methods.shared import effect_of, fit_logistic, matrix, outcome_of, rows_of
+from validation.methods.shared import (
+    effect_of,
+    fit_logistic,
+    layers_of,
+    matrix,
+    outcome_of,
+    row_at,
+    rows_of,
+    slug,
+)
 from validation.results import Book, Effect, TestOutcome
 
 if TYPE_CHECKING:
@@ -91,3 +102,123 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         p, statistic = test.p, test.statistic
     book.effect(plan.id, effect, p)
     return outcome_of(plan, n=int(keep.sum()), effect=effect, p=p, statistic=statistic, notes=notes)
+
+
+def nested(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """All exposures added to the covariates: one test of two nested models, and every term.
+
+    Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
+    The effect with its direction is that of the exposures' mean, each turned to its exposed side,
+    per standard deviation. A model with too few events for its terms is refused: a penalty has no
+    likelihood ratio that chi-squared would fit.
+    """
+    import numpy as np
+
+    keep, X, names, notes = matrix(study, plan)
+    Z, uses = X[:, 1:], study.contract.exposures
+    terms = [part[keep] for part in study.exposed.parts]
+    full, labels = np.column_stack([*terms, Z]), [use.label for use in uses] + names[1:]
+    compare, scale = _nested_models(study, plan, keep, notes)
+    found = compare(X, Z, full, [*names], labels, len(terms))
+    effect = effect_of(found.mean, scale)
+    book.effect(plan.id, effect, found.p)
+    book.put(f"{plan.id}.statistic", found.statistic, f"{found.name}, {len(terms)} df")
+    for at, use in enumerate(uses):
+        term = effect_of(found.full, scale, at)
+        book.effect(f"{plan.id}.terms.{slug(use.label)}", term, float(found.full.p[at]))
+    mean = row_at(found.mean, "mean of the exposures (per SD)", scale)
+    tables[plan.id] = [*rows_of(found.full, labels, scale), mean]
+    return outcome_of(
+        plan,
+        n=int(keep.sum()),
+        events=found.events,
+        effect=effect,
+        p=found.p,
+        statistic=found.statistic,
+        df=len(terms),
+        notes=[
+            *notes,
+            f"p tests all {len(terms)} terms ({found.name}); the effect is their mean's",
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """Two nested models compared: the fit of all terms, that of their mean, and the test."""
+
+    full: Any
+    mean: Any
+    statistic: float
+    p: float
+    name: str
+    events: int | None
+
+
+def _nested_models(
+    study: Study, plan: TestPlan, keep: Any, notes: list[str]
+) -> tuple[Callable[..., _Nested], Scale]:
+    """How an endpoint's nested models are fitted, and the scale of their effects."""
+    kind = study.contract.endpoint(plan.endpoint).kind
+    limit = study.contract.rules.events_per_covariate
+
+    def enough(count: int, terms: int) -> None:
+        if count / terms < limit:
+            raise InputError(
+                f"{count} events for {terms} terms: a test of nested models needs {limit:g} for "
+                "each. Name fewer exposures or covariates"
+            )
+
+    def hazards(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
+        from validation.statistics.base import chi2_p
+        from validation.statistics.cox import cox
+
+        t, e = study.follow_up(plan.endpoint, keep)
+        enough(int(e.sum()), full.shape[1])
+        layers = layers_of(study, plan, keep, e, notes)
+        fit = cox(t, e, full, labels, strata=layers)
+        base = cox(t, e, Z, names[1:], strata=layers).loglik if Z.shape[1] else fit.loglik_null
+        statistic = 2 * (fit.loglik - base)
+        mean = cox(t, e, X, names, strata=layers)
+        return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int(e.sum()))
+
+    def odds(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
+        from validation.statistics.base import chi2_p
+        from validation.statistics.binary import logistic
+
+        y = study.outcome(plan.endpoint)[0][keep]
+        enough(int(min((y == 1).sum(), (y == 0).sum())), full.shape[1])
+        fit = logistic(y, full, labels)
+        base = logistic(y, Z, names[1:]).loglik if Z.shape[1] else fit.loglik_null
+        statistic = 2 * (fit.loglik - base)
+        mean = logistic(y, X, names)
+        return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int((y == 1).sum()))
+
+    def differences(X: Floats, Z: Floats, full: Floats, names: Any, labels: Any, k: int) -> _Nested:
+        import numpy as np
+        from scipy.stats import f as f_distribution
+
+        from validation.statistics.continuous import linear
+
+        y = study.outcome(plan.endpoint)[0][keep]
+        y = y / float(y.std(ddof=1))
+
+        def left(block: Floats) -> float:
+            M = np.column_stack([np.ones(len(y)), block])
+            residual = y - M @ np.linalg.lstsq(M, y, rcond=None)[0]
+            return float(residual @ residual)
+
+        free = len(y) - full.shape[1] - 1
+        statistic = (left(Z) - left(full)) / k / (left(full) / free)
+        p = float(f_distribution.sf(statistic, k, free))
+        fit, mean = linear(y, full, labels, robust=True), linear(y, X, names, robust=True)
+        return _Nested(fit, mean, statistic, p, "F", None)
+
+    if kind == "binary":
+        return odds, "odds ratio"
+    if kind == "continuous":
+        return differences, "difference (SD)"
+    return hazards, "hazard ratio"
+
+
+RATIO = "likelihood ratio"

@@ -68,6 +68,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "fisher": (*COUNTS, *ESTIMATE, "p"),
     "logistic": (*COUNTS, *ESTIMATE, "p"),
     "linear": ("n", *ESTIMATE, "p"),
+    "nested": (*COUNTS, *ESTIMATE, "p"),
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
     "time_dependent": (*COUNTS, *ESTIMATE, "p"),
@@ -205,6 +206,8 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
     if plan.method == "joint_groups":
         return parts
     plain = plan.method in ("kaplan_meier", "rmst", "period_hazards", "cumulative_incidence")
+    if plan.method == "nested":
+        return ("exposure", *parts)
     if plan.within is not None:
         mine = plan.within.exposure - 1
         return (parts[mine], parts[1 - mine], f"product_{plan.id}")
@@ -216,7 +219,8 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
 
 def _imputes(contract: Contract, plan: TestPlan) -> bool:
     imputing = contract.missing.policy == "multiple_imputation"
-    return imputing and plan.within is None and bool(plan.covariates)
+    whole = plan.within is None and plan.method != "nested"
+    return imputing and whole and bool(plan.covariates)
 
 
 def prepare_second(inputs: Path, folder: Path) -> Task | None:

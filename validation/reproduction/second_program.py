@@ -170,6 +170,54 @@ def fisher(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
+    """Two nested models with and without the exposures, which follow their mean among the terms.
+
+    The effect is the mean's.
+    """
+    mean = test | {"terms": test["terms"][:1]}
+    full = design(rows, test | {"terms": test["terms"][1:]})
+    base = design(rows, test | {"terms": []})
+    more = full.shape[1] - base.shape[1]
+    if test["time"]:
+        from lifelines import CoxPHFitter
+        from scipy.stats import chi2
+
+        strata = layers(rows, test)
+
+        def log_likelihood(X: pd.DataFrame) -> Any:
+            data = X.assign(
+                time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
+            )
+            data = data if strata is None else data.assign(stratum=strata)
+            return CoxPHFitter().fit(
+                data, "time", "event", strata=None if strata is None else ["stratum"],
+                fit_options={"precision": 1e-9},
+            )  # fmt: skip
+
+        fit = log_likelihood(full)
+        if base.shape[1]:
+            gain = 2 * (fit.log_likelihood_ - log_likelihood(base).log_likelihood_)
+        else:
+            gain = fit.log_likelihood_ratio_test().test_statistic
+        return cox(rows, mean) | {"p": float(chi2.sf(gain, more))}
+    ones = np.ones(len(rows))
+    wide, narrow = np.column_stack([ones, full]), np.column_stack([ones, base])
+    if test["binary"]:
+        from scipy.stats import chi2
+        from statsmodels.discrete.discrete_model import Logit
+
+        y = (rows[test["value"]] == 1).astype(float).to_numpy()
+        models = [Logit(y, X).fit(disp=0, maxiter=200) for X in (wide, narrow)]
+        p = chi2.sf(2 * (models[0].llf - models[1].llf), more)
+        return logistic(rows, mean) | {"p": float(p)}
+    from statsmodels.regression.linear_model import OLS
+
+    y = rows[test["value"]].astype(float).to_numpy()
+    p = OLS(y, wide).fit().compare_f_test(OLS(y, narrow).fit())[1]
+    return linear(rows, mean) | {"p": float(p)}
+
+
 def joint(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Log-rank test over all groups that the exposures form."""
     groups = rows[test["terms"]].astype(int).astype(str).agg("".join, axis=1)
@@ -193,6 +241,7 @@ METHODS = {
     "linear": linear,
     "rank": rank,
     "joint_groups": joint,
+    "nested": nested,
 }
 
 

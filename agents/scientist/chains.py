@@ -8,12 +8,15 @@ the sign of the claim is the product of the polarities along the way.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from agents.base import Resources
+from agents.question.carried import excluded_keys, filters_of
+from agents.scientist.views import Proposal, ScientistInput, StepRef
 from agents.statement import settled, within_sentence
 from agents.types import DictionaryView, Relationship
-from agents.views import Proposal, ScientistInput, StepRef
 from agents.wording import describe_design
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
@@ -23,6 +26,7 @@ from validation.hypothesis import (
     CutRule,
     Direction,
     Exposure,
+    Filter,
     Hypothesis,
     Population,
 )
@@ -42,30 +46,53 @@ class Measured:
     risk: int
 
 
+Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
+"""A chain as it is ranked: modalities and signs (negated), its number, steps and entities."""
+
+
 def propose(given: ScientistInput, resources: Resources) -> Proposal:
-    """Propose the best chain's claim that was not proposed before.
+    """The first of the chains' claims that was not proposed before.
+
+    Raises
+    ------
+    ValueError
+        If the cohort measures none of the remaining entities.
+    """
+    found = next(proposals(given, resources), None)
+    if found is None:
+        raise ValueError(
+            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+        )
+    return found
+
+
+def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]:
+    """The chains' claims that were not proposed before, the best chain's first.
 
     Chains are ranked by how many entities the cohort measures (two of different modality first),
     then by whether the literature gives a sign, then by their order in the brief.
     """
-    chains = sorted({relationship.chain for relationship in given.brief.relationships})
-    ranked = []
+    chains = sorted({one.chain for one in given.brief.relationships})
+    excluded = excluded_keys(given.question)
+    ranked: list[Ranked] = []
     for chain in chains:
-        steps = [
-            relationship
-            for relationship in given.brief.relationships
-            if relationship.chain == chain
+        steps = [one for one in given.brief.relationships if one.chain == chain]
+        measured = [
+            one
+            for one in _measured(steps, given.dictionary, resources.ontology)
+            if one.exposure.variable not in excluded
         ]
-        measured = _measured(steps, given.dictionary, resources.ontology)
         if not measured:
             continue
         modalities = {item.modality for item in measured}
         signed = sum(item.risk != 0 for item in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
-    for _, _, chain, steps, measured in sorted(ranked, key=lambda pair: pair[:3]):
-        endpoint = _endpoint(steps, given.dictionary)
+    ranked = [(*row[:4], _signed_by_others(row[4], ranked)) for row in ranked]
+    filters = filters_of(given.question)
+    for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
+        endpoint = _asked_endpoint(given) or _endpoint(steps, given.dictionary)
         for chosen in _choices(measured):
-            hypothesis = _claim(chosen, steps, endpoint, given.dictionary)
+            hypothesis = _claim(chosen, steps, endpoint, given.dictionary, filters)
             if hypothesis.statement not in given.already:
                 rest = tuple(
                     measured.exposure
@@ -74,16 +101,35 @@ def propose(given: ScientistInput, resources: Resources) -> Proposal:
                     if measured.risk
                     and measured.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
-                unique = tuple({exposure.variable: exposure for exposure in rest}.values())[:4]
-                return Proposal(
+                unique = tuple({one.variable: one for one in rest}.values())[:4]
+                yield Proposal(
                     hypothesis=hypothesis,
-                    support=tuple(StepRef(chain=chain, step=step.step) for step in steps),
+                    support=tuple(StepRef(chain=chain, step=one.step) for one in steps)[:12],
+                    conjecture=any(one.risk == 0 for one in chosen),
                     refinements=unique,
                     concepts=_concepts(chosen, endpoint, given.brief.relationships),
                 )
-    raise ValueError(
-        "no further hypothesis: the cohort measures none of the remaining entities of the paths"
-    )
+
+
+def _signed_by_others(measured: list[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
+    """Entities to which their own chain gives no sign take the one that the other chains give."""
+    totals: Counter[str] = Counter()
+    for row in ranked:
+        for one in row[4]:
+            totals[one.exposure.variable] += one.risk
+    found = []
+    for one in measured:
+        total = totals[one.exposure.variable]
+        if one.risk == 0 and total:
+            exposure = one.exposure.model_copy(update={"level": "low" if total < 0 else "high"})
+            one = replace(one, exposure=exposure, risk=1 if total > 0 else -1)
+        found.append(one)
+    return found
+
+
+def _asked_endpoint(given: ScientistInput) -> Endpoint | None:
+    asked = given.question.endpoint
+    return next((one for one in given.dictionary.endpoints if one.key == asked), None)
 
 
 def _concepts(
@@ -264,6 +310,7 @@ def _claim(
     steps: list[Relationship],
     endpoint: Endpoint,
     dictionary: DictionaryView,
+    filters: tuple[Filter, ...] = (),
 ) -> Hypothesis:
     exposures = tuple(measured.exposure for measured in chosen)
     exposed = {exposure.variable for exposure in exposures}
@@ -293,7 +340,7 @@ def _claim(
     hypothesis = Hypothesis(
         id="draft",
         statement="",
-        population=Population(description=f"all patients of {dictionary.cohort}"),
+        population=Population(description=f"all patients of {dictionary.cohort}", filters=filters),
         exposures=exposures,
         comparison=comparison,
         endpoint=endpoint.key,

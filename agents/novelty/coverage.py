@@ -1,0 +1,100 @@
+"""What a panel's searches covered, and what that allows its critics to say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agents.novelty.types import CitedRecord, Coverage, Position
+from agents.types import ExpandedHypothesis
+from kg.lexicon.ontology import Ontology
+from kg.literature.expansion import synonyms
+from kg.literature.text import mentions, phrase_key
+from kg.literature.types import MissingSource
+from kg.types import EntityType
+
+LOCAL = "local index"
+LOCAL_ALONE = 0.5
+"""Highest confidence where only the run's own notes were searched: what is absent from them may
+well be known."""
+SERVICES = 0.9
+"""Highest confidence where literature services answered, a tenth less for each that did not."""
+NOTHING = 0.3
+"""Highest confidence where no retrieved record bears on the claim."""
+_SETTING = re.compile(
+    r"\b(cancers?|carcinomas?|tumou?rs?|neoplasms?|survival|mortality|death|recurrence|relapse|"
+    r"progression|metastas\w+|interval|prognosis|outcomes?)\b",
+    re.IGNORECASE,
+)
+
+
+def covered(
+    expanded: ExpandedHypothesis,
+    records: Sequence[CitedRecord],
+    *,
+    served: Sequence[str],
+    missing: Sequence[MissingSource],
+    local_records: int | None,
+    ontology: Ontology | None = None,
+) -> Coverage:
+    """The coverage of a panel's searches so far.
+
+    Parameters
+    ----------
+    expanded, records : the claim, and what was retrieved for it
+    served, missing : the sources that answered, and those that did not
+    local_records : how many records the local index holds
+    ontology : synonyms by which a record may mention a part
+    """
+    relevant = relevant_refs(expanded, records, ontology)
+    if not relevant:
+        most = NOTHING
+    elif set(served) <= {LOCAL}:
+        most = LOCAL_ALONE
+    else:
+        most = SERVICES * 0.9 ** len(missing)
+    sized = f"{LOCAL} of {local_records} records" if local_records is not None else LOCAL
+    return Coverage(
+        searched=tuple(sized if name == LOCAL else name for name in served),
+        missing=tuple(f"{item.name}: {item.reason}" for item in missing),
+        most_confident=round(most, 2),
+        relevant=relevant,
+    )
+
+
+def relevant_refs(
+    expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
+) -> tuple[str, ...]:
+    """Records that bear on the claim: one that mentions the disease and its survival does not.
+
+    A record must mention a telling part (neither disease nor endpoint) and, where the claim has
+    more parts, one other.
+    """
+    parts = expanded.parts or (expanded.hypothesis.statement,)
+    names = [synonyms(part, ontology) for part in parts]
+    telling = [not _setting(part, ontology) for part in parts]
+    if not any(telling):
+        telling = [True] * len(parts)
+    found = []
+    for cited in records:
+        key = phrase_key(cited.record.body)
+        hits = [mentions(key, group) for group in names]
+        tells = any(hit and tell for hit, tell in zip(hits, telling, strict=True))
+        if tells and sum(hits) >= min(2, len(parts)):
+            found.append(cited.ref)
+    return tuple(found)
+
+
+def _setting(part: str, ontology: Ontology | None) -> bool:
+    entry = ontology.find(part) if ontology is not None else None
+    if entry is not None:
+        return entry.type in (EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT)
+    return _SETTING.search(part) is not None
+
+
+def within_coverage(position: Position, coverage: Coverage) -> tuple[Position, float | None]:
+    """The position with the confidence that the coverage allows, and the one that it lost."""
+    if position.confidence <= coverage.most_confident:
+        return position, None
+    allowed = position.model_copy(update={"confidence": coverage.most_confident})
+    return allowed, position.confidence

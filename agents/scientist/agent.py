@@ -1,0 +1,257 @@
+"""The scientist as an agent: its checks, its wording, and its tools once it is at the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from agents.base import Agent, Resources, Role, Wording, prompt_file
+from agents.prose.check import Judge, early_judge
+from agents.scientist.chains import proposals
+from agents.scientist.policy import investigate
+from agents.scientist.tools import Workbench
+from agents.scientist.views import Candidates, Proposal, ScientistInput
+from agents.statement import Known, label_of, settled, state
+from agents.types import Citation, Draft, OntologyBrief
+from agents.wording import hypothesis_texts, reworded, unsupported_numbers
+from sage.core.llm.turns import Bounds
+from validation.hypothesis import Hypothesis
+
+BOUNDS = Bounds(turns=24)
+Found = Mapping[str, Citation]
+
+
+def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
+    """What `hypothesis` names that the cohort does not have."""
+    named = [
+        *(exposure.variable for exposure in hypothesis.exposures),
+        *(condition.variable for condition in hypothesis.population.filters),
+        *hypothesis.covariates,
+        *hypothesis.strata,
+    ]
+    problems = [
+        f'variable "{key}" is not in the data dictionary; use one of its keys'
+        for key in named
+        if not known.has(key)
+    ]
+    endpoints = {endpoint.key for endpoint in known.endpoints}
+    for key in (hypothesis.endpoint, *hypothesis.secondary_endpoints):
+        if key not in endpoints:
+            problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
+    exposed = {exposure.variable for exposure in hypothesis.exposures}
+    twice = sorted(exposed & set(hypothesis.covariates))
+    if twice:
+        problems.append(f'"{twice[0]}" is both an exposure and a covariate; keep it as an exposure')
+    return problems
+
+
+def proposal_problems(
+    given: ScientistInput, proposal: Proposal, known: Known, found: Found
+) -> list[str]:
+    """Only variables of the cohort, only chains and sources that were shown, no number of its own.
+
+    Parameters
+    ----------
+    given, proposal : what the scientist saw, and what it proposes
+    known : the cohort's data dictionary, or the part of it that was shown
+    found : sources that its searches gave, by key
+    """
+    problems = variable_problems(proposal.hypothesis, known)
+    problems += [
+        f'refinement "{refinement.variable}" is not in the data dictionary'
+        for refinement in proposal.refinements
+        if not known.has(refinement.variable)
+    ]
+    chains = {(relationship.chain, relationship.step) for relationship in given.brief.relationships}
+    for step in proposal.support:
+        if (step.chain, step.step) not in chains:
+            problems.append(f"there is no chain {step.chain} step {step.step} in the brief")
+    problems += [
+        f'"{key}" is no key that literature_search or graph_paths gave'
+        for key in proposal.sources
+        if key not in found
+    ]
+    if not (proposal.support or proposal.sources or proposal.support_absent):
+        problems.append(
+            "it rests on nothing: name its relationships in `support`, its sources in `sources`,"
+            " or set `support_absent`"
+        )
+    names = given.dictionary.names()
+    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
+    if state(proposal.hypothesis, known) in given.already:
+        problems.append("this hypothesis was already proposed; propose a different one")
+    return problems
+
+
+def check_candidates(
+    given: ScientistInput,
+    answer: Candidates,
+    known: Known | None = None,
+    found: Found | None = None,
+) -> list[str]:
+    """The problems of every candidate, each with its number."""
+    return [
+        f"candidate {number}: {problem}"
+        for number, proposal in enumerate(answer.candidates, 1)
+        for problem in proposal_problems(given, proposal, known or given.dictionary, found or {})
+    ]
+
+
+def compose_draft(
+    brief: OntologyBrief,
+    proposal: Proposal,
+    hypothesis_id: str,
+    known: Known,
+    found: Found | None = None,
+) -> Draft:
+    """Attach the evidence that the proposal rests on, on both sides.
+
+    The statement is written from the proposal's fields; what the model wrote there is dropped.
+
+    Parameters
+    ----------
+    brief, found : where its relationships and its sources come from
+    proposal : what was proposed
+    hypothesis_id : the draft's name
+    known : the cohort's data dictionary, or the part of it that was shown
+    """
+    support = {(step.chain, step.step) for step in proposal.support}
+    used = [
+        relationship
+        for relationship in brief.relationships
+        if (relationship.chain, relationship.step) in support
+    ]
+    cited = [(found or {})[key] for key in proposal.sources]
+    mechanism = tuple(dict.fromkeys(item.process for item in used))
+    return Draft(
+        hypothesis=settled(proposal.hypothesis, known).model_copy(update={"id": hypothesis_id}),
+        mechanism=mechanism,
+        citations=_unique([*(c for item in used for c in item.evidence), *cited]),
+        contradicting=_unique([c for item in used for c in item.contradicting]),
+        refinements=tuple(
+            refinement.model_copy(update={"label": label_of(refinement.variable, known)})
+            for refinement in proposal.refinements
+        ),
+        concepts=proposal.concepts,
+        support_absent=not (used or cited),
+    )
+
+
+def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
+    return tuple({(citation.key, citation.quote): citation for citation in citations}.values())
+
+
+def _judge(given: ScientistInput, found: Found) -> Judge:
+    relationships = given.brief.relationships
+    sources = [
+        c
+        for relationship in relationships
+        for c in (*relationship.evidence, *relationship.contradicting)
+    ]
+    sources += found.values()
+    return early_judge(
+        given=[f"{source.key} {source.title} {source.quote}" for source in sources],
+        quotes=[relationship.process for relationship in relationships]
+        + [source.quote for source in sources],
+    )
+
+
+def _texts(proposal: Proposal) -> tuple[str, ...]:
+    hypothesis = proposal.hypothesis
+    scores = [exposure.label for exposure in hypothesis.exposures if exposure.signature is not None]
+    return (*hypothesis_texts(hypothesis), *proposal.concepts, *scores)
+
+
+def _plainly_labeled(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
+    """The hypothesis with what a score computes in the place of a refused label."""
+    exposures = tuple(
+        exposure.model_copy(update={"label": exposure.signature.text})
+        if exposure.signature is not None and judge(exposure.label)
+        else exposure
+        for exposure in hypothesis.exposures
+    )
+    return hypothesis.model_copy(update={"exposures": exposures})
+
+
+def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candidates]:
+    """Holds the candidates' sentences against what the scientist was shown.
+
+    `replace` also leaves out candidates that are wrong in more than their words, while others stay.
+    """
+
+    def problems(given: ScientistInput, answer: Candidates) -> list[str]:
+        judge = _judge(given, found)
+        return [
+            f"candidate {number}: {problem}"
+            for number, proposal in enumerate(answer.candidates, 1)
+            for text in _texts(proposal)
+            for problem in judge(text)
+        ]
+
+    def in_own_words(given: ScientistInput, answer: Candidates) -> Candidates:
+        judge = _judge(given, found)
+        dictionary: Known = known or given.dictionary
+        kept = []
+        for proposal in answer.candidates:
+            hypothesis = proposal.hypothesis
+            if not variable_problems(hypothesis, dictionary):
+                plain = settled(_plainly_labeled(hypothesis, judge), dictionary)
+                hypothesis = reworded(plain, judge)
+            mended = proposal.model_copy(
+                update={
+                    "hypothesis": hypothesis,
+                    "concepts": tuple(
+                        concept for concept in proposal.concepts if not judge(concept)
+                    ),
+                }
+            )
+            if not proposal_problems(given, mended, dictionary, found):
+                kept.append(mended)
+        return Candidates(candidates=tuple(kept)) if kept else answer
+
+    return Wording(problems=problems, replace=in_own_words)
+
+
+def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
+    """The claims of the brief's chains alone, for a scientist without tools.
+
+    Raises
+    ------
+    ValueError
+        If the cohort measures none of the remaining entities.
+    """
+    found = tuple(islice(proposals(given, resources), given.wanted))
+    if not found:
+        raise ValueError(
+            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+        )
+    return Candidates(candidates=found)
+
+
+SCIENTIST = Agent(
+    name="scientist",
+    role=Role.HIGH,
+    reads=ScientistInput,
+    returns=Candidates,
+    prompt=prompt_file(__file__, "scientist.md"),
+    rule=draft_from_chains,
+    check=check_candidates,
+    wording=_wording(None, {}),
+    bounds=BOUNDS,
+    policy=investigate,
+)
+
+
+def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
+    """The scientist with its tools, held to what they showed.
+
+    Any variable of the cohort may be used, whether or not the brief names it.
+    """
+    known = bench.cohort.dictionary
+    return replace(
+        SCIENTIST,
+        tools=bench.tools(),
+        check=lambda given, answer: check_candidates(given, answer, known, bench.found),
+        wording=_wording(known, bench.found),
+    )

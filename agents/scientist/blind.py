@@ -1,0 +1,464 @@
+"""A cohort as it may be looked at before a contract is frozen: variables, and no outcome.
+
+Of an outcome it knows what the data dictionary counts: who has it, and how many events. What holds
+an outcome itself, or became known after the start of follow-up, is not shown. Everything passes the
+disclosure gate: counts under a minimum are suppressed, and no value stands for a single patient.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import combinations
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from agents.base import View
+from agents.disclosure import MIN_COUNT, suppressed_cells
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, Power, Rules
+from validation.contracts.draft import draft
+from validation.contracts.planned_power import power_of
+from validation.contracts.registered import uses_groups
+from validation.dictionary import DataDictionary, Endpoint
+from validation.hypothesis import Comparison, Hypothesis
+from validation.inputs.population import apply_filters, expose, find_cut, numbers_of
+from validation.inputs.variables import find_variable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from validation.cohort.cohort import Cohort
+
+MOST_VARIABLES = 40
+FEWEST_FOR_CORRELATION = 20
+HALVES = 1.596
+"""Distance of the means of the two halves of a normal variable, in standard deviations."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class Distribution(View):
+    """One variable over all patients, without any outcome.
+
+    `lowest` is the share of patients at the lowest value (for a gene: not detected). `withheld`
+    says why a variable is not described.
+    """
+
+    variable: str
+    label: str = ""
+    kind: str = ""
+    unit: str | None = None
+    n: int | None = None
+    missing: float | None = None
+    mean: float | None = None
+    sd: float | None = None
+    lowest: float | None = None
+    quantiles: dict[str, float] = Field(default_factory=dict)
+    levels: dict[str, int] = Field(default_factory=dict)
+    withheld: str = ""
+
+
+class Correlation(View):
+    """Spearman's rank correlation of two variables."""
+
+    first: str
+    second: str
+    rho: float
+    n: int
+
+
+class Cell(View):
+    """Patients at one combination of levels; None where the count is suppressed."""
+
+    levels: tuple[str, ...]
+    patients: int | None
+
+
+class JointCounts(View):
+    """Patients at each combination of two or three variables, continuous ones cut at `cut`."""
+
+    variables: tuple[str, ...]
+    cut: Literal["median", "tertile"]
+    cells: tuple[Cell, ...]
+
+
+class Description(View):
+    """What `cohort_describe` returns."""
+
+    patients: int
+    variables: tuple[Distribution, ...]
+    correlations: tuple[Correlation, ...] = ()
+    joint: JointCounts | None = None
+    minimum: int
+
+
+class DesignPower(View):
+    """What one claim could see, from group sizes and the count of events.
+
+    `detectable` is the smallest effect seen with 80% power on `scale`; `power` the chance to see
+    `relevant`, the smallest effect that matters. `refused` says why no contract could be drafted.
+    """
+
+    exposed: int | None = None
+    reference: int | None = None
+    patients: int | None = None
+    events: float | None = None
+    detectable: float | None = None
+    scale: str = ""
+    relevant: float | None = None
+    power: float | None = None
+    refused: str = ""
+
+
+class BlindCohort:
+    """The looks at a cohort that no outcome can change.
+
+    Parameters
+    ----------
+    cohort : its columns are read, its outcomes never
+    minimum : fewest patients that a shown count may stand for
+    """
+
+    def __init__(self, cohort: Cohort, minimum: int = MIN_COUNT) -> None:
+        self.dictionary: DataDictionary = cohort.dictionary()
+        self.minimum = minimum
+        self._table = cohort.table
+        self._tabled = {
+            key: (variable.table, variable.column) for key, variable in cohort.variables.items()
+        }
+        self._outcome_columns = _outcome_columns(cohort)
+        self._withheld: dict[str, str] = {}
+
+    @cached_property
+    def _symbols(self) -> dict[str, str]:
+        return {gene.upper(): gene for gene in self.dictionary.expression}
+
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        """Keys of the variables that are no genes, by each of their names."""
+        found: dict[str, list[str]] = {}
+        for variable in self.dictionary.variables:
+            for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms):
+                found.setdefault(plain(name), []).append(variable.key)
+        return found
+
+    def measured(self, *names: str) -> tuple[str, ...]:
+        """Keys of the variables that carry one of `names`: a gene's symbol, a label, a synonym."""
+        genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
+        others = [key for name in names for key in self._named.get(plain(name), ())]
+        return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
+
+    def withheld(self, key: str) -> str:
+        """Why nothing of a variable is shown; empty where it may be described."""
+        if key not in self._withheld:
+            self._withheld[key] = self._why_withheld(key)
+        return self._withheld[key]
+
+    def _why_withheld(self, key: str) -> str:
+        if not self.dictionary.has(key):
+            near = ", ".join(self._near(key))
+            return f"the cohort has no variable of this key; near: {near or 'none'}"
+        if find_variable(self.dictionary, key).late:
+            return "it became known after the start of follow-up"
+        if self._tabled.get(key) in self._outcome_columns:
+            return "it is read from the column of an outcome"
+        return ""
+
+    def _near(self, key: str) -> list[str]:
+        import difflib
+
+        has = [variable.key for variable in self.dictionary.variables]
+        has += [f"expression:{gene}" for gene in self.dictionary.expression]
+        return difflib.get_close_matches(key, has, n=4, cutoff=0.6)
+
+    def _holds_outcome(self, key: str) -> bool:
+        return any(key in endpoint.contained_in for endpoint in self.dictionary.endpoints)
+
+    def describe(
+        self,
+        keys: tuple[str, ...],
+        joint: tuple[str, ...] = (),
+        cut: Literal["median", "tertile"] = "median",
+    ) -> Description:
+        """Distributions and rank correlations of variables, and joint counts of two or three.
+
+        A variable that holds an outcome in it (stage holds the nodes) is shown alone, never beside
+        another one.
+
+        Raises
+        ------
+        InputError
+            If `joint` does not name two or three variables that may be shown together.
+        """
+        keys = tuple(dict.fromkeys((*keys, *joint)))[:MOST_VARIABLES]
+        reasons = {key: self.withheld(key) for key in keys}
+        shown = [key for key in keys if not reasons[key]]
+        table = self._table(shown)
+        together = [key for key in shown if not self._holds_outcome(key)]
+        return Description(
+            patients=self.dictionary.n_patients,
+            variables=tuple(
+                Distribution(variable=key, withheld=reasons[key])
+                if reasons[key]
+                else self._distribution(key, table[key])
+                for key in keys
+            ),
+            correlations=self._correlations(table, together),
+            joint=self._joint(table, joint, together, cut) if joint else None,
+            minimum=self.minimum,
+        )
+
+    def _distribution(self, key: str, column: pd.Series) -> Distribution:
+        import numpy as np
+        import pandas as pd
+
+        found = find_variable(self.dictionary, key)
+        if found.n < self.minimum:
+            return Distribution(
+                variable=key, withheld=f"fewer than {self.minimum} patients have it"
+            )
+        base = {
+            "variable": key,
+            "label": found.label,
+            "kind": found.kind,
+            "unit": found.unit,
+            "n": found.n,
+            "missing": round(found.missing, 3),
+        }
+        if found.kind != "continuous":
+            return Distribution.model_validate(base | {"levels": found.levels})
+        # In order of size: the rows' own order follows the data, outcomes included, and with it the
+        # last digits of a sum.
+        values = np.sort(pd.to_numeric(column, errors="coerce").dropna().to_numpy(dtype=float))
+        at_lowest = int((values == values.min()).sum())
+        lowest = at_lowest / len(values) if at_lowest >= self.minimum else 0.0
+        quantiles = {
+            f"{share:.0%}": _short(float(np.quantile(values, share)))
+            for share in QUANTILES
+            if min(share, 1 - share) * len(values) >= self.minimum
+        }
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        mean = float(values.mean())
+        return Distribution.model_validate(
+            base
+            | {
+                "mean": _short(mean if abs(mean) > 1e-9 * spread else 0.0),
+                "sd": _short(spread),
+                "lowest": round(lowest, 3),
+                "quantiles": quantiles,
+            }
+        )
+
+    def _correlations(self, table: pd.DataFrame, keys: list[str]) -> tuple[Correlation, ...]:
+        import numpy as np
+
+        numbers = {key: column for key in keys if (column := _numbers(table[key])) is not None}
+        found = []
+        for first, second in combinations(numbers, 2):
+            both = numbers[first].notna() & numbers[second].notna()
+            n = int(both.sum())
+            if n < max(FEWEST_FOR_CORRELATION, self.minimum):
+                continue
+            ranks = np.vstack([numbers[item][both].rank().to_numpy() for item in (first, second)])
+            ranks = ranks[:, np.lexsort(ranks)]
+            if np.ptp(ranks, axis=1).min() == 0:
+                continue
+            rho = round(float(np.asarray(np.corrcoef(ranks))[0, 1]), 2)
+            found.append(Correlation(first=first, second=second, rho=rho + 0.0, n=n))
+        return tuple(found)
+
+    def _joint(
+        self,
+        table: pd.DataFrame,
+        keys: tuple[str, ...],
+        allowed: list[str],
+        cut: Literal["median", "tertile"],
+    ) -> JointCounts:
+        import numpy as np
+
+        if not 2 <= len(set(keys)) == len(keys) <= 3:
+            raise InputError("joint counts take two or three different variables")
+        closed = [key for key in keys if key not in allowed]
+        if closed:
+            raise InputError(f"{closed[0]} cannot be counted beside another variable")
+        rows = table[list(keys)].dropna()
+        coded = [_levels(rows[key], cut) for key in keys]
+        names = [[name for name in item.cat.categories if (item == name).any()] for item in coded]
+        shape = [len(name) for name in names]
+        counts = np.zeros(shape, dtype=np.int64)
+        for place in np.ndindex(*shape):
+            inside = np.ones(len(rows), dtype=bool)
+            for entry, levels, at in zip(coded, names, place, strict=True):
+                inside &= (entry == levels[at]).to_numpy()
+            counts[place] = int(inside.sum())
+        hidden = suppressed_cells(counts, self.minimum)
+        return JointCounts(
+            variables=keys,
+            cut=cut,
+            cells=tuple(
+                Cell(
+                    levels=tuple(levels[at] for levels, at in zip(names, place, strict=True)),
+                    patients=None if hidden[place] else int(counts[place]),
+                )
+                for place in np.ndindex(*shape)
+            ),
+        )
+
+    def power(self, hypothesis: Hypothesis, rules: Rules | None = None) -> DesignPower:
+        """What a claim could see: its groups as they are, events at the cohort's overall rate.
+
+        Nothing is refused with an error: a claim that cannot be drafted says why in `refused`.
+        """
+        try:
+            contract = draft(hypothesis, self.dictionary, rules=rules)
+            hidden = [why for use in contract.exposures if (why := self.withheld(use.key))]
+            if hidden:
+                raise InputError(f"{hypothesis.exposures[0].variable}: {hidden[0]}")
+            power, exposed, reference = self._observed(contract)
+        except InputError as error:
+            return DesignPower(refused=str(error))
+        small = [n for n in (exposed, reference) if n is not None and n < contract.rules.min_group]
+        if small:
+            least = contract.rules.min_group
+            return DesignPower(refused=f"one group would have fewer than {least} patients")
+        ratio = contract.endpoint(contract.primary_test.endpoint).kind != "continuous"
+        relevant = contract.rules.relevant_ratio if ratio else contract.rules.relevant_difference
+        seen = power.minimum_detectable
+        if hypothesis.comparison is Comparison.PER_SD:
+            # Halves of a normal variable lie this many standard deviations apart: the same slope.
+            relevant = relevant ** (1 / HALVES) if ratio else relevant / HALVES
+        return DesignPower(
+            exposed=exposed,
+            reference=reference,
+            patients=power.n,
+            events=power.events,
+            detectable=None
+            if power.minimum_detectable is None
+            else _short(power.minimum_detectable),
+            scale=contract.scale,
+            relevant=_short(relevant),
+            power=chance_to_see(relevant, seen, contract.rules, ratio=ratio),
+        )
+
+    def _observed(self, contract: Contract) -> tuple[Power, int | None, int | None]:
+        """Power with the observed groups; the dictionary's where groups cannot be formed blindly.
+
+        The share of patients who have the outcome, and its rate, are those of the whole cohort.
+        """
+        import numpy as np
+
+        hypothesis = contract.hypothesis
+        plain_claim = all(self.dictionary.has(use.key) for use in contract.exposures)
+        if not plain_claim or not uses_groups(hypothesis):
+            return contract.power, None, None
+        keys = [use.key for use in contract.exposures] + [
+            condition.variable for condition in contract.filters
+        ]
+        table = self._table(list(dict.fromkeys(keys)))
+        rows = table[apply_filters(table, contract.filters)]
+        rows = rows.dropna(subset=[use.key for use in contract.exposures])
+        if rows.empty:
+            raise InputError("no patient has every exposure in this population")
+        values = tuple(numbers_of(rows, use) for use in contract.exposures)
+        pairs = zip(values, contract.exposures, strict=True)
+        cuts = tuple(find_cut(pair, use) for pair, use in pairs)
+        groups = expose(contract.comparison, contract.exposures, values, cuts).x
+        endpoint = self._endpoint(contract.primary_test.endpoint)
+        observed = endpoint.n / max(self.dictionary.n_patients, 1)
+        exposed = self._rounded(np.nansum(groups == 1) * observed)
+        reference = self._rounded(np.nansum(groups == 0) * observed)
+        n = exposed + reference
+        if not exposed or not reference:
+            raise InputError("one group is empty: choose another cut rule or comparison")
+        events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
+        power = power_of(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
+        return power, exposed, reference
+
+    def _rounded(self, count: float) -> int:
+        """A count to the nearest multiple of the minimum, so that no two differ by one patient."""
+        return round(float(count) / self.minimum) * self.minimum
+
+    def _endpoint(self, key: str) -> Endpoint:
+        found = self.dictionary.endpoint(key)
+        assert found is not None  # the contract was drafted on it
+        return found
+
+
+def chance_to_see(
+    relevant: float, detectable: float | None, rules: Rules, *, ratio: bool
+) -> float | None:
+    """Chance that a test sees `relevant`, given the effect that it sees with 80% power.
+
+    The detectable effect is (z of the level + z of 80%) standard errors, which gives the standard
+    error and from it the chance. Normal approximation; None where nothing is known.
+
+    Parameters
+    ----------
+    relevant, detectable : effects on one scale, as ratios or as differences
+    rules : hold the two-sided level
+    ratio : compare the effects' logarithms
+    """
+    import math
+
+    if detectable is None:
+        return None
+    normal = NormalDist()
+    level = normal.inv_cdf(1 - rules.alpha / 2)
+    size, seen = abs(relevant), abs(detectable)
+    if ratio:
+        size, seen = abs(math.log(size)), abs(math.log(seen))
+    if seen == 0:
+        return 1.0
+    error = seen / (level + normal.inv_cdf(0.8))
+    return round(normal.cdf(size / error - level), 3)
+
+
+def plain(text: str) -> str:
+    """A name as it is compared: lower case, words alone."""
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def _outcome_columns(cohort: Cohort) -> set[tuple[str, str]]:
+    names = ("time", "time_censored", "event", "competing", "column")
+    return {
+        (endpoint.table, column)
+        for endpoint in cohort.spec.endpoints.values()
+        for name in names
+        if (column := getattr(endpoint, name, None)) is not None
+    }
+
+
+def _short(value: float) -> float:
+    """Three significant digits: an aggregate needs no more, and a patient's value would."""
+    return float(f"{value:.3g}") + 0.0
+
+
+def _numbers(column: pd.Series) -> pd.Series | None:
+    """A column as numbers; None for names of categories."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(column, errors="coerce")
+    return None if (numbers.isna() & column.notna()).any() else numbers
+
+
+def _levels(column: pd.Series, cut: Literal["median", "tertile"]) -> pd.Series:
+    """A column as categories: numbers with many values cut, others as they are."""
+    import pandas as pd
+
+    numbers = _numbers(column)
+    if numbers is None or numbers.nunique() <= 6:
+        return column.map(str).astype("category")
+    if cut == "median":
+        high = numbers > numbers.median()
+        return pd.Series(high.map({True: "high", False: "low"}), index=column.index).astype(
+            "category"
+        )
+    lower, upper = numbers.quantile(1 / 3), numbers.quantile(2 / 3)
+    return pd.Series(
+        [
+            "high" if number > upper else "low" if number <= lower else "middle"
+            for number in numbers
+        ],
+        index=column.index,
+    ).astype("category")

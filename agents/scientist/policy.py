@@ -1,0 +1,503 @@
+"""The scientist without a model, with tools: the same looks as a model takes, by a fixed plan.
+
+It drafts the claim that the question asks for, the claims of the brief's chains, and claims on
+measured neighbors of the question's concepts in the graph. Then it looks: what earlier rounds
+answered is left, a variable that most patients lack or do not express is left, of two exposures
+that say the same one is kept, and a claim that could see more comes before one that could see less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice, product
+from typing import Any
+
+from agents.base import Resources
+from agents.question.carried import excluded_keys, filters_of, unanswered
+from agents.question.types import PartRole, Question
+from agents.scientist.chains import BETTER, USUAL_COVARIATES, WORSE, proposals
+from agents.scientist.tools import (
+    MOSTLY_UNDETECTED,
+    CohortDescribe,
+    DesignClaims,
+    GraphNeighbors,
+    HistoryAsked,
+    LiteratureSearch,
+)
+from agents.scientist.views import Candidates, Proposal, ScientistInput
+from agents.statement import label_of, settled
+from agents.wording import describe_design
+from kg.types import EntityType
+from sage.core.llm.turns import Moves, Use
+from validation.dictionary import Endpoint
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Filter,
+    Hypothesis,
+    Population,
+)
+
+MOST_MISSING = 0.4
+REDUNDANT = 0.9
+ENOUGH_POWER = 0.6
+NEW_CONCEPTS = 4
+"""Measured neighbors beyond the paths that are looked up in the literature."""
+MEMBERS = 4
+"""Members of a class that the question names ("stromal genes") for which a claim is drafted."""
+MEASURABLE = (
+    EntityType.GENE,
+    EntityType.PROTEIN,
+    EntityType.SIGNATURE,
+    EntityType.CELL_TYPE,
+    EntityType.IMAGING_FEATURE,
+    EntityType.TISSUE_REGION,
+)
+
+Looks = Generator[Use, Any, Any]
+
+
+@dataclass
+class Concept:
+    """A concept that the cohort measures, and whether the question names it."""
+
+    name: str
+    variable: str
+    asked: bool = False
+
+
+@dataclass
+class Known:
+    """What was learned of each variable: its side at higher risk, and the sources on it."""
+
+    risk: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates]:
+    """Draft up to `given.wanted` candidates with the tools.
+
+    Raises
+    ------
+    ValueError
+        If nothing that the cohort measures is left to claim.
+    """
+    if given.history.next:
+        following = yield from _next_claims(given)
+        return Candidates(candidates=tuple(following))
+    tried = yield from _tried(given)
+    chained = list(islice(proposals(given, resources), 3 * given.wanted))
+    known = Known()
+    for proposal in chained:
+        for exposure in proposal.hypothesis.exposures:
+            known.risk.setdefault(exposure.variable, exposure.level)
+    asked = _asked_concepts(given.question)
+    near = yield from _neighbors(given, asked, chained)
+    for concept in (*asked, *near):
+        yield from _look_up(concept, given, known)
+    first = 2 * given.wanted // 3
+    pool = [
+        *_direct(given, asked, known),
+        *chained[:first],
+        *_beyond(given, asked, near, known),
+        *chained[first:],
+    ]
+    excluded = excluded_keys(given.question)
+    pool = [
+        proposal
+        for proposal in pool
+        if _key(proposal.hypothesis) not in tried
+        and proposal.hypothesis.statement not in given.already
+        and not excluded & {exposure.variable for exposure in proposal.hypothesis.exposures}
+    ]
+    wanted = {concept.variable for concept in asked}
+    pool = yield from _fit(pool, given, wanted)
+    pool = [proposal for proposal in pool if _key(proposal.hypothesis) not in tried]
+    chosen = yield from _strongest(pool, given)
+    if not chosen:
+        raise ValueError(
+            "no further hypothesis: the cohort measures none of the remaining entities of the"
+            " paths, or too few patients have them"
+        )
+    return Candidates(candidates=tuple(chosen))
+
+
+def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
+    return frozenset(exposure.variable for exposure in hypothesis.exposures), hypothesis.endpoint
+
+
+def _next_claims(given: ScientistInput) -> Looks:
+    """What the campaign asks next, with the sources that speak of its exposures."""
+    found = []
+    for hypothesis in given.history.next[: given.wanted]:
+        known = Known()
+        for exposure in hypothesis.exposures:
+            name = exposure.variable.split(":")[-1].replace("_", " ")
+            yield from _look_up(Concept(name, exposure.variable), given, known)
+        sources = tuple(dict.fromkeys(key for keys in known.sources.values() for key in keys))[:12]
+        found.append(
+            Proposal(
+                hypothesis=settled(hypothesis, given.dictionary),
+                sources=sources,
+                support_absent=not sources,
+                conjecture=not known.risk,
+            )
+        )
+    return found
+
+
+def _tried(given: ScientistInput) -> Looks:
+    if not given.history.claims:
+        return set()
+    found = yield Use("history", HistoryAsked())
+    return {(frozenset(claim["exposures"]), claim["endpoint"]) for claim in found["claims"]}
+
+
+def _asked_concepts(question: Question) -> list[Concept]:
+    """What the question names and the cohort measures: a variable each, of a class its members."""
+    roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
+    found: dict[str, Concept] = {}
+    for role in roles:
+        for part in question.testable(role):
+            # Papers know a thing by the asker's words rather than by the variable's label.
+            plain = question.language == "en" and not part.corrected_from
+            name = part.words if plain or not part.name else part.name
+            for variable in part.variables[: MEMBERS if part.every else 1]:
+                member = variable.removeprefix("expression:") if part.every else ""
+                concept = Concept(member or name, variable, asked=True)
+                found.setdefault(variable, concept)
+    return list(found.values())
+
+
+def _neighbors(
+    given: ScientistInput, asked: Sequence[Concept], chained: Sequence[Proposal]
+) -> Looks:
+    """Measured concepts around those of the question, beyond what the paths hold."""
+    held = {exposure.variable for proposal in chained for exposure in proposal.hypothesis.exposures}
+    held |= {concept.variable for concept in asked} | excluded_keys(given.question)
+    nodes = [
+        part.graph_node for part in given.question.parts if part.graph_node and not part.setting
+    ]
+    if not nodes:
+        nodes = [
+            definition.term
+            for definition in given.brief.definitions
+            if definition.type in MEASURABLE
+        ][:1]
+    found: dict[str, Concept] = {}
+    for node in nodes[:2]:
+        look = GraphNeighbors(name=node, types=MEASURABLE, measured_only=True, limit=20)
+        around = yield Use("graph_neighbors", look)
+        for neighbor in around["neighbors"]:
+            for variable in neighbor["measured"][:1]:
+                if variable not in held:
+                    found.setdefault(variable, Concept(neighbor["name"], variable))
+    return list(found.values())[:NEW_CONCEPTS]
+
+
+def _look_up(concept: Concept, given: ScientistInput, known: Known) -> Looks:
+    """What the literature says of a concept, and on which side it sees the risk."""
+    endpoint = _endpoint(given)
+    disease = given.question.setting.asked or given.question.setting.cohort
+    query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
+    found = yield Use(
+        "literature_search", LiteratureSearch(query=query[:300], phrases=(concept.name,), limit=4)
+    )
+    told = [source for source in found["sources"] if not source["retracted"]]
+    known.sources[concept.variable] = tuple(item["key"] for item in told)[:3]
+    sentences = [
+        text for item in told for text in item["quotations"] if concept.name.lower() in text.lower()
+    ]
+    worse = sum(bool(WORSE.search(text.lower())) for text in sentences)
+    better = sum(bool(BETTER.search(text.lower())) for text in sentences)
+    if worse != better:
+        known.risk.setdefault(concept.variable, "high" if worse > better else "low")
+
+
+def _endpoint(given: ScientistInput) -> Endpoint:
+    """The endpoint that was asked for, else overall survival, else the one with most events."""
+    endpoints = given.dictionary.endpoints
+    if not endpoints:
+        raise ValueError(
+            f"cohort {given.dictionary.cohort} has no endpoint; add one to cohort.toml"
+        )
+    for key in (given.question.endpoint, "OS"):
+        for endpoint in endpoints:
+            if key and endpoint.key.upper() == key.upper():
+                return endpoint
+    survival = [endpoint for endpoint in endpoints if endpoint.kind == "survival"]
+    return max(survival or list(endpoints), key=lambda item: item.events or 0)
+
+
+def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
+    """The claims that the question asks for, as it names them."""
+    question = given.question
+    named = {concept.variable: concept for concept in asked}
+    groups = [
+        [named[variable] for variable in part.variables if variable in named]
+        for part in question.testable(PartRole.EXPOSURE)
+        if part.variables
+    ]
+    exposed = {concept.variable for group in groups for concept in group}
+    modifiers = [
+        named[part.variables[0]]
+        for role in (PartRole.MODIFIER, PartRole.TREATMENT)
+        for part in question.testable(role)
+        if part.variables and part.variables[0] not in exposed
+    ]
+    if not groups:
+        groups, modifiers = [modifiers[:1]], modifiers[1:]
+    choices = (
+        tuple({concept.variable: concept for concept in chosen}.values())
+        for chosen in product(*groups)
+    )
+    return [
+        proposal
+        for exposures in islice(choices, MEMBERS)
+        if exposures
+        for proposal in _designs(given, exposures, modifiers, known)
+    ]
+
+
+def _designs(
+    given: ScientistInput,
+    exposures: Sequence[Concept],
+    modifiers: Sequence[Concept],
+    known: Known,
+) -> list[Proposal]:
+    """The ways to compare what was asked for."""
+    question = given.question
+    designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
+    if modifiers:
+        predictive = bool(question.testable(PartRole.TREATMENT))
+        how = Comparison.PREDICTIVE if predictive else Comparison.MODIFICATION
+        pair = (exposures[0], modifiers[0])
+        designs.append((pair, how, CutRule.MEDIAN))
+        designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
+    elif len(exposures) > 1:
+        designs.append((exposures[:3], Comparison.EXTREMES, CutRule.MEDIAN))
+        designs.append((exposures[:3], Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
+        designs += [
+            (pair, Comparison.EXTREMES, CutRule.MEDIAN) for pair in combinations(exposures[:4], 2)
+        ]
+    else:
+        designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
+        designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
+    levels = _levels(given, modifiers[0]) if modifiers else ()
+    if levels:
+        # A modifier in words (sex) has no product term: its levels are looked at side by side.
+        single = _proposal(given, exposures[:1], known, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN)
+        hypothesis = single.hypothesis.model_copy(update={"subgroups": levels})
+        return [single.model_copy(update={"hypothesis": hypothesis})]
+    return [_proposal(given, concepts, known, how, cut) for concepts, how, cut in designs]
+
+
+def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
+    """The levels of a modifier that is in words, other than a yes and a no."""
+    found = next(
+        (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
+        None,
+    )
+    if found is None or found.kind not in ("binary", "categorical"):
+        return ()
+    levels = [level for level in found.levels if not level.replace(".", "").isdigit()]
+    if not levels or {"yes", "no"} & {level.casefold() for level in levels}:
+        return ()
+    return tuple(
+        Filter(variable=found.key, op="eq", value=level)
+        for level in sorted(levels, key=lambda level: -found.levels[level])[:4]
+    )
+
+
+def _beyond(
+    given: ScientistInput, asked: Sequence[Concept], near: Sequence[Concept], known: Known
+) -> list[Proposal]:
+    """Claims on measured neighbors: beside what was asked for, and alone."""
+    found = []
+    for concept in near:
+        for other in asked[:1]:
+            pair = (other, concept)
+            found.append(_proposal(given, pair, known, Comparison.EXTREMES, CutRule.MEDIAN))
+        found.append(
+            _proposal(given, (concept,), known, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN)
+        )
+    return found
+
+
+def _proposal(
+    given: ScientistInput,
+    concepts: Sequence[Concept],
+    known: Known,
+    comparison: Comparison,
+    cut: CutRule,
+) -> Proposal:
+    question, dictionary = given.question, given.dictionary
+    endpoint = _endpoint(given)
+    levels = {
+        part.variables[0]: part.level for part in question.parts if part.variables and part.level
+    }
+    variables = [concept.variable for concept in concepts]
+    exposures = tuple(
+        Exposure(
+            variable=key,
+            label=label_of(key, dictionary),
+            level=levels.get(key) or ("low" if known.risk.get(key) == "low" else "high"),
+            cut=cut,
+        )
+        for key in variables
+    )
+    first = exposures[0]
+    against = levels.get(first.variable) and known.risk.get(first.variable, first.level)
+    lower = bool(against) and against != first.level
+    direction = question.direction or (Direction.LOWER_RISK if lower else Direction.HIGHER_RISK)
+    unsigned = [exposure.label for exposure in exposures if exposure.variable not in known.risk]
+    sources = tuple(dict.fromkeys(key for v in variables for key in known.sources.get(v, ())))[:12]
+    rationale = (
+        "The question asks for it."
+        if all(concept.asked for concept in concepts)
+        else "The graph relates these concepts, and the cohort measures them."
+    )
+    rationale += (
+        " The sources that speak of it are listed."
+        if sources
+        else " No source that was searched supports it."
+    )
+    if unsigned and question.direction is None:
+        rationale += (
+            f" The literature gives no sign for {' and '.join(unsigned)}; the direction is a"
+            " conjecture."
+        )
+    hypothesis = Hypothesis(
+        id="draft",
+        statement="",
+        population=Population(description="", filters=filters_of(question)),
+        exposures=exposures,
+        comparison=comparison,
+        endpoint=endpoint.key,
+        secondary_endpoints=tuple(
+            item.key
+            for item in dictionary.endpoints
+            if item.key != endpoint.key and item.kind in ("survival", "binary")
+        )[:2],
+        direction=direction,
+        covariates=_covariates(given, set(variables)),
+        rationale=rationale,
+    )
+    design = describe_design(settled(hypothesis, dictionary))
+    hypothesis = settled(hypothesis, dictionary).model_copy(
+        update={
+            "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the data"
+            f" dictionary of {dictionary.cohort}."
+        }
+    )
+    disease = question.setting.asked or question.setting.cohort
+    names = [*(concept.name for concept in concepts), endpoint.label.lower(), disease]
+    return Proposal(
+        hypothesis=hypothesis,
+        sources=sources,
+        support_absent=not sources,
+        conjecture=bool(unsigned),
+        concepts=tuple(dict.fromkeys(name for name in names if name))[:8],
+    )
+
+
+def _covariates(given: ScientistInput, exposed: set[str]) -> tuple[str, ...]:
+    """Age, stage and sex where most patients have them, and what the question compares with."""
+    usual = [
+        variable.key
+        for variable in given.dictionary.variables
+        if variable.modality == "clinical"
+        and set(variable.key.split(":")[-1].lower().split("_")) & set(USUAL_COVARIATES)
+        and variable.missing <= 0.2
+        and not variable.late
+    ][:3]
+    compared = [
+        key for part in given.question.testable(PartRole.COMPARATOR) for key in part.variables[:1]
+    ]
+    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in exposed))
+
+
+def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:
+    """Claims on variables that enough patients have, without an exposure that repeats another."""
+    if not pool:
+        return []
+    keys = list(
+        dict.fromkeys(
+            exposure.variable for proposal in pool for exposure in proposal.hypothesis.exposures
+        )
+    )[:40]
+    seen = yield Use("cohort_describe", CohortDescribe(variables=tuple(keys)))
+    poor = {
+        variable["variable"]
+        for variable in seen["variables"]
+        if variable["withheld"]
+        or (
+            variable["variable"] not in asked
+            and (
+                (variable["missing"] or 0.0) > MOST_MISSING
+                or (variable["lowest"] or 0.0) >= MOSTLY_UNDETECTED
+            )
+        )
+    }
+    same = {
+        frozenset((correlation["first"], correlation["second"]))
+        for correlation in seen["correlations"]
+        if abs(correlation["rho"]) > REDUNDANT
+    }
+    found = []
+    for proposal in pool:
+        exposures = proposal.hypothesis.exposures
+        variables = {exposure.variable for exposure in exposures}
+        if variables & poor or not variables <= set(keys):
+            continue
+        found.append(_without_repeats(proposal, same, given))
+    return found
+
+
+def _without_repeats(
+    proposal: Proposal, same: Iterable[frozenset[str]], given: ScientistInput
+) -> Proposal:
+    """The claim without an exposure that says what one before it says."""
+    hypothesis = proposal.hypothesis
+    kept: list[Exposure] = []
+    for exposure in hypothesis.exposures:
+        if not any(frozenset((exposure.variable, item.variable)) in same for item in kept):
+            kept.append(exposure)
+    if len(kept) == len(hypothesis.exposures):
+        return proposal
+    left = [exposure.label for exposure in hypothesis.exposures if exposure not in kept]
+    single = len(kept) == 1
+    changed = hypothesis.model_copy(
+        update={
+            "exposures": tuple(kept),
+            "comparison": Comparison.EXPOSED_VS_REST if single else hypothesis.comparison,
+            "rationale": f"{hypothesis.rationale} {' and '.join(left)} is left out: it goes hand in"
+            " hand with the other exposure in this cohort.",
+        }
+    )
+    return proposal.model_copy(update={"hypothesis": settled(changed, given.dictionary)})
+
+
+def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:
+    """As many claims as are wanted: those that answer the question, those with enough power."""
+    different: dict[object, Proposal] = {}
+    for proposal in pool:
+        # The same comparison with the other sign is the same test.
+        hypothesis = proposal.hypothesis
+        different.setdefault((_key(hypothesis), hypothesis.comparison), proposal)
+    pool = list(different.values())[:40]
+    if not pool:
+        return []
+    claims = tuple(proposal.hypothesis for proposal in pool)
+    found = yield Use("design_power", DesignClaims(claims=claims))
+    ordered = []
+    for place, (proposal, design) in enumerate(zip(pool, found["designs"], strict=True)):
+        if design["refused"]:
+            continue
+        lost = len(unanswered(given.question, proposal.hypothesis))
+        weak = (design["power"] or 0.0) < ENOUGH_POWER
+        ordered.append(((lost, weak, place), proposal))
+    return [proposal for _, proposal in sorted(ordered, key=lambda pair: pair[0])][: given.wanted]

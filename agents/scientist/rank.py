@@ -1,0 +1,231 @@
+"""Candidates ranked before anything is tested: by what a test of each is expected to tell.
+
+Expected information is the product of four parts, each in [0, 1] and each shown: the power to see
+an effect that matters, how plausible the claim is, how little it was studied, and how much of the
+question it answers. The question leads: claims that leave out fewer of the parts that the cohort
+can carry come first, whatever else there is to be learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from agents.base import View
+from agents.question.carried import account, unanswered
+from agents.question.types import Question
+from agents.scientist.blind import DesignPower
+from agents.scientist.views import Candidates, Proposal
+from agents.types import Citation, OntologyBrief
+from validation.hypothesis import Hypothesis
+
+UNSUPPORTED = 0.2
+"""Plausibility of a claim that nothing searched supports."""
+ONE_SOURCE = 0.5
+"""Plausibility of a claim that one source found in the search speaks of."""
+UNKNOWN_POWER = 0.5
+CONTRADICTED = 0.7
+CONJECTURED = 0.7
+"""What a claim keeps of its plausibility where no source gives its direction."""
+
+
+class RankParts(View):
+    """The parts of a candidate's rank; `expected_information` is their product.
+
+    `left_out` counts parts of the question that the cohort can carry and the claim does not.
+    `detectable` is the smallest effect seen with 80% power, on `scale`; `studied` counts records of
+    the local index that name all exposures together.
+    """
+
+    power: float
+    plausibility: float
+    understudied: float
+    relevance: float
+    expected_information: float
+    left_out: int = 0
+    detectable: float | None = None
+    scale: str = ""
+    events: float | None = None
+    studied: int | None = None
+
+
+class RankedCandidate(View):
+    """One candidate: its place, its rank's parts, and the hypothesis that it became, if any."""
+
+    place: int
+    statement: str
+    parts: RankParts
+    rating: float | None = None
+    hypothesis_id: str = ""
+
+
+class SetAside(View):
+    """A candidate that was not ranked, and why."""
+
+    statement: str
+    reason: str
+
+
+class Ranking(View):
+    """How the drafted candidates became the hypotheses that are debated and tested."""
+
+    wanted: int
+    drafted: int
+    order: str
+    ranked: tuple[RankedCandidate, ...]
+    set_aside: tuple[SetAside, ...] = ()
+
+
+ROLES = ("predictive", "modification")
+"""Comparisons in which it matters which exposure comes first."""
+
+
+def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
+    """What a hypothesis claims, whatever its words: two of one fingerprint are rewordings.
+
+    "High X at higher risk" and "low X at lower risk" are one claim on a cut at the same place.
+    """
+    sides = [
+        (
+            exposure.variable,
+            str(exposure.level),
+            (exposure.cut, exposure.threshold, exposure.transform, exposure.randomized),
+        )
+        for exposure in hypothesis.exposures
+    ]
+    direction = hypothesis.direction.value
+    mirrored = len(sides) == 1 or hypothesis.comparison.value == "extremes"
+    if mirrored and sorted(sides)[0][1] == "low":
+        other = {"high": "low", "low": "high"}
+        sides = [(key, other[level], cut) for key, level, cut in sides]
+        direction = {"higher_risk": "lower_risk", "lower_risk": "higher_risk"}[direction]
+    plain = hypothesis.model_dump(
+        mode="json",
+        exclude={
+            "id", "statement", "exposures", "direction", "rationale", "feasibility", "untested",
+            "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
+        },
+    )  # fmt: skip
+    plain["population"] = sorted(str(condition) for condition in plain["population"]["filters"])
+    ordered = sides if hypothesis.comparison.value in ROLES else sorted(sides, key=str)
+    return str(ordered), direction, str(sorted(plain.items()))
+
+
+def without_rewordings(
+    candidates: Candidates, statement: Callable[[Hypothesis], str]
+) -> tuple[list[Proposal], list[SetAside]]:
+    """The candidates that claim different things, the first of each kept."""
+    kept: dict[tuple[object, ...], Proposal] = {}
+    aside = []
+    for proposal in candidates.candidates:
+        key = fingerprint(proposal.hypothesis)
+        if key in kept:
+            first = statement(kept[key].hypothesis)
+            reason = f"a rewording of: {first}"
+            aside.append(SetAside(statement=statement(proposal.hypothesis), reason=reason))
+        else:
+            kept[key] = proposal
+    return list(kept.values()), aside
+
+
+def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Citation]) -> float:
+    """How far what was read bears the claim, in [0, 1].
+
+    The geometric mean of the beliefs of the relationships that it rests on, less where one of them
+    is contradicted; or, if that is more, one minus a half for each source that is not retracted.
+    Little where there is neither, and less where the direction is a conjecture.
+    """
+    support = {(step.chain, step.step) for step in proposal.support}
+    used = [
+        relationship
+        for relationship in brief.relationships
+        if (relationship.chain, relationship.step) in support
+    ]
+    cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
+    by_sources = 1 - (1 - ONE_SOURCE) ** len(cited) if cited else UNSUPPORTED
+    mean = 0.0
+    if used:
+        beliefs = [max(item.belief, 0.01) for item in used]
+        mean = math.exp(sum(map(math.log, beliefs)) / len(beliefs))
+        mean *= CONTRADICTED if any(item.contradicted for item in used) else 1.0
+    borne = max(mean, by_sources if cited or not used else 0.0)
+    return round(borne * (CONJECTURED if proposal.conjecture else 1.0), 3)
+
+
+def understudied(records: int) -> float:
+    """1 where no record names the exposures together, less with the logarithm of their number."""
+    return round(1 / (1 + math.log1p(records)), 3)
+
+
+def relevance(question: Question, hypothesis: Hypothesis) -> float:
+    """Share of the question's named parts that the claim carries; 1 where it names none.
+
+    Parts that the cohort cannot carry count as well: a claim without them answers less.
+    """
+    parts = [
+        row
+        for part, row in zip(question.parts, account(question, hypothesis), strict=True)
+        if not part.setting
+    ]
+    return round(sum(row.kept for row in parts) / len(parts), 3) if parts else 1.0
+
+
+def parts_of(
+    proposal: Proposal,
+    design: DesignPower,
+    *,
+    question: Question,
+    brief: OntologyBrief,
+    found: dict[str, Citation],
+    studied: int | None,
+) -> RankParts:
+    """The four parts of a candidate's rank and their product.
+
+    Parameters
+    ----------
+    proposal, design : the candidate and what its design could see
+    question, brief, found : what it answers, and what it rests on
+    studied : records that name its exposures together; None where nothing could be counted
+    """
+    power = UNKNOWN_POWER if design.power is None else design.power
+    believed = plausibility(proposal, brief, found)
+    fresh = 0.5 if studied is None else understudied(studied)
+    answers = relevance(question, proposal.hypothesis)
+    return RankParts(
+        power=power,
+        plausibility=believed,
+        understudied=fresh,
+        relevance=answers,
+        expected_information=round(power * believed * fresh * answers, 4),
+        left_out=len(unanswered(question, proposal.hypothesis)),
+        detectable=design.detectable,
+        scale=design.scale,
+        events=design.events,
+        studied=studied,
+    )
+
+
+def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
+    """Places of the candidates: those that answer the question first, then the most telling.
+
+    With `ratings` those of a tournament take the place of expected information. Equals stay in the
+    order of drafting.
+    """
+
+    def key(at: int) -> tuple[int, float, int]:
+        worth = ratings[at] if ratings else parts[at].expected_information
+        return parts[at].left_out, -worth, at
+
+    return sorted(range(len(parts)), key=key)
+
+
+def names_of(hypothesis: Hypothesis, concepts: Iterable[str]) -> list[tuple[str, ...]]:
+    """Per exposure, the names by which the literature may know it."""
+    held = list(concepts)
+    found = []
+    for exposure in hypothesis.exposures:
+        tail = exposure.variable.split(":")[-1].replace("_", " ")
+        label = exposure.label
+        near = [name for name in held if name.lower() in f"{label} {tail}".lower()]
+        found.append(tuple(dict.fromkeys((*near, tail, label))))
+    return found

@@ -1,0 +1,527 @@
+"""The scientist's tools: looks at graph, literature and cohort, none of which an outcome changes.
+
+A workbench holds what the tools look at and remembers which sources were found, so that a claim
+can cite them. Whoever asks the scientist binds the tools to one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from agents.base import View
+from agents.disclosure import require_bounded
+from agents.scientist.blind import BlindCohort, DesignPower, Distribution
+from agents.types import Citation, History
+from kg.types import EntityType
+from sage.core.errors import InputError
+from sage.core.llm.turns import Tool, problems_of
+from validation.hypothesis import Hypothesis
+from validation.signature import GeneSignature, Method
+
+if TYPE_CHECKING:
+    from kg.embedding.embed import Embedder
+    from kg.graph.model import Graph
+    from kg.lexicon.ontology import Ontology
+    from kg.literature.search import Literature
+    from kg.literature.types import Record
+
+LONGEST_QUOTE = 320
+QUOTES_PER_RECORD = 3
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+
+
+class GraphSearch(View):
+    """A name to look up."""
+
+    text: str = Field(min_length=1, max_length=200, description="a gene, cell, feature, disease")
+    limit: int = Field(default=5, ge=1, le=20)
+
+
+class Entity(View):
+    """A node of the graph; `measured` are the cohort's variables for it."""
+
+    name: str
+    type: EntityType
+    degree: int
+    aliases: tuple[str, ...] = ()
+    definition: str = ""
+    measured: tuple[str, ...] = ()
+    score: float
+
+
+class Entities(View):
+    """Nodes that match, best first."""
+
+    entities: tuple[Entity, ...]
+
+
+class GraphNeighbors(View):
+    """A node whose surroundings are wanted."""
+
+    name: str = Field(min_length=1, max_length=200)
+    types: tuple[EntityType, ...] = Field(default=(), description="only these; none for all")
+    measured_only: bool = Field(default=False, description="only what the cohort measures")
+    limit: int = Field(default=15, ge=1, le=40)
+
+
+class NeighborNode(View):
+    """A node one step away. `forward`: the relation leads from the asked node to this one."""
+
+    name: str
+    type: EntityType
+    relations: tuple[str, ...]
+    forward: bool
+    belief: float
+    measured: tuple[str, ...] = ()
+
+
+class Neighborhood(View):
+    """The nodes around one, the most believed relations first."""
+
+    name: str
+    neighbors: tuple[NeighborNode, ...]
+
+
+class GraphPaths(View):
+    """Two concepts to join."""
+
+    source: str = Field(min_length=1, max_length=200)
+    target: str = Field(min_length=1, max_length=200)
+    max_hops: int = Field(default=3, ge=1, le=5)
+    limit: int = Field(default=3, ge=1, le=10)
+
+
+class Quotation(View):
+    """A sentence of a source, and the key that cites it."""
+
+    key: str
+    quote: str
+
+
+class FoundPath(View):
+    """A path as a sentence, its weakest belief, and a quotation for each step."""
+
+    sentence: str
+    weakest_belief: float
+    contradicted: bool
+    quotations: tuple[Quotation, ...]
+
+
+class FoundPaths(View):
+    """Paths between two concepts, and notes on the search."""
+
+    paths: tuple[FoundPath, ...]
+    notes: tuple[str, ...] = ()
+
+
+class LiteratureSearch(View):
+    """What to look for in the literature; `phrases` must all occur where some are given."""
+
+    query: str = Field(min_length=1, max_length=300)
+    phrases: tuple[str, ...] = Field(default=(), max_length=5)
+    limit: int = Field(default=6, ge=1, le=12)
+
+
+class Source(View):
+    """A record with its key, and the sentences of it that speak of the query."""
+
+    key: str
+    title: str
+    year: int | None = None
+    retracted: bool = False
+    quotations: tuple[str, ...] = ()
+
+
+class Sources(View):
+    """Records, best first.
+
+    `together` counts records that hold every phrase asked for, `covered` says what was searched.
+    """
+
+    sources: tuple[Source, ...]
+    together: int | None = None
+    covered: str
+    missing: tuple[str, ...] = ()
+
+
+class CohortDescribe(View):
+    """Variables to describe; `joint` names two or three whose combinations are counted."""
+
+    variables: tuple[str, ...] = Field(min_length=1, max_length=40)
+    joint: tuple[str, ...] = Field(default=(), max_length=3)
+    cut: Literal["median", "tertile"] = "median"
+
+
+class DesignClaims(View):
+    """Claims whose power is wanted; statement and rationale may stay empty."""
+
+    claims: tuple[Hypothesis, ...] = Field(min_length=1, max_length=40)
+
+
+class Designs(View):
+    """The power of each claim, in the order asked."""
+
+    designs: tuple[DesignPower, ...]
+
+
+class SignatureDefine(View):
+    """Genes that are to be scored as one variable, and how."""
+
+    genes: tuple[str, ...] = Field(min_length=2, max_length=100)
+    method: Method = "mean_z"
+    weights: tuple[float, ...] = Field(
+        default=(), max_length=100, description='for "weighted", one for each gene'
+    )
+
+
+class SignatureCheck(View):
+    """The score as a variable, which of its genes are measured, and how well they go together.
+
+    `variable` is the key by which claims and looks name the score of the measured genes.
+    `coherence` is the mean rank correlation among up to forty genes. `refused` says why it cannot
+    be used.
+    """
+
+    variable: str = ""
+    words: str = ""
+    measured: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    undetected: tuple[str, ...] = ()
+    coherence: float | None = None
+    score: Distribution | None = None
+    refused: str = ""
+
+
+class HistoryAsked(View):
+    """Nothing has to be said to see the history; a variable's key narrows it."""
+
+    variable: str = Field(default="", max_length=200)
+
+
+MOSTLY_UNDETECTED = 0.8
+"""Share of patients at the lowest value from which a gene counts as not expressed."""
+
+
+class Workbench:
+    """What the scientist's tools look at, and what they found.
+
+    Parameters
+    ----------
+    graph, literature : searched as they are
+    cohort : its variables without outcomes
+    ontology : synonyms by which a concept is found among the cohort's variables
+    embedder : made when paths are first asked for
+    history : what earlier rounds found
+    as_of : nothing that appeared later is found
+    seed : of the path search
+    """
+
+    def __init__(
+        self,
+        *,
+        graph: Graph,
+        literature: Literature,
+        cohort: BlindCohort,
+        ontology: Ontology,
+        embedder: Callable[[], Embedder],
+        history: History | None = None,
+        as_of: date | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.graph = graph
+        self.literature = literature
+        self.cohort = cohort
+        self.ontology = ontology
+        self.embedder = embedder
+        self.history = history or History()
+        self.as_of = as_of
+        self.seed = seed
+        self.found: dict[str, Citation] = {}
+
+    def measured(self, name: str, *more: str) -> tuple[str, ...]:
+        """The cohort's variables for a concept, by its names and those of the ontology."""
+        entry = self.ontology.find(name)
+        names = [name, *more, *([entry.name, *entry.synonyms] if entry else [])]
+        return tuple(key for key in self.cohort.measured(*names) if not self.cohort.withheld(key))
+
+    def graph_search(self, asked: GraphSearch) -> Entities:
+        """Nodes by name or alias."""
+        entities = []
+        for match in self.graph.find(asked.text, asked.limit):
+            node = self.graph.node(match.node_id)
+            entities.append(
+                Entity(
+                    name=node.name,
+                    type=node.type,
+                    degree=node.degree,
+                    aliases=node.aliases[:6],
+                    definition=node.definition or "",
+                    measured=self.measured(node.name, *node.aliases),
+                    score=round(match.score, 3),
+                )
+            )
+        return Entities(entities=tuple(entities))
+
+    def graph_neighbors(self, asked: GraphNeighbors) -> Neighborhood:
+        """Nodes one step away, the most believed first."""
+        found: list[NeighborNode] = []
+        for neighbor in self.graph.neighbors(asked.name):
+            node = neighbor.node
+            if asked.types and node.type not in asked.types:
+                continue
+            measured = self.measured(node.name, *node.aliases)
+            if asked.measured_only and not measured:
+                continue
+            found.append(
+                NeighborNode(
+                    name=node.name,
+                    type=node.type,
+                    relations=neighbor.relations,
+                    forward=neighbor.forward,
+                    belief=round(neighbor.belief, 3),
+                    measured=measured,
+                )
+            )
+            if len(found) == asked.limit:
+                break
+        name = self.graph.node(asked.name).name
+        return Neighborhood(name=name, neighbors=tuple(found))
+
+    def graph_paths(self, asked: GraphPaths) -> FoundPaths:
+        """Ranked paths between two concepts, with the sentences that they were read in."""
+        from kg.paths.find import PathOptions, between
+
+        options = PathOptions(k=asked.limit, max_hops=asked.max_hops, seed=self.seed)
+        for name in (asked.source, asked.target):
+            self.graph.resolve(name)
+        found = between(self.graph, asked.source, asked.target, options, self.embedder())
+        return FoundPaths(
+            paths=tuple(
+                FoundPath(
+                    sentence=path.sentence(),
+                    weakest_belief=round(min(edge.belief for edge in path.edges), 3),
+                    contradicted=any(edge.contradicted for edge in path.edges),
+                    quotations=tuple(
+                        self._keep(
+                            Citation(
+                                title=evidence.title,
+                                year=evidence.year,
+                                doi=evidence.doi,
+                                pmid=evidence.pmid,
+                                quote=_quotation(evidence.text),
+                                retracted=evidence.retracted,
+                            )
+                        )
+                        for edge in path.edges
+                        for evidence in edge.evidence[:1]
+                    ),
+                )
+                for path in found.paths
+            ),
+            notes=found.notes,
+        )
+
+    def literature_search(self, asked: LiteratureSearch) -> Sources:
+        """Records with the sentences that speak of the query."""
+        from kg.literature.expansion import synonyms
+        from kg.literature.text import mentions, phrase_key
+        from kg.literature.types import Query
+
+        query = Query(text=asked.query, phrases=asked.phrases)
+        answer = self.literature.search([query], asked.limit, self.as_of)
+        names = [synonyms(phrase, self.ontology) for phrase in asked.phrases]
+        together = None
+        if names and self.literature.local is not None:
+            together = self.literature.local.count(names, self.as_of)
+        sources = []
+        for record in answer.records:
+            quotes = quotations(record, asked.query)
+            text = phrase_key(record.body)
+            if names and not any(mentions(text, group) for group in names):
+                continue
+            kept = [self._keep(_citation(record, quote)) for quote in quotes[:1] or ("",)]
+            sources.append(
+                Source(
+                    key=kept[0].key,
+                    title=record.title,
+                    year=record.year,
+                    retracted=record.retracted,
+                    quotations=quotes,
+                )
+            )
+        size = len(self.literature.local) if self.literature.local is not None else 0
+        covered = ", ".join(
+            f"{name} ({size} records)" if name == "local index" else name
+            for name in answer.served_by
+        )
+        return Sources(
+            sources=tuple(sources),
+            together=together,
+            covered=covered or "nothing answered",
+            missing=tuple(f"{item.name}: {item.reason}" for item in answer.missing),
+        )
+
+    def _keep(self, citation: Citation) -> Quotation:
+        """Remember a source, so that a claim may cite it."""
+        known = self.found.get(citation.key)
+        if known is None or not known.quote:
+            self.found[citation.key] = citation
+        return Quotation(key=citation.key, quote=citation.quote)
+
+    def cohort_describe(self, asked: CohortDescribe) -> View:
+        """Distributions, missingness, correlations and joint counts, without any outcome."""
+        return self.cohort.describe(asked.variables, asked.joint, asked.cut)
+
+    def design_power(self, asked: DesignClaims) -> Designs:
+        """What each claim could see."""
+        return Designs(designs=tuple(self.cohort.power(claim) for claim in asked.claims))
+
+    def signature_define(self, asked: SignatureDefine) -> SignatureCheck:
+        """Whether genes can be scored as one variable in this cohort, and its key.
+
+        Raises
+        ------
+        InputError
+            If the score cannot be computed of any cohort (weights that fit no gene).
+        """
+        try:
+            signature = GeneSignature(genes=asked.genes, method=asked.method, weights=asked.weights)
+        except ValidationError as error:
+            raise InputError(problems_of(error)) from None
+        matrix = frozenset(self.cohort.dictionary.expression)
+        measured, absent = signature.measured(matrix)
+        try:
+            signature.require_measured(matrix, "signature", self.cohort.dictionary.cohort)
+        except InputError as error:
+            return SignatureCheck(measured=measured, absent=absent, refused=str(error))
+        kept = signature.of_measured(matrix)
+        genes = self.cohort.describe(tuple(f"expression:{gene}" for gene in measured[:40]))
+        rhos = [correlation.rho for correlation in genes.correlations]
+        return SignatureCheck(
+            variable=kept.key,
+            words=kept.text,
+            measured=measured,
+            absent=absent,
+            undetected=tuple(
+                variable.variable.removeprefix("expression:")
+                for variable in genes.variables
+                if variable.lowest is not None and variable.lowest >= MOSTLY_UNDETECTED
+            ),
+            coherence=round(sum(rhos) / len(rhos), 2) if rhos else None,
+            score=self.cohort.describe((kept.key,)).variables[0],
+        )
+
+    def told_history(self, asked: HistoryAsked) -> History:
+        """Earlier claims, all or those on one variable."""
+        if not asked.variable:
+            return self.history
+        return History(
+            claims=tuple(
+                claim for claim in self.history.claims if asked.variable in claim.exposures
+            )
+        )
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        """The tools as a model calls them; every result passes the disclosure gate."""
+        return (
+            _tool(
+                "graph_search",
+                "Finds entities of the knowledge graph by name or alias, with definitions and the"
+                " cohort's variables for them.",
+                GraphSearch,
+                self.graph_search,
+            ),
+            _tool(
+                "graph_neighbors",
+                "Lists what the knowledge graph relates to an entity, with beliefs and the"
+                " cohort's variables.",
+                GraphNeighbors,
+                self.graph_neighbors,
+            ),
+            _tool(
+                "graph_paths",
+                "Finds paths between two entities of the knowledge graph, with a quotation and its"
+                " key for each step.",
+                GraphPaths,
+                self.graph_paths,
+            ),
+            _tool(
+                "literature_search",
+                "Searches the literature. Returns records with their keys and the sentences that"
+                " speak of the query; cite a record by its key in `sources`.",
+                LiteratureSearch,
+                self.literature_search,
+            ),
+            _tool(
+                "cohort_describe",
+                "Describes any measured gene or variable without outcomes: distribution,"
+                " missingness, rank correlations, and joint counts of two or three.",
+                CohortDescribe,
+                self.cohort_describe,
+            ),
+            _tool(
+                "design_power",
+                "Says for each claim how many patients its groups hold, and what effect it could"
+                " detect; the count of events is the only thing known of outcomes.",
+                DesignClaims,
+                self.design_power,
+            ),
+            _tool(
+                "signature_define",
+                "Makes one variable of several genes (mean of z-scores, weighted, or ranks within"
+                " the patient): its key, which genes are measured, and how well they go together.",
+                SignatureDefine,
+                self.signature_define,
+            ),
+            _tool(
+                "history",
+                "What earlier rounds tested, how it ended, and what that suggests.",
+                HistoryAsked,
+                self.told_history,
+            ),
+        )
+
+
+def _tool(
+    name: str, description: str, takes: type[BaseModel], look: Callable[[Any], View]
+) -> Tool[Any]:
+    def gated(asked: BaseModel) -> View:
+        result = look(asked)
+        require_bounded(name, result)
+        return result
+
+    return Tool(name, description, takes, gated)
+
+
+def quotations(record: Record, query: str) -> tuple[str, ...]:
+    """The record's sentences that share most words with the query, in their own order."""
+    from kg.literature.text import words
+
+    wanted = set(words(query))
+    texts = [*record.snippets, *_SENTENCE.split(record.abstract)]
+    sentences = list(dict.fromkeys(_quotation(text) for text in texts if text.strip()))
+    shared = {text: len(wanted & set(words(text))) for text in sentences}
+    best = sorted((text for text in sentences if shared[text]), key=lambda text: -shared[text])
+    kept = set(best[:QUOTES_PER_RECORD])
+    return tuple(text for text in sentences if text in kept)
+
+
+def _quotation(text: str) -> str:
+    plain = " ".join(text.strip().lstrip("-•* ").split())
+    return plain if len(plain) <= LONGEST_QUOTE else plain[:LONGEST_QUOTE].rsplit(" ", 1)[0] + " …"
+
+
+def _citation(record: Record, quote: str) -> Citation:
+    return Citation(
+        title=record.title,
+        year=record.year,
+        doi=record.doi,
+        pmid=record.pmid,
+        quote=quote,
+        retracted=record.retracted,
+    )

@@ -1,0 +1,149 @@
+"""A tournament of candidates: compared in pairs, rated by Elo.
+
+Pairs are drawn as in the Swiss system: after each round neighbors in the rating meet that have not
+met, so that few comparisons order many candidates. The first of a pair is drawn by the seed, since
+a model may favor what it reads first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from agents.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.prose.check import Judge, early_judge, replaced_text
+from agents.scientist.rank import RankParts
+from agents.wording import unsupported_numbers
+from sage.core.seeds import generator
+
+START = 1200.0
+STEP = 32.0
+"""Points that one comparison moves at most (Elo 1978, The Rating of Chessplayers)."""
+ROUNDS = 3
+
+
+class Contender(View):
+    """A candidate as it is compared."""
+
+    statement: str
+    rationale: str
+    parts: RankParts
+
+
+class Pairing(View):
+    """Two candidates, and the question that they are to answer."""
+
+    question: str = ""
+    first: Contender
+    second: Contender
+
+
+class Preference(View):
+    """Which of the two is worth testing more, and why."""
+
+    better: Literal["first", "second"]
+    reason: str
+
+
+def by_parts(given: Pairing, resources: Resources) -> Preference:
+    """The one with more expected information; the one that answers more breaks a tie."""
+
+    def worth(contender: Contender) -> tuple[float, float]:
+        return contender.parts.expected_information, contender.parts.relevance
+
+    first = worth(given.first) >= worth(given.second)
+    return Preference(
+        better="first" if first else "second",
+        reason="More expected information: power, plausibility, how little was studied, relevance.",
+    )
+
+
+def check_preference(given: Pairing, answer: Preference) -> list[str]:
+    """No number of its own."""
+    return unsupported_numbers(
+        "reason", answer.reason, given.first.statement, given.second.statement
+    )
+
+
+def _judge(given: Pairing) -> Judge:
+    texts = [
+        item for side in (given.first, given.second) for item in (side.statement, side.rationale)
+    ]
+    return early_judge(given=texts, quotes=texts)
+
+
+WITHHELD = "The comparison stands without words."
+
+TOURNAMENT = Agent(
+    name="tournament",
+    role=Role.MINI,
+    reads=Pairing,
+    returns=Preference,
+    prompt=prompt_file(__file__, "tournament.md"),
+    rule=by_parts,
+    check=check_preference,
+    wording=Wording(
+        problems=lambda given, answer: [str(item) for item in _judge(given)(answer.reason)],
+        replace=lambda given, answer: answer.model_copy(
+            update={"reason": replaced_text(answer.reason, WITHHELD, _judge(given))}
+        ),
+    ),
+)
+
+
+def expected_score(rating: float, other: float) -> float:
+    """The chance that Elo's model gives the first to be preferred."""
+    return float(1 / (1 + 10 ** ((other - rating) / 400)))
+
+
+def play(
+    contenders: Sequence[Contender],
+    prefer: Callable[[Contender, Contender], Literal["first", "second"]],
+    seed: int,
+    rounds: int = ROUNDS,
+) -> list[float]:
+    """The candidates' Elo ratings after a few rounds in which neighbors meet.
+
+    Parameters
+    ----------
+    contenders : the candidates, in the order from which the first round pairs them
+    prefer : which of two is worth more
+    seed : draws who is shown first
+    rounds : at most this many; fewer where everybody met everybody
+
+    Returns
+    -------
+    (n,) ratings; their sum stays n times the start.
+    """
+    draw = generator(seed)
+    ratings = [START] * len(contenders)
+    met: set[frozenset[int]] = set()
+    for _ in range(rounds):
+        order = sorted(range(len(contenders)), key=lambda at: (-ratings[at], at))
+        pairs = _pairs(order, met)
+        for pair in pairs:
+            first, second = pair if draw.random() < 0.5 else pair[::-1]
+            met.add(frozenset(pair))
+            won = prefer(contenders[first], contenders[second]) == "first"
+            gain = STEP * (float(won) - expected_score(ratings[first], ratings[second]))
+            ratings[first] += gain
+            ratings[second] -= gain
+    return ratings
+
+
+def comparisons(contenders: int, rounds: int = ROUNDS) -> int:
+    """How many comparisons a tournament takes at most."""
+    return min(rounds * (contenders // 2), contenders * (contenders - 1) // 2)
+
+
+def _pairs(order: Sequence[int], met: set[frozenset[int]]) -> list[tuple[int, int]]:
+    """Neighbors in the order that have not met."""
+    left = list(order)
+    found = []
+    while len(left) > 1:
+        first = left.pop(0)
+        other = next((at for at in left if frozenset((first, at)) not in met), None)
+        if other is not None:
+            left.remove(other)
+            found.append((first, other))
+    return found

@@ -1,0 +1,65 @@
+"""What the scientist reads and returns."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agents.base import View
+from agents.question.types import Question
+from agents.types import DictionaryView, History, OntologyBrief
+from validation.hypothesis import Exposure, Hypothesis
+
+
+class ScientistInput(View):
+    """What the scientist sees: the question, the ontologist's brief, the data dictionary.
+
+    `wanted` is how many candidates to draft. `already` lists the statements proposed so far in the
+    run, `wishes` what a reviewer asked for, `history` what earlier rounds of a campaign found.
+    """
+
+    question: Question = Question(prompt="")
+    brief: OntologyBrief
+    dictionary: DictionaryView
+    wanted: int = Field(default=1, ge=1, le=40)
+    already: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
+    history: History = History()
+
+
+class StepRef(View):
+    """One relationship of the brief, by the numbers of its chain and step."""
+
+    chain: int
+    step: int
+
+
+class Proposal(View):
+    """A hypothesis in the five-field template, and what it rests on.
+
+    It rests on relationships of the brief, on sources that `literature_search` gave, or on neither,
+    which it says.
+    """
+
+    hypothesis: Hypothesis
+    support: tuple[StepRef, ...] = Field(default=(), max_length=12)
+    sources: tuple[str, ...] = Field(
+        default=(), max_length=12, description="keys of sources that literature_search gave"
+    )
+    support_absent: bool = Field(
+        default=False, description="true where nothing that was searched supports the claim"
+    )
+    conjecture: bool = Field(
+        default=False, description="true where no source gives the direction that is claimed"
+    )
+    refinements: tuple[Exposure, ...] = Field(default=(), max_length=4)
+    concepts: tuple[str, ...] = Field(
+        default=(),
+        max_length=8,
+        description="names that papers use for what the hypothesis combines, the disease included",
+    )
+
+
+class Candidates(View):
+    """Hypotheses to choose from, each different; the most promising first."""
+
+    candidates: tuple[Proposal, ...] = Field(min_length=1, max_length=40)

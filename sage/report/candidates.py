@@ -1,0 +1,82 @@
+"""The candidates of a run and their rank, as the report shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.scientist.rank import Ranking
+from sage.core.errors import InputError
+from sage.core.files import read_json
+from sage.report.facts import Facts
+from sage.runfolder import RunFolder
+
+PARTS = ("power", "plausibility", "understudied", "relevance", "expected_information")
+
+
+@dataclass
+class CandidateRow:
+    """One candidate: its rank's parts lie under `key`."""
+
+    key: str
+    hypothesis_id: str
+    statement: str
+
+
+@dataclass
+class CandidatesPage:
+    """How the scientist's candidates became the hypotheses that were tested."""
+
+    key: str
+    order: str
+    rows: list[CandidateRow]
+    set_aside: list[tuple[str, str]]
+
+
+def rankings(folder: RunFolder) -> list[Ranking]:
+    """Every ranking of the run, in the order in which the scientist was asked.
+
+    Raises
+    ------
+    InputError
+        If a file of them is damaged.
+    """
+    paths = (folder.root / "outputs").glob("candidates-h*.json")
+    found = []
+    for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
+        try:
+            found.append(Ranking.model_validate(read_json(path)))
+        except ValueError as error:
+            raise InputError(
+                f"{path} is damaged: it does not hold what a run writes there"
+                f" ({type(error).__name__}). Restore it from a backup"
+            ) from None
+    return found
+
+
+def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
+    """The rankings with their numbers by key."""
+    pages = []
+    for number, ranking in enumerate(rankings(folder), 1):
+        key = f"candidates{number}"
+        facts.put(f"{key}.wanted", ranking.wanted)
+        facts.put(f"{key}.drafted", ranking.drafted)
+        facts.put(f"{key}.set_aside", len(ranking.set_aside))
+        rows = []
+        for candidate in ranking.ranked:
+            place = f"{key}.place{candidate.place}"
+            facts.put(f"{place}.place", candidate.place)
+            for part in PARTS:
+                value = getattr(candidate.parts, part)
+                facts.put(f"{place}.{part}", value, f"{value:.2f}")
+                if candidate.hypothesis_id:
+                    facts.put(f"{candidate.hypothesis_id}.rank.{part}", value, f"{value:.2f}")
+            if candidate.parts.detectable is not None:
+                facts.put(f"{place}.detectable", candidate.parts.detectable)
+            if candidate.parts.studied is not None:
+                facts.put(f"{place}.studied", candidate.parts.studied)
+            if candidate.rating is not None:
+                facts.put(f"{place}.rating", round(candidate.rating))
+            rows.append(CandidateRow(place, candidate.hypothesis_id, candidate.statement))
+        aside = [(item.statement, item.reason) for item in ranking.set_aside]
+        pages.append(CandidatesPage(key, ranking.order, rows, aside))
+    return pages

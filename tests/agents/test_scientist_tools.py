@@ -1,0 +1,378 @@
+"""The scientist's looks: they show what they should, and nothing of any outcome or patient."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from agents.disclosure import suppressed_cells
+from agents.reasoners.rules import RulesReasoner
+from agents.scientist import at_the_bench
+from agents.scientist.blind import BlindCohort, chance_to_see
+from agents.types import EarlierClaim, History
+from sage.core.errors import InputError
+from sage.core.llm.trace import Trace, episodes, read_trace
+from sage.core.llm.turns import replay
+from tests.agents.bench import (
+    EDGES,
+    FABP5,
+    OS,
+    RESOURCES,
+    TLS,
+    bench,
+    clinical,
+    given,
+    with_permuted_outcomes,
+    world,
+    write_clinical,
+)
+from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
+from validation.contracts.contract import Rules
+from validation.contracts.draft import draft
+from validation.contracts.freezing import freeze
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Filter,
+    Hypothesis,
+    Population,
+)
+
+GENES = ("CXCL13", "CXCR5", "FABP5", "COL1A1", "MS4A1")
+CLINICAL = ("clinical:age", "clinical:stage", "clinical:gender", "clinical:grade")
+IMAGING = ("imaging:tls_density", "imaging:til_density", "imaging:stroma_fraction")
+EVERYTHING = (*(f"expression:{gene}" for gene in GENES), *CLINICAL, *IMAGING)
+
+
+def claim(*keys: str, **more: Any) -> dict[str, Any]:
+    """A hypothesis as a model would hand it to design_power."""
+    hypothesis = Hypothesis(
+        id="draft", statement="", population=Population(description=""),
+        exposures=tuple(Exposure(variable=key, label=key) for key in keys),
+        comparison=Comparison.EXTREMES if len(keys) > 1 else Comparison.EXPOSED_VS_REST,
+        endpoint="OS", direction=Direction.HIGHER_RISK,
+    )  # fmt: skip
+    return hypothesis.model_copy(update=more).model_dump(mode="json")
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("graph_search", {"text": "CXCL13"}),
+    ("graph_neighbors", {"name": "CXCL13"}),
+    ("graph_paths", {"source": "FABP5", "target": "CXCL13"}),
+    ("literature_search", {"query": "FABP5 survival bladder cancer", "phrases": ["FABP5"]}),
+    ("cohort_describe", {"variables": list(EVERYTHING), "joint": list(EVERYTHING[:3])}),
+    (
+        "cohort_describe",
+        {"variables": ["clinical:age"], "joint": ["clinical:grade", "clinical:age"]},
+    ),
+    (
+        "design_power",
+        {
+            "claims": [
+                claim("expression:FABP5"),
+                claim("expression:FABP5", "imaging:tls_density"),
+                claim("clinical:age", endpoint="nodes"),
+                claim("expression:FABP5", endpoint="PFI"),
+                claim(
+                    "expression:FABP5",
+                    population=Population(
+                        description="",
+                        filters=(Filter(variable="clinical:age", op="lt", value=60.0),),
+                    ),
+                ),
+            ]
+        },
+    ),
+    ("signature_define", {"genes": ["CXCL13", "CXCR5", "MS4A1", "CCL19", "CD3E", "NOTAGENE"]}),
+    ("history", {}),
+]
+
+
+def replies(cohort: Cohort, calls: list[tuple[str, dict[str, Any]]] = CALLS) -> str:
+    """What the tools answer to `calls`, as a model would read it."""
+    tools = {tool.name: tool for tool in bench(cohort).tools()}
+    told = [tools[name].call(tools[name].takes.model_validate(asked)) for name, asked in calls]
+    return json.dumps([entry.model_dump(mode="json") for entry in told], indent=1)
+
+
+def test_no_tool_result_changes_when_outcomes_are_permuted(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    before = replies(cohort)
+    agreed = cohort.table((), ("OS",))["OS.time"].tolist()
+    for seed in range(3):
+        permuted = with_permuted_outcomes(tmp_path / "w", seed)
+        assert permuted.table((), ("OS",))["OS.time"].tolist() != agreed
+        assert replies(permuted) == before
+
+
+def test_the_whole_episode_of_the_rules_is_the_same_on_permuted_outcomes(tmp_path: Path) -> None:
+    def episode(cohort: Cohort, name: str) -> tuple[str, list[Any]]:
+        path = tmp_path / f"{name}.jsonl"
+        agent = at_the_bench(bench(cohort))
+        reply = RulesReasoner(RESOURCES, Trace(path)).ask(agent, given(cohort, TLS, FABP5, OS))
+        looks = [(line.tool, line.arguments, line.result) for line in read_trace(path)]
+        return reply.output.model_dump_json(), looks
+
+    before = episode(world(tmp_path / "w"), "before")
+    assert episode(with_permuted_outcomes(tmp_path / "w", 1), "after") == before
+
+
+def test_outcomes_of_other_values_are_seen_by_no_tool(tmp_path: Path) -> None:
+    """Not only who has them: times and codes of everybody change, with as many events."""
+    before = replies(world(tmp_path / "w"))
+    rows = clinical(tmp_path / "w")
+    for at, row in enumerate(rows):
+        for column in ("OS.time", "PFI.time", "DSS.time"):
+            row[column] = f"{7770.5 + at}"
+    write_clinical(tmp_path / "w", rows)
+    after = replies(cohorts.load(tmp_path / "w"))
+    assert after == before
+    assert "777" not in after
+
+
+def test_no_patient_is_in_what_the_tools_say(tmp_path: Path) -> None:
+    """Canaries: identifiers, pseudonyms, and values that one patient alone has."""
+    world(tmp_path / "w")
+    rows = clinical(tmp_path / "w")
+    ages = [round(40 + at * 0.2371, 4) for at in range(len(rows))]
+    for row, age in zip(rows, ages, strict=True):
+        row["age"] = str(age)
+    write_clinical(tmp_path / "w", rows)
+    cohort = cohorts.load(tmp_path / "w")
+    told = replies(cohort)
+    assert not [age for age in ages if str(age) in told]
+    names = {name for pair in cohort.pseudonyms.items() for name in pair}
+    assert not [name for name in names if name in told]
+    assert len(told) > 5000
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "says"),
+    [
+        ("clinical", "OS", "column of an outcome"),
+        ("clinical", "PFI.time", "column of an outcome"),
+        ("clinical", "smoking", "after the start of follow-up"),
+    ],
+)
+def test_what_holds_an_outcome_or_came_late_is_withheld(
+    table: str, column: str, says: str, tmp_path: Path
+) -> None:
+    world(tmp_path / "w")
+    text = (tmp_path / "w" / "cohort.toml").read_text()
+    kind, late = ("binary", "known_at = 3.0\n") if column == "smoking" else ("continuous", "")
+    text += (
+        f'\n[variables.hidden]\ntable = "{table}"\ncolumn = "{column}"\nkind = "{kind}"\n'
+        f'modality = "clinical"\n{late}'
+    )
+    (tmp_path / "w" / "cohort.toml").write_text(text)
+    blind = BlindCohort(cohorts.load(tmp_path / "w"))
+    (shown,) = blind.describe(("clinical:hidden",)).variables
+    assert says in shown.withheld
+    assert shown.n is None and not shown.levels and not shown.quantiles
+    with pytest.raises(InputError, match="cannot be counted"):
+        blind.describe((), ("clinical:hidden", "clinical:age"))
+    assert blind.power(Hypothesis.model_validate(claim("clinical:hidden"))).refused
+    assert not bench(cohorts.load(tmp_path / "w")).measured("hidden")
+
+
+def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:
+    """Stage holds the nodes: beside an exposure it would tell how that goes with them."""
+    world(tmp_path / "w")
+    path = tmp_path / "w" / "cohort.toml"
+    place = path.read_text().index("[endpoints.nodes]")
+    head, tail = path.read_text()[:place], path.read_text()[place:]
+    tail = tail.replace(
+        "[endpoints.nodes]\n", '[endpoints.nodes]\ncontained_in = ["clinical:stage"]\n'
+    )
+    path.write_text(head + tail.replace('contained_in = ["clinical:stage"]\n' * 2, ""))
+    blind = BlindCohort(cohorts.load(tmp_path / "w"))
+    told = blind.describe(("clinical:stage", "clinical:age", "expression:FABP5"))
+    assert told.variables[0].levels
+    pairs = {
+        frozenset((correlation.first, correlation.second)) for correlation in told.correlations
+    }
+    assert pairs == {frozenset(("clinical:age", "expression:FABP5"))}
+    with pytest.raises(InputError, match="cannot be counted"):
+        blind.describe((), ("clinical:stage", "clinical:age"))
+
+
+@settings(max_examples=150, deadline=None)
+@drawn(
+    counts=arrays(
+        np.int64,
+        st.lists(st.integers(1, 4), min_size=2, max_size=3).map(tuple),
+        elements=st.integers(0, 12),
+    ),
+    minimum=st.integers(1, 6),
+)
+def test_no_suppressed_cell_follows_from_a_sum(counts: Any, minimum: int) -> None:
+    hidden = suppressed_cells(counts, minimum)
+    assert hidden[(counts > 0) & (counts < minimum)].all()
+    for axis in range(counts.ndim):
+        for line in np.moveaxis(hidden, axis, -1).reshape(-1, counts.shape[axis]):
+            assert line.sum() != 1 or len(line) == 1
+    if not ((counts > 0) & (counts < minimum)).any():
+        assert not hidden.any()
+
+
+def test_no_count_tells_one_patient_from_the_next(tmp_path: Path) -> None:
+    """A claim's groups by ever higher thresholds move in steps of the minimum."""
+    blind = BlindCohort(world(tmp_path / "w"))
+    seen = set()
+    for threshold in np.linspace(55, 75, 41):
+        exposure = Exposure(
+            variable="clinical:age", label="age", cut=CutRule.FIXED, threshold=float(threshold)
+        )
+        told = blind.power(Hypothesis.model_validate(claim("clinical:age", exposures=(exposure,))))
+        seen |= {told.exposed, told.reference}
+    counts = seen - {None}
+    assert counts and all(count % 5 == 0 for count in counts)
+
+
+def test_power_is_that_of_the_contract_up_to_rounding(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w", patients=400)
+    hypothesis = Hypothesis.model_validate(claim("expression:FABP5", "imaging:tls_density"))
+    told = BlindCohort(cohort).power(hypothesis)
+    power = freeze(draft(hypothesis, cohort.dictionary()), cohort).contract.power
+    assert told.detectable == pytest.approx(power.minimum_detectable, rel=0.03)
+    assert told.events == pytest.approx(power.events, rel=0.05)
+
+
+def test_the_chance_to_see_an_effect_is_80_percent_at_the_detectable_one() -> None:
+    rules = Rules()
+    assert chance_to_see(1.5, 1.5, rules, ratio=True) == pytest.approx(0.8, abs=0.001)
+    assert chance_to_see(0.3, 0.3, rules, ratio=False) == pytest.approx(0.8, abs=0.001)
+    chances = [chance_to_see(1.5, item, rules, ratio=True) or 0 for item in (1.2, 1.5, 2.0, 4.0)]
+    assert chances == sorted(chances, reverse=True) and chances[-1] < 0.3
+    assert chance_to_see(1.5, None, rules, ratio=True) is None
+
+
+def test_the_description_is_right(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    table = cohort.table(["expression:FABP5", "imaging:tls_density"])
+    told = BlindCohort(cohort).describe(tuple(table.columns), tuple(table.columns))
+    first = told.variables[0]
+    assert first.mean == pytest.approx(table["expression:FABP5"].mean(), rel=0.01)
+    assert first.quantiles["50%"] == pytest.approx(table["expression:FABP5"].median(), rel=0.01)
+    rho = table.dropna().corr(method="spearman").iloc[0, 1]
+    assert told.correlations[0].rho == pytest.approx(rho, abs=0.006)
+    assert told.joint is not None
+    high = table.dropna() > table.dropna().median()
+    cells = {cell.levels: cell.patients for cell in told.joint.cells}
+    assert cells["high", "high"] == int(high.all(axis=1).sum())
+
+
+def test_a_source_that_a_search_gave_can_be_cited_with_its_sentence(tmp_path: Path) -> None:
+    there = bench(world(tmp_path / "w"))
+    tools = {tool.name: tool for tool in there.tools()}
+    asked = tools["literature_search"].takes.model_validate(
+        {"query": "FABP5 survival", "phrases": ["FABP5"]}
+    )
+    found = tools["literature_search"].call(asked)
+    assert found.sources and found.covered.startswith("local index")
+    for source in found.sources:
+        assert there.found[source.key].title == source.title
+        assert source.quotations and source.quotations[0] == there.found[source.key].quote
+
+
+def test_a_score_of_genes_is_a_variable_like_any_other(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    tools = {tool.name: tool for tool in bench(cohort).tools()}
+
+    def call(name: str, **asked: Any) -> Any:
+        return tools[name].call(tools[name].takes.model_validate(asked))
+
+    made = call("signature_define", genes=["CXCL13", "CXCR5", "MS4A1", "CD3E", "CCL19", "NOGENE"])
+    assert made.absent == ("NOGENE",) and made.variable.startswith("signature:mean_z(CCL19,")
+    assert made.score is not None and made.score.mean == pytest.approx(0.0, abs=0.01)
+    shown = call("cohort_describe", variables=[made.variable, "imaging:tls_density"])
+    assert shown.correlations and not shown.variables[0].withheld
+    (design,) = call("design_power", claims=[claim(made.variable)]).designs
+    assert design.detectable is not None and design.detectable > 1
+    refused = call("signature_define", genes=["CXCL13", "NOGENE", "NONE2"])
+    assert refused.variable == "" and "measures 1 of 3 genes" in refused.refused
+
+
+def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
+    """Too much missing, too little expressed, the same twice, answered before: each is left."""
+    world(tmp_path / "w")
+    path = tmp_path / "w" / "expression.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    names = lines[0]
+    for row in lines[1:]:
+        row[names.index("CXCR5")] = "0.0"
+        row[names.index("FABP5")] = row[names.index("CXCL13")]
+    lines[5][names.index("CXCR5")] = "3.0"
+    path.write_text("\n".join(",".join(row) for row in lines) + "\n")
+    cohort = cohorts.load(tmp_path / "w")
+
+    def drafts(**more: Any) -> list[set[str]]:
+        cxcl13 = FABP5.model_copy(update={"words": "CXCL13", "variables": ("expression:CXCL13",)})
+        asked = given(cohort, cxcl13, FABP5, **more)
+        reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort, asked.history)), asked)
+        return [
+            {exposure.variable for exposure in proposal.hypothesis.exposures}
+            for proposal in reply.output.candidates
+        ]
+
+    seen = drafts()
+    assert not any("expression:CXCR5" in item for item in seen), "hardly expressed"
+    assert {"expression:CXCL13", "expression:FABP5"} not in seen, "the same twice"
+    assert {"expression:CXCL13"} in seen
+    earlier = EarlierClaim(
+        statement="s", exposures=("expression:CXCL13",), endpoint="OS", verdict="not supported"
+    )
+    assert {"expression:CXCL13"} not in drafts(history=History(claims=(earlier,)))
+
+
+def test_one_variable_named_twice_is_one_exposure(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    again = TLS.model_copy(update={"words": "tertiary lymphoid structures"})
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), given(cohort, TLS, again, OS))
+    first = reply.output.candidates[0].hypothesis
+    assert [exposure.variable for exposure in first.exposures] == ["imaging:tls_density"]
+
+
+def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    trace = Trace(tmp_path / "trace.jsonl")
+    agent = at_the_bench(bench(cohort))
+    reply = RulesReasoner(RESOURCES, trace).ask(agent, given(cohort, TLS, FABP5, OS))
+    first = reply.output.candidates[0].hypothesis
+    assert {exposure.variable for exposure in first.exposures} == {
+        "imaging:tls_density",
+        "expression:FABP5",
+    }
+    assert first.endpoint == "OS"
+    (episode,) = episodes(read_trace(tmp_path / "trace.jsonl"))
+    used = {line.tool for line in episode if line.kind == "tool"}
+    assert used >= {"graph_neighbors", "literature_search", "cohort_describe", "design_power"}
+    assert replay(episode, agent.returns) == reply.output
+
+
+def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(
+    tmp_path: Path,
+) -> None:
+    cohort = world(tmp_path / "w")
+    there = bench(cohort)
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(there), given(cohort, FABP5, OS))
+    on_paths = {f"expression:{edge.head}" for edge in EDGES}
+    off = [
+        candidate for candidate in reply.output.candidates
+        if not {x.variable for x in candidate.hypothesis.exposures} & on_paths
+    ]  # fmt: skip
+    assert off
+    for proposal in off:
+        assert bool(proposal.sources) != proposal.support_absent
+        assert set(proposal.sources) <= set(there.found)

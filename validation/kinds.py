@@ -1,0 +1,100 @@
+"""What a kind of claim adds to its verdict: its limits, and the later endpoints of a hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from validation.contracts.contract import Contract
+from validation.hypothesis import Comparison
+from validation.methods.shared import slug
+from validation.relevance import expected_direction
+from validation.results import AnalysisResult, Reason, TestOutcome, Word, effect_text, p_is
+
+
+def later_endpoints(
+    contract: Contract,
+    analysis: AnalysisResult,
+    q_of: Mapping[str, float],
+    verdict: Word,
+    *,
+    measured: Callable[[TestOutcome], bool],
+    undirected: Callable[[TestOutcome], bool],
+) -> Iterator[Reason]:
+    """The later endpoints of a hierarchy, by a fixed sequence.
+
+    Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
+    Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over
+    the ledger, and beside the covariates, both in the expected direction.
+
+    Parameters
+    ----------
+    q_of : by endpoint, its p after control over the ledger in the place of the primary one
+    verdict : on the first endpoint
+    measured, undirected : whether a test gave numbers, and whether they show no direction
+    """
+    if not contract.hypothesis.hierarchy:
+        return
+    before, open_still = contract.primary_test.endpoint, verdict == "supported"
+    registered = {plan.id for plan in contract.tests}
+    for number, key in enumerate(contract.hypothesis.secondary_endpoints, start=2):
+        rule = f"endpoint {number} of the hierarchy"
+        if not open_still:
+            text = f"{key} is not tested: the claim on {before} is not shown"
+            yield Reason(rule=rule, outcome="limits", text=text)
+            continue
+        texts: list[str] = []
+        for name in [f"{key}.secondary", *({f"{key}.adjusted"} & registered)]:
+            test = analysis.test(name)
+            if test is None or not measured(test) or test.effect is None or test.p is None:
+                why = "it did not run" if test is None else test.reason
+                texts, open_still = [*texts, f"no result ({why})"], False
+                continue
+            adjusted = name.endswith(".adjusted")
+            level = test.p if adjusted else q_of.get(key, 1.0)
+            right = expected_direction(contract, test.effect) and not undirected(test)
+            open_still = open_still and right and level < contract.rules.alpha
+            more = "" if adjusted else f", {p_is(level, 'q')}"
+            text = f"{effect_text(test.effect)}, {p_is(test.p)}{more}"
+            texts.append(f"beside the covariates {text}" if adjusted else text)
+        before = key
+        words = "is shown" if open_still else "is not shown"
+        outcome = "for" if open_still else "limits"
+        text = f"{key} {words}: {'; '.join(texts)}"
+        yield Reason.model_validate({"rule": rule, "outcome": outcome, "text": text})
+
+
+def kind_limits(contract: Contract, analysis: AnalysisResult) -> list[str]:
+    """What a claim of this kind leaves open, beside the limits of all."""
+    return [*_of_a_product(contract), *_against_the_others(contract, analysis)]
+
+
+def _of_a_product(contract: Contract) -> list[str]:
+    """What an interaction leaves open: its scale, and who decided on the treatment."""
+    if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
+        return []
+    limits = []
+    if contract.scale != "difference (SD)":
+        limits.append(f"interaction of {contract.scale}s: says nothing of differences in risk")
+    treatment = contract.hypothesis.exposures[1]
+    if contract.comparison is Comparison.PREDICTIVE and not treatment.randomized:
+        limits.append(
+            f"{treatment.label} was not randomized: who was given it may differ in what decides "
+            "the outcome"
+        )
+    return limits
+
+
+def _against_the_others(contract: Contract, analysis: AnalysisResult) -> list[str]:
+    """Terms of a combined claim whose own estimate points the other way."""
+    primary = analysis.test(contract.primary)
+    if contract.primary_test.method != "nested" or primary is None or primary.effect is None:
+        return []
+    found = []
+    for use in contract.exposures:
+        number = analysis.numbers.get(f"{contract.primary}.terms.{slug(use.label)}.effect")
+        if number is None or number.value is None:
+            continue
+        term = primary.effect.model_copy(update={"value": float(number.value)})
+        if not expected_direction(contract, term):
+            found.append(f"{use.label} alone points the other way beside the other exposures")
+    return found
