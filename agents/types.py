@@ -193,9 +193,13 @@ class EarlierClaim(View):
 
 
 class History(View):
-    """What earlier rounds tried and found, oldest first."""
+    """What earlier rounds tried and found, oldest first.
+
+    `next` is what the campaign's policy would ask now; the rules do so.
+    """
 
     claims: tuple[EarlierClaim, ...] = ()
+    next: tuple[Hypothesis, ...] = ()
 
 
 class Draft(View):

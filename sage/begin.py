@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from agents.question.agent import QUESTION, read_question
-from agents.question.types import Question, QuestionInput, Reading
+from agents.question.agent import read_question
+from agents.question.types import Question
 from agents.types import History
 from kg.printable import one_line
 from sage import settings as settings_module
@@ -18,7 +18,7 @@ from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
-from sage.core.files import write_json
+from sage.machine.asking import ask_question
 from sage.machine.services import Services
 from sage.questions import Corrections, contract, question_input, refuse, settle
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
@@ -29,7 +29,11 @@ from sage.wiring import graph_path, load_cohort
 
 @dataclass(frozen=True)
 class Request:
-    """What `sage run` was asked; `history` is what earlier rounds of a campaign found."""
+    """What `sage run` was asked.
+
+    `replicate` is a second cohort that may contradict a claim, `confirm` one that has to bear it
+    out. `history` is what earlier rounds of `campaign` found.
+    """
 
     prompt: str
     kg: Path | None = None
@@ -44,6 +48,9 @@ class Request:
     corpus: Path | None = None
     as_of: int | None = None
     history: History | None = None
+    split: float | None = None
+    confirm: str | None = None
+    campaign: str = ""
     out: Path | None = None
     corrections: Corrections = field(default_factory=Corrections)
 
@@ -94,8 +101,10 @@ def begin(
     features = [str(path.resolve()) for path in request.features]
     cohort = load_cohort(request.cohort, settings, root_of_files, features)
     dictionary = cohort.dictionary()
-    if request.replicate:
-        load_cohort(request.replicate, settings)
+    check_second(request.replicate, request.confirm, request.split)
+    second = request.confirm or request.replicate
+    if second:
+        load_cohort(second, settings)
     kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():
@@ -122,7 +131,7 @@ def begin(
         features=features,
         cohort_title=dictionary.title,
         simulated=dictionary.simulated,
-        replicate=_stable_name(request.replicate) if request.replicate else None,
+        replicate=_stable_name(second) if second else None,
         kg=str(kg),
         kg_hash=_hash_graph(kg),
         seed=request.seed,
@@ -133,45 +142,57 @@ def begin(
         corpus=str(corpus),
         as_of=request.as_of,
         history=request.history,
+        split=request.split,
+        confirms=request.confirm is not None,
+        campaign=request.campaign or (folder.id if request.confirm else ""),
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
         endpoint=_address(settings.base_url) if reasoner == "chat" else "",
     )
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
-    given = question_input(manifest.prompt, dictionary, services.graph)
+    corrections = request.corrections
     if reasoner == "rules":  # which costs nothing: what cannot be answered leaves no folder
-        _agree(services, given, read_question(given, services.resources), request, show)
+        given = question_input(manifest.prompt, dictionary, services.graph)
+        reading = read_question(given, services.resources)
+        _agree(contract(given, reading, services.ontology, corrections), corrections, show)
     root.mkdir(parents=True, exist_ok=True)
     folder.hold()
     folder.save(manifest)
     folder.record.seal_manifest()
     folder.event("run", prompt=manifest.prompt, reasoner=reasoner)
-    with services.node("question"):
-        reading = services.ask(QUESTION, given, "question").output
-        question = contract(given, reading, services.ontology, request.corrections)
-        write_json(folder.output("contract"), question)
+    question = ask_question(services, corrections)
     if reasoner != "rules":
         try:
-            _agree(services, given, reading, request, show)
+            _agree(question, corrections, show)
         except InputError as error:
             folder.update(status="failed", problem=str(error)[:1000])
             raise
     return services
 
 
-def _agree(
-    services: Services,
-    given: QuestionInput,
-    reading: Reading,
-    request: Request,
-    show: Callable[[Question], None],
-) -> None:
+def check_second(replicate: str | None, confirm: str | None, split: float | None) -> None:
+    """Refuse two ways to confirm a claim.
+
+    Raises
+    ------
+    InputError
+        With which of them to leave out.
+    """
+    if replicate and confirm:
+        raise InputError("give --replicate or --confirm, not both: a claim has one second cohort")
+    if split and confirm:
+        raise InputError(
+            "give --split or --confirm, not both: a claim is confirmed in held-back patients or in"
+            " a second cohort"
+        )
+
+
+def _agree(question: Question, corrections: Corrections, show: Callable[[Question], None]) -> None:
     """Show the contract, refuse what cannot be answered, and let the asker agree."""
-    question = contract(given, reading, services.ontology, request.corrections)
     show(question)
     refuse(question)
-    settle(question, yes=request.corrections.yes)
+    settle(question, yes=corrections.yes)
 
 
 def _stable_name(cohort: str) -> str:

@@ -62,6 +62,9 @@ class Manifest(Strict):
     corpus: str = ""
     as_of: int | None = None
     history: History | None = None
+    split: float | None = None
+    confirms: bool = False
+    campaign: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
     endpoint: str = ""
@@ -70,7 +73,7 @@ class Manifest(Strict):
 
     def digest(self) -> str:
         """Hash of what does not change while a run goes on."""
-        optional = ("copied_thread", "endpoint", "history")
+        optional = ("copied_thread", "endpoint", "history", "split", "confirms", "campaign")
         unset = {name for name in optional if not getattr(self, name)}
         fixed = self.model_dump(mode="json", exclude=CHANGING | unset)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

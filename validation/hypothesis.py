@@ -7,7 +7,7 @@ feasibility).
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -343,6 +343,25 @@ class Hypothesis(Strict):
         if twice:
             raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep one')
         return self
+
+
+def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
+    """The levels that the population is held to, by variable."""
+    return {
+        each.variable: _plain(each.value)
+        for each in hypothesis.population.filters
+        if each.op == "eq"
+    }
+
+
+def _plain(value: object) -> str:
+    """A level as text: 1, 1.0 and "1" are the same."""
+    return f"{value:g}" if isinstance(value, int | float) else str(value).casefold()
+
+
+def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether no patient is of both populations, by the levels that each is held to."""
+    return any(others.get(variable, level) != level for variable, level in some.items())
 
 
 def _repeated(names: Sequence[str]) -> str | None:

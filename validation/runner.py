@@ -245,6 +245,7 @@ def collect(
                     state,
                     registered=ledger.is_registered(frozen),
                     screened=ledger.screened(frozen),
+                    taken=ledger.place_taken(frozen),
                 ),
                 *weighed.objections,
             ),

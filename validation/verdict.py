@@ -11,6 +11,9 @@ A verdict rests on three answers, each with its estimate and 95% interval:
   Not where a cut or a curve was searched: its adjusted p does not count the search. No:
   the interval leaves out the smallest relevant effect, and nothing points to a smaller one (p at
   least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
+  In a campaign the p must also stay below the level of its online control
+  (`validation.statistics.online`): that of the confirmation patients, or of the second cohort where
+  another one confirms.
 - *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
   effect is significant in the expected direction. No: it is significant in the other direction, or
   its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
@@ -38,9 +41,10 @@ The rules, in their order:
    - what the evidence brings along (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
      difference does not bear the claim out, or proportionality was registered and not tested;
-   - inconclusive (replication): a second cohort contradicts the claim;
+   - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it
+     where a campaign leaves the confirmation to it;
    - inconclusive (registration): the contract was written after another one on the same exposures
-     and endpoint gave results in these patients.
+     and endpoint gave results in these patients; not where a second cohort confirms.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
    claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
    mean survival difference agrees with the claim, and inconclusive (control) if the known positive
@@ -196,9 +200,11 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     expected = expected_direction(contract, effect)
     text = f"{effect_text(effect)}, {p_is(p)}, {p_is(q, 'q')} over "
     text += f"{_count(evidence.family, 'claim')} of the ledger"
+    if contract.online is not None:
+        text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
         answer = "unclear"
-    elif expected and not evidence.locked and q is not None and q < alpha:
+    elif expected and not evidence.locked and q is not None and q < alpha and p < _level(evidence):
         answer = "yes"
     elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
         answer = "yes"
@@ -220,8 +226,28 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
     found = None if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _measured(found) or primary.method in SEARCHED or evidence.locked:
         return False
+    effect, p = _estimate(found)
+    enough = q is not None and q < contract.rules.alpha and p < _level(evidence)
+    return enough and expected_direction(contract, effect)
+
+
+def _level(evidence: Evidence) -> float:
+    """What the p of the claim's own patients must stay below.
+
+    Where a second cohort confirms a campaign's claim, the campaign's level is asked of that cohort.
+    """
+    contract = evidence.contract
+    if contract.online is None or _confirmed_elsewhere(evidence):
+        return math.inf
+    return contract.online.level
+
+
+def _confirmed_elsewhere(evidence: Evidence) -> bool:
+    contract = evidence.contract
     return (
-        q is not None and q < contract.rules.alpha and expected_direction(contract, _effect(found))
+        contract.online is not None
+        and contract.split.policy == "none"
+        and evidence.replicate is not None
     )
 
 
@@ -339,6 +365,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     again = _replication(evidence)
     if again is not None and again.outcome == "prevents":
         words = "a second cohort contradicts it"
+        if _confirmed_elsewhere(evidence):
+            words = "not confirmed in a second cohort"
         doubts.append(Objection("replication", "replication", words, again.text))
     elif again is not None:
         reasons.append(again)
@@ -348,7 +376,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append("the second cohort points the same way without reaching alpha")
     else:
         limits.append("one cohort only; no external validation")
-    if evidence.seen is not None:
+    if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
             f"written after contract {evidence.seen[:12]} gave results on the same claim in these "
             "patients: exploratory until it is tested in others, under a contract of their own"
@@ -504,17 +532,21 @@ def _replication(evidence: Evidence) -> Reason | None:
         return None
     contract = evidence.contract
     found = evidence.replicate.test(contract.primary)
+    elsewhere = _confirmed_elsewhere(evidence)
     if found is None or not _measured(found):
         why = found.reason if found is not None else "the test did not run"
         return Reason(
             rule="replication",
-            outcome="limits",
+            outcome="prevents" if elsewhere else "limits",
             text=f'cohort "{evidence.replicate.cohort}" could not be tested: {why}',
         )
     effect, p = _estimate(found)
     text = f'cohort "{evidence.replicate.cohort}": {effect_text(effect)}, {p_is(p)}'
-    if not expected_direction(contract, effect):
-        return _prevents("replication", f"{text}: the other direction")
+    against = "" if expected_direction(contract, effect) else "the other direction"
+    if not against and contract.online is not None and elsewhere and p >= contract.online.level:
+        against = f"not confirmed at the campaign's {p_is(contract.online.level, 'level')}"
+    if against:
+        return _prevents("replication", f"{text}: {against}")
     outcome = "for" if p < contract.rules.alpha else "limits"
     return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 

@@ -103,65 +103,74 @@ class TriggerFinder:
         self, sentence: str, start: int, end: int, ends: set[int], after: bool
     ) -> Trigger | None:
         text = sentence[start:end]
-        before = sentence[:start]
-        if before.endswith("-") or sentence[end : end + 1] == "-" or _POSSESSIVE.search(before):
+        before, rest = sentence[:start], sentence[end : end + 12]
+        if before.endswith("-") or rest.startswith("-") or _POSSESSIVE.search(before):
             return None
         word = text.split()[0].lower()
-        be = bool(_BE.search(before))
-        by = bool(re.match(r"\s+(?:\w+ly\s+)?by\b", sentence[end:]))
+        after_mention = len(_ADVERBS.sub("", before)) in ends or len(before.rstrip()) in ends
         single = len(re.split(r"[\s-]+", text.strip())) == 1
-        stripped = re.sub(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$",
-                          "", before)  # fmt: skip
-        after_mention = len(stripped) in ends or len(before.rstrip()) in ends
-        passive = False
-        if single:
-            if word.endswith("ed") or word in {"driven", "bound", "led", "given"}:
-                if by:
-                    passive = True
-                elif (
-                    be
-                    or (not after_mention and not _SUBJECT_NOUN.search(before))
-                    or re.search(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$", before)
-                ):
-                    return None
-            elif word.endswith("ion"):
-                return None
-            elif word.endswith("ing"):
-                if not _BEFORE_ING.search(before):
-                    return None
-            elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
-                return None
-        rest = sentence[end : end + 12]
-        noun = single and word.endswith(("or", "ors"))
-        if noun and not rest.startswith((" of", " between", " for", " in")):
-            return None
-        if single and word in _NOUNS and not after_mention and not _BEFORE_VERB.search(before):
-            return None
-        if single and _NOUN_AFTER.match(rest) and not word.endswith(("ing", "or", "ed")):
+        passive = single and _is_participle(word) and bool(_BY.match(sentence[end:]))
+        if single and not passive and not _single_word_is_verb(word, before, rest, after_mention):
             return None
         if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
             return None
-        relation = self._relation(re.sub(r" at (?:the )?\w+ levels?", "", text))
         moved = _MOVES.match(f"{word} {rest.strip()}")
-        if moved:
-            up = moved.group(1).startswith(("increas", "ris"))
-            if moved.group(2) == "from":
-                return None
-            if moved.group(2) == "with":
-                relation = self._relation(
-                    "correlate positively with" if up else "correlate negatively with"
-                )
-            else:
-                relation = self._relation("increased in" if up else "decreased in")
+        if moved and moved.group(2) == "from":
+            return None
+        relation = self._relation(_moved_phrase(moved) if moved else _LEVELS.sub("", text))
         tail = before.rstrip()
-        continues = after and bool(
-            re.search(r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
-                      r"|\s+may|\s+is|\s+are|\s+was|\s+were|\s+also|\s+has|\s+can)*$", tail)
-        )  # fmt: skip
-        relative = bool(re.search(r",?\s*\b(?:which|that|who)(?:\s+\w+){0,2}$", tail))
-        return Trigger(start, end, relation, text, passive, continues and not relative, relative)
+        relative = bool(_RELATIVE.search(tail))
+        continues = after and not relative and bool(_CONTINUES.search(tail))
+        return Trigger(start, end, relation, text, passive, continues, relative)
 
 
+def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool) -> bool:
+    """Whether a trigger of one word, not in the passive, is the verb of its clause.
+
+    `rest` is what follows it, `after_mention` whether an entity stands right before it.
+    """
+    if _is_participle(word):
+        if (
+            _BE.search(before)
+            or (not after_mention and not _SUBJECT_NOUN.search(before))
+            or _NO_SUBJECT.search(before)
+        ):
+            return False
+    elif word.endswith("ion"):
+        return False
+    elif word.endswith("ing"):
+        if not _BEFORE_ING.search(before):
+            return False
+    elif _DETERMINER.search(before) and not before.rstrip().endswith(" that"):
+        return False
+    if word.endswith(("or", "ors")) and not rest.startswith((" of", " between", " for", " in")):
+        return False
+    if word in _NOUNS and not after_mention and not _BEFORE_VERB.search(before):
+        return False
+    return not _NOUN_AFTER.match(rest) or word.endswith(("ing", "or", "ed"))
+
+
+def _is_participle(word: str) -> bool:
+    return word.endswith("ed") or word in {"driven", "bound", "given"}
+
+
+def _moved_phrase(moved: re.Match[str]) -> str:
+    """The relation's phrase of "rises with" and "falls in"."""
+    up = moved.group(1).startswith(("increas", "ris"))
+    if moved.group(2) == "with":
+        return "correlate positively with" if up else "correlate negatively with"
+    return "increased in" if up else "decreased in"
+
+
+_BY = re.compile(r"\s+(?:\w+ly\s+)?by\b")
+_LEVELS = re.compile(r" at (?:the )?\w+ levels?")
+_ADVERBS = re.compile(r"(?:[\s,]*\b(?:\w+ly|also|then|further|not))*[\s,]*(?:\([^()]*\))?\s*$")
+_NO_SUBJECT = re.compile(r"\b(?:with|of|a|the|by|to|show|shows|and|or)\s+$")
+_CONTINUES = re.compile(
+    r"(?:\b(?:and|or|but|by|thus|thereby|then|also|through)|,)(?:\s+\w+ly|\s+not"
+    r"|\s+may|\s+is|\s+are|\s+was|\s+were|\s+also|\s+has|\s+can)*$"
+)
+_RELATIVE = re.compile(r",?\s*\b(?:which|that|who)(?:\s+\w+){0,2}$")
 _BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w+ly\s+)?$")
 _ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
 _SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, Call, SlideResult, of_slide, open_slide
-from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
+from mcp_servers.pathology.tumor import TumorArea, TumorSource, TumorSourceName
 from mcp_servers.spec import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.compute.lymphoid import Aggregates
+    from mcp_servers.slides.arrays import BoolArray
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.slide import Slide
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
 LISTED = 50
@@ -108,25 +115,9 @@ TLS_VALIDITY = Validity(
 )
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Lymphoid aggregates of one slide."""
-    import numpy as np
-
-    from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import draw_polygons, write_png
-    from mcp_servers.formats.tables import write_rows
-    from mcp_servers.pathology.compute.distance import Border
     from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.drawing import (
-        BLUE,
-        GRAY,
-        VERMILLION,
-        YELLOW,
-        captioned,
-        line_width,
-        outlined,
-    )
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
-    from mcp_servers.slides.geometry import Polygon, mask_polygons
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
@@ -137,81 +128,14 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_width_um=given.min_width_um,
         min_regular=given.min_regular,
     )
-    pieces, labels = found.regions.pieces(), range(1, found.regions.count + 1)
-    places = [(pieces.box(label), pieces.cells(label)) for label in labels]
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
-    distances = Border(area.mask).at(places)
-    scale = surveyed.scale(slide)
-    rows: list[Aggregate] = []
-    polygons: list[Polygon] = []
-    for (box, inside), far_um, measured, called in zip(
-        places, distances, found.table, found.calls, strict=True
-    ):
-        corner = (box[1].start * scale, box[0].start * scale)
-        outlines = mask_polygons(
-            inside, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
-        )
-        outline = max(outlines, key=lambda p: p.area)
-        x, y = outline.centroid
-        # half of an aggregate's cells lie nearer to the tumor than this
-        far = float(np.median(far_um))
-        rows.append(
-            Aggregate(
-                x=round(x, 1),
-                y=round(y, 1),
-                area_um2=float(measured[0]),
-                lymphocytes=int(measured[1]),
-                peak_per_mm2=round(float(measured[2]), 1),
-                call=called,
-                reason=reason(called, *measured[5:8]),
-                regular_nuclei=round(float(measured[5]), 3),
-                contrast=round(float(measured[6]), 2),
-                background=round(float(measured[7]), 2),
-                tumor_distance_um=round(far, 1) if np.isfinite(far) else None,
-                location=place(far, given.band_um),
-            )
-        )
-        polygons.append(outline)
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].call == "rejected", -rows[i].area_um2))
-    rows, polygons = [rows[i] for i in order], [polygons[i] for i in order]
+    drawn = located(found, area.mask, surveyed.scale(slide), given.band_um)
     context.progress(0.95, "files")
-    names = {k: f"{slide.name}.tls.{k}" for k in ("csv", "geojson", "overlay.png")}
-    with context.writing(names["csv"]) as path:
-        header = [{"slide": slide.name, **row.model_dump()} for row in rows]
-        empty = dict.fromkeys(["slide", *Aggregate.model_fields])
-        write_rows(path, header) if header else path.write_text(",".join(empty) + "\n")
-    with context.writing(names["geojson"]) as path:
-        write_geojson(
-            path,
-            (
-                feature(
-                    polygon,
-                    name=f"{row.location} aggregate"
-                    if row.call == "lymphoid"
-                    else f"{row.call}: {row.reason}",
-                    classification="Ignore*" if row.call == "rejected" else None,
-                    measurements=measurements(row),
-                )
-                for row, polygon in zip(rows, polygons, strict=True)
-            ),
-        )
-    picture = slide.thumbnail(2048)
-    ratio = slide.width / picture.shape[1]
-    tumor_lines = mask_polygons(area.mask, scale, simplify_px=1.0)
-    picture = draw_polygons(picture, tumor_lines, ratio, VERMILLION, line_width(picture))
-    colors = {"lymphoid": BLUE, "doubtful": YELLOW, "rejected": GRAY}
-    for name, color in colors.items():
-        own = [p for p, row in zip(polygons, rows, strict=True) if row.call == name]
-        picture = outlined(picture, own, ratio, color)
-    legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
-    tumor_name = "tumor-like" if area.source == "classical" else "tumor"
-    with context.writing(names["overlay.png"]) as path:
-        um = slide.need_mpp() * ratio
-        write_png(path, captioned(picture, um, legend | {tumor_name: VERMILLION}))
+    names = write_files(slide, drawn, area, surveyed.scale(slide), context)
     tissue = surveyed.survey.area_mm2()
+    rows = [row for row, _ in drawn if row.call != "rejected"]
+    rejected = len(drawn) - len(rows)
     doubtful = sum(row.call == "doubtful" for row in rows)
-    rejected = sum(row.call == "rejected" for row in rows)
-    rows = rows[: len(rows) - rejected]
     total = sum(row.area_um2 for row in rows) / 1e6
     counts = {p: sum(row.location == p for row in rows) for p in get_args(Place)}
     return TlsResult(
@@ -232,6 +156,132 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         geojson=names["geojson"],
         overlay=names["overlay.png"],
     )
+
+
+def located(
+    found: Aggregates, tumor: BoolArray, scale: float, band_um: float
+) -> list[tuple[Aggregate, Polygon]]:
+    """Each aggregate with its outline: those that count by size, then the rejected ones.
+
+    Parameters
+    ----------
+    found : the aggregates on the survey's grid
+    tumor : the tumor's mask on the same grid
+    scale : level-0 pixels per cell of the grid
+    band_um : how far outside the tumor's border is still peritumoral, in µm
+    """
+    import numpy as np
+
+    from mcp_servers.pathology.compute.distance import Border
+    from mcp_servers.slides.geometry import mask_polygons
+
+    pieces, labels = found.regions.pieces(), range(1, found.regions.count + 1)
+    places = [(pieces.box(label), pieces.cells(label)) for label in labels]
+    drawn: list[tuple[Aggregate, Polygon]] = []
+    for (box, inside), far_um, measured, called in zip(
+        places, Border(tumor).at(places), found.table, found.calls, strict=True
+    ):
+        corner = (box[1].start * scale, box[0].start * scale)
+        outlines = mask_polygons(
+            inside, scale, origin=corner, simplify_px=0.5, label="Lymphoid aggregate"
+        )
+        outline = max(outlines, key=lambda p: p.area)
+        x, y = outline.centroid
+        # half of an aggregate's cells lie nearer to the tumor than this
+        far = float(np.median(far_um))
+        row = Aggregate(
+            x=round(x, 1),
+            y=round(y, 1),
+            area_um2=float(measured[0]),
+            lymphocytes=int(measured[1]),
+            peak_per_mm2=round(float(measured[2]), 1),
+            call=called,
+            reason=reason(called, *measured[5:8]),
+            regular_nuclei=round(float(measured[5]), 3),
+            contrast=round(float(measured[6]), 2),
+            background=round(float(measured[7]), 2),
+            tumor_distance_um=round(far, 1) if np.isfinite(far) else None,
+            location=place(far, band_um),
+        )
+        drawn.append((row, outline))
+    return sorted(drawn, key=lambda pair: (pair[0].call == "rejected", -pair[0].area_um2))
+
+
+def write_files(
+    slide: Slide,
+    drawn: list[tuple[Aggregate, Polygon]],
+    tumor: TumorArea,
+    scale: float,
+    context: ToolContext,
+) -> dict[str, str]:
+    """The table, the outlines and the overlay; their names by kind.
+
+    Parameters
+    ----------
+    slide : the slide, for its name and thumbnail
+    drawn : aggregates with their outlines in level-0 pixels
+    tumor : the tumor's area, drawn beside them
+    scale : level-0 pixels per cell of the tumor's mask
+    context : where files go
+    """
+    from mcp_servers.formats.geojson import feature, write_geojson
+    from mcp_servers.formats.tables import write_rows
+
+    names = {kind: f"{slide.name}.tls.{kind}" for kind in ("csv", "geojson", "overlay.png")}
+    with context.writing(names["csv"]) as path:
+        rows = [{"slide": slide.name, **row.model_dump()} for row, _ in drawn]
+        empty = dict.fromkeys(["slide", *Aggregate.model_fields])
+        write_rows(path, rows) if rows else path.write_text(",".join(empty) + "\n")
+    with context.writing(names["geojson"]) as path:
+        write_geojson(
+            path,
+            (
+                feature(
+                    polygon,
+                    name=f"{row.location} aggregate"
+                    if row.call == "lymphoid"
+                    else f"{row.call}: {row.reason}",
+                    classification="Ignore*" if row.call == "rejected" else None,
+                    measurements=measurements(row),
+                )
+                for row, polygon in drawn
+            ),
+        )
+    with context.writing(names["overlay.png"]) as path:
+        _draw(path, slide, drawn, tumor, scale)
+    return names
+
+
+def _draw(
+    path: Path,
+    slide: Slide,
+    drawn: list[tuple[Aggregate, Polygon]],
+    tumor: TumorArea,
+    scale: float,
+) -> None:
+    from mcp_servers.formats.images import draw_polygons, write_png
+    from mcp_servers.pathology.drawing import (
+        BLUE,
+        GRAY,
+        VERMILLION,
+        YELLOW,
+        captioned,
+        line_width,
+        outlined,
+    )
+    from mcp_servers.slides.geometry import mask_polygons
+
+    picture = slide.thumbnail(2048)
+    ratio = slide.width / picture.shape[1]
+    border = mask_polygons(tumor.mask, scale, simplify_px=1.0)
+    picture = draw_polygons(picture, border, ratio, VERMILLION, line_width(picture))
+    for call, color in {"lymphoid": BLUE, "doubtful": YELLOW, "rejected": GRAY}.items():
+        own = [polygon for row, polygon in drawn if row.call == call]
+        picture = outlined(picture, own, ratio, color)
+    legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
+    tumor_name = "tumor-like" if tumor.source == "classical" else "tumor"
+    um = slide.need_mpp() * ratio
+    write_png(path, captioned(picture, um, legend | {tumor_name: VERMILLION}))
 
 
 def measurements(row: Aggregate) -> dict[str, float]:

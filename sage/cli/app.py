@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sage.cli.ask import ask
+from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
 from sage.cli.run import replay, resume, review, run
 from sage.cli.runs import runs, show
@@ -89,5 +90,5 @@ def _root(
     configure(log_level, log_file)
 
 
-for _command in (ask, run, review, resume, replay, runs, show, doctor, config):
+for _command in (ask, run, campaign, review, resume, replay, runs, show, doctor, config):
     app.command()(_command)

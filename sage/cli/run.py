@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sage.cli.advance import go_on
 from sage.cli.ask import (
     Drop,
     Endpoint,
@@ -49,6 +50,12 @@ def run(
         None, help="A table of what tools computed on the cohort's slides; may be repeated."
     ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
+    confirm: str | None = typer.Option(
+        None, help="A second cohort that has to confirm a claim; the first explores."
+    ),
+    split: float | None = typer.Option(
+        None, min=0.2, max=0.8, help="Hold this share of the patients back to confirm a discovery."
+    ),
     reasoner: str | None = typer.Option(None, help="`rules` (no model) or `chat`."),
     hypotheses: int = typer.Option(1, min=1, max=10, help="How many hypotheses to test."),
     drafts: int | None = typer.Option(
@@ -117,6 +124,8 @@ def run(
         cohort_root=cohort_root,
         features=tuple(features or ()),
         replicate=replicate,
+        confirm=confirm,
+        split=split,
         hypotheses=hypotheses,
         auto_approve=auto_approve,
         seed=seed,
@@ -224,17 +233,27 @@ def resume(
     budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run after an interruption, a kill, a fault or an escalation.
+    """Go on with a run or a campaign after an interruption, a kill, a fault or an escalation.
 
     Finished steps do not run again and no model reply is paid twice.
 
     Example: sage resume last
     """
     from sage.begin import reopen
+    from sage.campaign.rounds import find_campaign
     from sage.machine.drive import escalation_answer, escalation_detail, waiting
+    from sage.settings import load
 
     if retry and abandon:
         raise InputError("give --retry or --abandon, not both")
+    campaign = find_campaign(name, load().runs_dir)
+    if campaign is not None:
+        if retry or abandon:
+            raise InputError(f"name the round's run, not the campaign: {campaign.root}/round-N")
+        from sage.cli.campaign import resume_campaign
+
+        resume_campaign(campaign, budget_usd=budget_usd, as_json=as_json)
+        return
     services = reopen(name, budget_usd=budget_usd)
     pause = waiting(services)
     if pause and pause.kind == "escalation":
@@ -365,29 +384,7 @@ def _same(first: Path, second: Path) -> bool | None:
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
-    """Advance the run; with auto-approval, through the review as well."""
-    need("literature", "going on with a run")
-    from sage.console import nodes
-    from sage.machine.drive import advance, review_answer
-    from sage.machine.state import Decision
-
-    with nodes(quiet=as_json) as listen:
-        services.listener = listen
-        try:
-            pause = advance(services, answer)
-            while pause and pause.kind == "review" and services.manifest.auto_approve:
-                decisions = tuple(
-                    Decision(hypothesis_id=item, action="approve", automatic=True)
-                    for item in pause.waiting
-                )
-                pause = advance(services, review_answer(pause, decisions))
-        except KeyboardInterrupt:
-            from sage.console import err
-
-            err.print(
-                f"\nstopped; nothing finished is lost. Go on with: sage resume {services.folder.id}"
-            )
-            raise typer.Exit(130) from None
+    pause = go_on(services, quiet=as_json, answer=answer)
     if pause is None:
         _tell_end(services, as_json=as_json)
     elif pause.kind == "review":
@@ -397,8 +394,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from agents.question.carried import account_line
     from sage.console import out, print_json
+    from sage.questions import carries
     from sage.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -413,7 +410,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
+        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item)
     tell_candidates(services)
     out.print(
@@ -455,7 +452,8 @@ def tell_candidates(services: Services) -> None:
     for ranking in rankings(services.folder):
         out.print(
             f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
-            f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
+            f" {len(ranking.set_aside)} set aside; those that answer the question first, then by"
+            f" {ranking.order}:"
         )
         for item in ranking.ranked:
             if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:

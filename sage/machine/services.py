@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from agents.question.types import Question
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
-from sage.core.files import read_json, write_json
+from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
 from sage.core.log import logger
+from sage.questions import question_of
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
@@ -47,6 +49,7 @@ class Services:
     manifest: Manifest
     settings: Settings
     listener: Listener = field(default=_silent)
+    freezing: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def ontology(self) -> Ontology:
@@ -103,14 +106,19 @@ class Services:
         return load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
 
     @cached_property
+    def second_cohort(self) -> Cohort | None:
+        """The cohort on which claims are repeated, if the run has one."""
+        from sage.wiring import load_cohort
+
+        second = self.manifest.replicate
+        return load_cohort(second, self.settings) if second else None
+
+    @cached_property
     def patient_identifiers(self) -> frozenset[str]:
         """What no prompt may hold: the cohorts' own identifiers and their pseudonyms."""
         from agents.disclosure import identifiers
-        from sage.wiring import load_cohort
 
-        cohorts = [self.cohort]
-        if self.manifest.replicate:
-            cohorts.append(load_cohort(self.manifest.replicate, self.settings))
+        cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
         return identifiers(
             name for cohort in cohorts for pair in cohort.pseudonyms.items() for name in pair
         )
@@ -170,11 +178,8 @@ class Services:
 
     @property
     def question(self) -> Question:
-        """The contract of the run's question; of a run begun before there was one, the prompt."""
-        path = self.folder.output("contract")
-        if not path.exists():
-            return Question(prompt=self.manifest.prompt)
-        return Question.model_validate(read_json(path))
+        """The contract of the run's question."""
+        return question_of(self.folder)
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

@@ -13,7 +13,7 @@ from sage.core.errors import FaultError
 from sage.core.files import write_json
 from sage.machine.contracts import statements
 from sage.machine.services import Services
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import Contract, FrozenContract, Online
 
 if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
@@ -22,16 +22,52 @@ if TYPE_CHECKING:
 
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
-    """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256."""
+    """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256.
+
+    In a campaign it takes the next place of the online error control; a step that was interrupted
+    finds the place that it took.
+    """
+    from validation.contracts.contract import SplitRule
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
 
-    contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed)
-    frozen = freeze(contract, services.cohort)
-    book(services).register(frozen, services.cohort)
+    share = services.manifest.split
+    split = SplitRule()
+    if share is not None:
+        split = SplitRule(policy="discovery_confirmation", confirmation=share)
+    contract = draft(hypothesis, services.dictionary, seed=services.manifest.seed, split=split)
+    ledger = book(services)
+    with services.freezing:
+        if services.manifest.campaign:
+            frozen = _placed(services, contract, ledger)
+        else:
+            frozen = freeze(contract, services.cohort)
+        ledger.register(frozen, services.cohort)
     frozen.write(services.folder.hypothesis(hypothesis.id) / "contract.json")
     services.folder.event("frozen", hypothesis=hypothesis.id, sha256=frozen.sha256)
     return frozen.sha256
+
+
+def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
+    """The contract with a place in the online error control of the patients that confirm it."""
+    from validation.contracts.freezing import freeze
+    from validation.statistics.online import level
+
+    def at(place: int) -> FrozenContract:
+        online = Online(
+            campaign=services.manifest.campaign,
+            place=place,
+            level=level(place, contract.rules.alpha),
+        )
+        told = contract.model_copy(update={"online": online})
+        return freeze(Contract.model_validate(told.model_dump()), services.cohort)
+
+    for place in ledger.places():
+        taken = at(place)
+        if ledger.registration(taken.sha256) is not None:
+            return taken
+    ledger.follow((services.manifest.confirms and services.second_cohort) or services.cohort)
+    return at(ledger.next_place())
 
 
 def book(services: Services) -> Ledger:
@@ -82,18 +118,17 @@ def carry_out(
     `mended` goes on after an escalation, with the last program as a person left it.
     """
     from agents.coding import loop
-    from sage.wiring import load_cohort, make_sandbox
+    from sage.wiring import make_sandbox
 
     frozen = load_frozen(services, name, sha256)
     home = services.folder.hypothesis(name)
     reasoner = Recording(services, name)
-    second = services.manifest.replicate
     given: dict[str, Any] = {
         "reasoner": reasoner,
         "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
         "workdir": home / "results",
         "ledger": book(services),
-        "replicate": load_cohort(second, services.settings) if second else None,
+        "replicate": services.second_cohort,
         "rounds": services.settings.coding_rounds,
         "min_count": services.settings.min_count,
         "on_event": lambda kind, fields: services.folder.event(kind, hypothesis=name, **fields),

@@ -42,8 +42,8 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
     target = target or folder.root
     page = collect(folder)
     rendered = {
-        name: _render(page, template)
-        for name, template in (("html", "report.html.j2"), ("md", "report.md.j2"))
+        kind: _render(page, name)
+        for kind, name in (("html", "report.html.j2"), ("md", "report.md.j2"))
     }
     written = Written(target / "report.html", target / "report.md")
     write_json(target / "results.json", page.facts.values)
@@ -52,8 +52,8 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
     return written
 
 
-@lru_cache(maxsize=2)
-def _template(name: str) -> Template:
+@lru_cache(maxsize=4)
+def template(name: str) -> Template:
     """A template in which every value is escaped that no helper below has escaped already."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -73,10 +73,10 @@ def _template(name: str) -> Template:
     return environment.get_template(name)
 
 
-@lru_cache(maxsize=1)
-def _style_hash() -> str:
+@lru_cache(maxsize=2)
+def style_hash(name: str) -> str:
     """The page's own style block, the only one that its content security policy lets apply."""
-    source = (Path(__file__).parent / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
 
@@ -84,8 +84,8 @@ def _style_hash() -> str:
 WITHHELD = "A sentence was left out here: it states a number that no result of the run holds."
 
 
-def _render(page: Page, template: str) -> str:
-    as_html = template.endswith(".html.j2")
+def _render(page: Page, name: str) -> str:
+    as_html = name.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
     names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
@@ -121,7 +121,7 @@ def _render(page: Page, template: str) -> str:
         beside = f'<span class="soft">{shown}</span>' if as_html else f"({shown})"
         return Inert(f"{cite(citation)} {beside}")
 
-    rendered = _template(template).render(
+    rendered = template(name).render(
         run=page.run,
         question_lines=lines(page.question),
         hypotheses=page.hypotheses,
@@ -135,7 +135,7 @@ def _render(page: Page, template: str) -> str:
         prose=prose,
         sourced=sourced,
         references=pen.references,
-        style_hash=_style_hash(),
+        style_hash=style_hash("report.html.j2"),
         appendix_title=TITLE,
     )
     check(rendered)

@@ -18,8 +18,10 @@ from validation.contracts.contract import (
     ControlPlan,
     EndpointUse,
     KnownPositive,
+    Online,
     Power,
     SpecificationPlan,
+    SplitRule,
     TestPlan,
     VariableUse,
 )
@@ -1295,6 +1297,79 @@ def _hazards() -> Iterator[Row]:
     )
 
 
+def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
+    """Claims with a place in a campaign's online control; place 2 has the level 0.0072."""
+    online = Online(campaign="c", place=2, level=0.0072)
+    split = {"online": online, "split": SplitRule(policy="discovery_confirmation")}
+    elsewhere = {"online": online}
+    said = ("level = 0.0072 in the campaign",)
+    for name, p, says, answers in (
+        ("below", 0.0071, SUPPORTED, "yyu"),
+        ("at", 0.0072, open_("multiplicity"), "uyu"),
+        ("above", 0.04, open_("multiplicity"), "uyu"),
+        ("far above", 0.2, open_("power"), "uuu"),
+    ):
+        given = estimate(1.6, p=p)
+        yield row(
+            f"campaign, {name} its level", says, answers, primary=given, plan=split, reasons=said
+        )
+    # Neither does the adjusted model get around the level.
+    weak = estimate(1.6, p=0.04)
+    for p, says, answers in ((0.0071, SUPPORTED, "yyu"), (0.0072, open_("multiplicity"), "uyu")):
+        yield row(
+            f"campaign, adjusted p {p}",
+            says,
+            answers,
+            primary=weak,
+            adjusted=estimate(1.6, p=p),
+            plan=split,
+            q_adjusted=p,
+        )
+    yield row(
+        "campaign without confirmation",
+        open_("multiplicity"),
+        "uyy",
+        primary=estimate(2.0, p=0.04),
+        plan=elsewhere,
+    )
+    yield row(
+        "campaign, seen before where another cohort confirms",
+        SUPPORTED,
+        "yyy",
+        primary=STRONG,
+        plan=elsewhere,
+        replicate=second(**STRONG),
+        seen="0" * 64,
+    )
+    yield row(
+        "campaign, seen before in a split cohort",
+        open_("registration"),
+        "yyy",
+        primary=STRONG,
+        plan=split,
+        replicate=second(**STRONG),
+        seen="0" * 64,
+    )
+    unconfirmed = (open_("replication"), "yyy", "not confirmed in a second cohort")
+    for name, found, says in (
+        ("below", second(**estimate(1.3, p=0.0071)), (SUPPORTED, "yyy", "")),
+        ("at", second(**estimate(1.3, p=0.0072)), unconfirmed),
+        ("in the other direction", second(**estimate(0.5)), unconfirmed),
+        ("refused", second(status="refused", reason="no stage"), unconfirmed),
+        ("missing", analysis(controls=None), unconfirmed),
+    ):
+        yield row(
+            f"campaign, second cohort {name}",
+            *says,
+            primary=estimate(2.0, p=0.00001),
+            plan=elsewhere,
+            replicate=found,
+            reasons=("replication [prevents]", "not confirmed at the campaign's level = 0.0072")
+            if name == "at"
+            else (),
+        )
+
+
 def _others() -> Iterator[Row]:
     def second(**values: Any) -> AnalysisResult:
         return analysis(outcome("primary", **values), controls=None)
@@ -1324,6 +1399,7 @@ def _others() -> Iterator[Row]:
             without=("one cohort only", *other),
             words="a second cohort contradicts it" if name == "contradicts" else "",
         )
+    yield from _campaigns(second)
     yield row(
         "no second cohort",
         SUPPORTED,

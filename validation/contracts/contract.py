@@ -174,6 +174,18 @@ class SplitRule(Strict):
     unlock_alpha: float = Field(default=0.2, gt=0, le=1)
 
 
+class Online(Strict):
+    """The claim's place among those that were ever confirmed in the same patients.
+
+    `level` is what a campaign's online error control gives that place: the two-sided p, of the
+    confirmation patients or of the second cohort, must stay below it.
+    """
+
+    campaign: str
+    place: int = Field(ge=1)
+    level: float = Field(gt=0, lt=1)
+
+
 class KnownPositive(Strict):
     """An association that must appear if the outcome data are sound (stage with survival)."""
 
@@ -262,6 +274,7 @@ class Contract(Strict):
     seed: int = 0
     untested: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    online: Online | None = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Contract:
@@ -298,6 +311,19 @@ class Contract(Strict):
                 raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
         if self.strata not in self.specification.strata_sets:
             raise ValueError("specification.strata_sets leaves out the contract's own strata")
+        return self
+
+    @model_validator(mode="after")
+    def _spends_what_its_place_has(self) -> Contract:
+        if self.online is not None:
+            from validation.statistics.online import level
+
+            most = level(self.online.place, self.rules.alpha)
+            if self.online.level > most * (1 + 1e-9):
+                raise ValueError(
+                    f"online.level {self.online.level:.6g} is more than place {self.online.place} "
+                    f"of a campaign may spend ({most:.6g})"
+                )
         return self
 
     @property
@@ -420,8 +446,12 @@ class FrozenContract(Strict):
 
 
 def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
-    """SHA-256 over the canonical JSON of contract and data hashes."""
-    value = {"contract": contract.model_dump(mode="json"), "data": data_hashes}
+    """SHA-256 over the canonical JSON of contract and data hashes.
+
+    A contract outside of a campaign hashes as before there were any.
+    """
+    apart = {"online"} if contract.online is None else set()
+    value = {"contract": contract.model_dump(mode="json", exclude=apart), "data": data_hashes}
     return sha256_text(canonical_json(value))
 
 

@@ -19,6 +19,7 @@ from validation.ledger.lines import (
     Line,
     Registration,
     S,
+    line_body,
     line_model,
     line_text,
 )
@@ -97,7 +98,7 @@ class Journal:
             os.fsync(handle.fileno())
 
     def _put(self, handle: Any, line: Line) -> None:
-        value: dict[str, Any] = line.said.model_dump(mode="json")
+        value = line_body(line.said)
         if line.at:
             value["at"] = line.at
         if line.mark is not None:

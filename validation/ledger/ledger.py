@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sage.core.errors import InputError
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import FrozenContract, SplitRule
+from validation.hypothesis import disjoint, levels_of
 from validation.ledger.asked import (
     asked_before,
     patients_data,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from validation.ledger.asked import Related
     from validation.patients import Patients
 
+UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
 """`unverified`: the ledger knows one folder alone, since no store was given."""
 
@@ -178,6 +180,8 @@ class Ledger:
             parent=contract.parent,
             claim=claim_of(frozen),
             frozen=fresh,
+            place=contract.online.place if contract.online is not None else None,
+            within=levels_of(contract.hypothesis),
         )
         if self.store is None or cohort is None:
             self._add([mine])
@@ -367,6 +371,8 @@ class Ledger:
         mine, theirs = self.registration(frozen.sha256), self.registration(one.contract)
         if one.contract in self._ancestors(frozen):
             return True
+        if theirs is not None and disjoint(levels_of(frozen.contract.hypothesis), theirs.within):
+            return False  # Men and women, say: none of these patients was seen there.
         if mine is not None and theirs is not None and mine.asks and theirs.asks:
             asked = [{each.asks, *each.also} for each in (mine, theirs)]
             if asked[0] & asked[1]:
@@ -428,6 +434,52 @@ class Ledger:
     def is_unlocked(self, key: str, contract: str) -> bool:
         """True when `contract` may read the confirmation patients."""
         return any(unlock.unlock == key and unlock.contract == contract for unlock in self.unlocks)
+
+    def places(self) -> list[int]:
+        """The places of online control that contracts of this folder hold."""
+        own = self._journal.all_of(Registration, own=True)
+        return [found.place for found in own if found.place is not None]
+
+    def next_place(self) -> int:
+        """The first place of online control that no campaign holds on the patients followed here.
+
+        A claim whose exploring part did not reach its level was never confirmed: its place, which
+        that part alone decides, goes to the next claim.
+        """
+        held = {
+            found.place
+            for found in self._journal.all_of(Registration)
+            if found.place is not None and not self._explored_in_vain(found.contract)
+        }
+        return next(place for place in range(1, len(held) + 2) if place not in held)
+
+    def place_taken(self, frozen: FrozenContract) -> str | None:
+        """The contract that held this one's place before it was registered, and was confirmed."""
+        online = frozen.contract.online
+        if online is None:
+            return None
+        for line in sorted(self.lines, key=lambda line: line.order):
+            said = line.said
+            if not isinstance(said, Registration) or said.place != online.place:
+                continue
+            if self._claim(said.contract) == self._claim(frozen.sha256):
+                return None
+            if not self._explored_in_vain(said.contract):
+                return said.contract
+        return None
+
+    def _explored_in_vain(self, contract: str) -> bool:
+        """Whether the part that decides about a confirmation clearly missed its level."""
+        found = [
+            entry
+            for entry in self._journal.all_of(Entry)
+            if entry.contract == contract
+            and entry.role == "primary"
+            and entry.part in ("discovery", "all")
+        ]
+        return bool(found) and all(
+            entry.p is None or entry.status != "ok" or entry.p >= UNLOCK for entry in found
+        )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
         """Another contract on the same claim whose results came before this one was registered.
@@ -504,11 +556,11 @@ class Ledger:
         from validation.statistics.multiplicity import p_to_e
 
         found: dict[tuple[str, str], float] = {}
-        for one in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
-            other = one.part in ("discovery", "replication") and not one.claim
-            if other and one.status == "ok" and one.p is not None:
-                value = float(p_to_e([max(one.p, 1e-300)])[0])
-                found[one.key[:2]] = found.get(one.key[:2], 1.0) * value
+        for entry in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
+            other = entry.part in ("discovery", "replication") and not entry.claim
+            if other and entry.status == "ok" and entry.p is not None:
+                value = float(p_to_e([max(entry.p, 1e-300)])[0])
+                found[entry.key[:2]] = found.get(entry.key[:2], 1.0) * value
         return found
 
     def counts(self) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from pydantic import Field
+
 from sage.core.models import Strict
 from validation.contracts.contract import FrozenContract
 from validation.ledger.store import Kind, Mark
@@ -48,7 +50,8 @@ class Registration(Strict):
     `claim` names what is done, whatever the hypothesis is called: contracts with the same one are
     the same attempt. `asks` names the question among those on these patients, `also` what it was
     called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
-    contract that was first met when it was run.
+    contract that was first met when it was run. `place` is the claim's in a campaign's online
+    control, `within` holds the levels that its patients are held to.
     """
 
     registered: str
@@ -63,6 +66,8 @@ class Registration(Strict):
     also: tuple[str, ...] = ()
     screened: tuple[str, ...] = ()
     frozen: bool = True
+    place: int | None = None
+    within: dict[str, str] = Field(default_factory=dict)
 
     @property
     def contract(self) -> str:
@@ -144,7 +149,13 @@ def line_model(body: dict[str, Any]) -> Said:
 
 def line_text(said: Said) -> str:
     """The same text for the same thing said."""
-    return canonical_json(said.model_dump(mode="json"))
+    return canonical_json(line_body(said))
+
+
+def line_body(said: Said) -> dict[str, Any]:
+    """What is said, as JSON; fields of later versions are left out where they say nothing."""
+    value = said.model_dump(mode="json")
+    return {key: part for key, part in value.items() if part or key not in ("place", "within")}
 
 
 def claim_of(frozen: FrozenContract) -> str:

@@ -2,7 +2,8 @@
 
 1. The ledger was emptied, edited, or exchanged for another one: nobody knows what stood there.
 2. The contract was not registered when it was frozen, or only after its results.
-3. An exposure was screened against this endpoint in these patients before the contract was frozen.
+3. A campaign's claim has a place in the online control that another one held before it.
+4. An exposure was screened against this endpoint in these patients before the contract was frozen.
 
 Each keeps a claim from being supported; none forbids "not supported". An alpha above `USUAL` is
 part of the badge. Pure functions.
@@ -22,7 +23,7 @@ HARM: dict[LedgerState, str] = {
 
 
 def ledger_objections(
-    state: LedgerState, *, registered: bool, screened: str = ""
+    state: LedgerState, *, registered: bool, screened: str = "", taken: str | None = None
 ) -> tuple[Objection, ...]:
     """What the ledger says against a claim.
 
@@ -31,6 +32,7 @@ def ledger_objections(
     state : whether the ledger is whole
     registered : whether the contract was registered when it was frozen, before its results
     screened : which exposure was screened before, empty where none was
+    taken : the contract that held the same place of a campaign's online control before
     """
     found = []
     if state in HARM:
@@ -45,6 +47,12 @@ def ledger_objections(
             "with `sage validate contract` or `amend`, or bring its ledger with `sage ledger merge`"
         )
         found.append(Objection("registration", "unregistered", "never registered", text))
+    if taken is not None:
+        text = (
+            f"its place in the online control was spent on contract {taken[:12]}: the campaign "
+            "would exceed its error rate. Ask again in a new round"
+        )
+        found.append(Objection("multiplicity", "online control", "place spent twice", text))
     if screened:
         text = f"{screened}: exploratory in these patients, until it is tested in others"
         found.append(Objection("registration", "screened", "screened before", text))

@@ -1,0 +1,457 @@
+"""What to ask next in a campaign, from what its earlier claims came to in the exploring patients.
+
+A pure policy, the same with and without a model: a model reads its proposals as suggestions, the
+rules take the first. It never sees confirmation patients. By what was asked and what came of it:
+
+| claim | came to | move | next |
+|---|---|---|---|
+| of two exposures | held | contrast | each exposure alone: which one carries it? |
+| of one exposure | held | contrast | the next gene of its family: is it specific? |
+| of one exposure | held | refine | the next endpoint of its kind |
+| within a subgroup | held | contrast | the other subgroup: is it this one's own? |
+| of two exposures, in groups | none, unclear | explain | their interaction, without cuts |
+| of two exposures | none, unclear | explain | each exposure alone |
+| of one exposure | none | explain | within each level of what patients differ in |
+| of one exposure, cut | unclear | refine | the same without a cut |
+| within a subgroup | unclear | refine | the same in everybody |
+| any | other direction | refine | the same claim turned around |
+| any | dead end | move on | nothing: the scientist goes on to another path |
+
+What was asked is not asked again. A question that held is closed: it is confirmed once, and no
+other form of it is asked of the same patients (those of another subgroup are others).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+from typing import Literal
+
+from agents.base import View
+from agents.statement import label_of, settled
+from sage.core.errors import InputError
+from validation.contracts.contract import Contract, Rules
+from validation.contracts.planned_power import planned_power
+from validation.dictionary import DataDictionary, Variable
+from validation.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Filter,
+    Hypothesis,
+    Population,
+    disjoint,
+    levels_of,
+)
+from validation.relevance import expected_direction
+from validation.results import AnalysisResult, TestOutcome
+from validation.verdict import Evidence, answer_association
+
+Came = Literal["held", "none", "other direction", "unclear", "dead end"]
+Kind = Literal["refine", "contrast", "explain", "move on"]
+DEEPEST = 3
+"""Moves on moves on moves lead away from the question."""
+FEWEST = 0.15
+"""Share of patients that a subgroup has at least."""
+MOST_MODIFIERS = 3
+TURNED = {
+    Direction.HIGHER_RISK: Direction.LOWER_RISK,
+    Direction.LOWER_RISK: Direction.HIGHER_RISK,
+}
+
+
+class Earlier(View):
+    """A claim, and what it came to in the exploring patients; `depth` moves led to it."""
+
+    id: str
+    hypothesis: Hypothesis
+    came: Came
+    depth: int = 0
+
+
+class Move(View):
+    """A claim to ask next: of which earlier one, by which move, and why."""
+
+    kind: Kind
+    of: str
+    why: str
+    hypothesis: Hypothesis
+    depth: int = 1
+
+
+def came_to(contract: Contract, found: TestOutcome) -> Came:
+    """What a claim came to in the exploring patients, by its primary test there."""
+    if found.p is None or found.effect is None:
+        return "dead end"
+    if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
+        return "held"
+    analysis = AnalysisResult(
+        contract_sha256="", cohort=contract.cohort, simulated=contract.simulated,
+        part="discovery", tests=(found,),
+    )  # fmt: skip
+    answer = answer_association(Evidence(contract, analysis, found.p, 1, locked=True), found)
+    if answer.answer != "no":
+        return "unclear"
+    return "other direction" if found.p < contract.rules.alpha else "none"
+
+
+def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
+    """Whether it asks what was confirmed before, of some of the same patients."""
+    asked, known = (
+        ({exposure.variable for exposure in claim.exposures}, claim.endpoint)
+        for claim in (hypothesis, held)
+    )
+    same = asked == known
+    return same and not disjoint(levels_of(hypothesis), levels_of(held))
+
+
+def form(hypothesis: Hypothesis) -> tuple[object, ...]:
+    """What is asked, in which form: claims of one form are the same."""
+    exposures = {
+        (exposure.variable, exposure.level, exposure.cut) for exposure in hypothesis.exposures
+    }
+    filters = frozenset(
+        (each.variable, each.op, str(each.value)) for each in hypothesis.population.filters
+    )
+    return (
+        frozenset(exposures),
+        hypothesis.comparison,
+        hypothesis.endpoint,
+        hypothesis.direction,
+        filters,
+    )
+
+
+def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
+    """What to ask next, best first: what held is understood before what failed is explained.
+
+    Parameters
+    ----------
+    earlier : the claims so far, oldest first
+    known : the cohort's data dictionary, all of it
+    """
+    return Policy((), known).moves(earlier)
+
+
+def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis, came = claim.hypothesis, claim.came
+    joint = len(hypothesis.exposures) > 1
+    within = bool(hypothesis.population.filters)
+    if came == "other direction":
+        turned = _changed(hypothesis, known, direction=TURNED[hypothesis.direction])
+        yield _move(claim, "refine", "it points the other way: the claim turned around", turned)
+    elif came == "held":
+        if within:
+            yield from _other_subgroup(claim, known)
+        elif joint:
+            yield from _parts(claim, known, "contrast", "which of the two carries it?")
+        else:
+            yield from _specific(claim, known)
+            yield from _other_endpoints(claim, known)
+    elif came in ("none", "unclear"):
+        if joint:
+            yield from _without_cuts(claim, known)
+            yield from _parts(claim, known, "explain", "does either do anything on its own?")
+        elif within and came == "unclear":
+            everybody = _changed(
+                hypothesis, known, population=Population(description="", filters=())
+            )
+            yield _move(
+                claim, "refine", "few are in the subgroup: the same in everybody", everybody
+            )
+        elif came == "unclear" and hypothesis.comparison is not Comparison.PER_SD:
+            yield from _uncut(claim, known)
+        elif not within:
+            yield from _in_subgroups(claim, known)
+
+
+def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
+    return Move(kind=kind, of=claim.id, why=why, hypothesis=hypothesis, depth=claim.depth + 1)
+
+
+def _changed(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
+    """The hypothesis with other fields, and with all that is written from them."""
+    told = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
+    exposed = {exposure["variable"] for exposure in _plain(told["exposures"])}
+    told["covariates"] = tuple(key for key in told["covariates"] if key not in exposed)
+    told["strata"] = tuple(key for key in told["strata"] if key not in exposed)
+    return settled(Hypothesis.model_validate(told), known)
+
+
+def _plain(exposures: object) -> list[dict[str, str]]:
+    assert isinstance(exposures, tuple | list)
+    return [
+        exposure.model_dump() if isinstance(exposure, Exposure) else exposure
+        for exposure in exposures
+    ]
+
+
+def _single(exposure: Exposure, known: DataDictionary) -> dict[str, object]:
+    """One exposure per standard deviation, or in its two groups where it has no more."""
+    binary = any(
+        variable.key == exposure.variable and variable.kind == "binary"
+        for variable in known.variables
+    )
+    cut = CutRule.MEDIAN if binary else CutRule.CONTINUOUS
+    return {
+        "exposures": (exposure.model_copy(update={"cut": cut, "threshold": None}),),
+        "comparison": Comparison.EXPOSED_VS_REST if binary else Comparison.PER_SD,
+    }
+
+
+def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Iterator[Move]:
+    for exposure in claim.hypothesis.exposures:
+        part = _changed(claim.hypothesis, known, **_single(exposure, known))
+        yield _move(claim, kind, f"{label_of(exposure.variable, known)} alone: {why}", part)
+
+
+def _uncut(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    single = _changed(claim.hypothesis, known, **_single(claim.hypothesis.exposures[0], known))
+    if single.comparison is Comparison.PER_SD:
+        yield _move(claim, "refine", "a cut loses information: the same per unit of spread", single)
+
+
+def _without_cuts(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    if len(hypothesis.exposures) == 2 and hypothesis.comparison is not Comparison.INTERACTION:
+        product = _interaction(hypothesis, hypothesis.exposures, known)
+        yield _move(claim, "explain", "do the two do more together than each alone?", product)
+
+
+def _interaction(
+    hypothesis: Hypothesis, exposures: Sequence[Exposure], known: DataDictionary
+) -> Hypothesis:
+    coded = []
+    for exposure in exposures:
+        single = _single(exposure, known)["exposures"]
+        assert isinstance(single, tuple)
+        coded.append(single[0])
+    return _changed(
+        hypothesis,
+        known,
+        exposures=tuple(coded),
+        comparison=Comparison.INTERACTION,
+        population=Population(description="", filters=()),
+    )
+
+
+def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
+    """What patients differ in, known from the start, with enough on both sides."""
+    taken = {exposure.variable for exposure in hypothesis.exposures}
+    taken |= {each.variable for each in hypothesis.population.filters}
+    return [
+        variable
+        for variable in known.variables
+        if variable.modality == "clinical"
+        and variable.kind == "binary"
+        and variable.key not in taken
+        and not variable.late
+        and len(variable.levels) == 2
+        and min(variable.levels.values()) >= FEWEST * variable.n
+    ][:MOST_MODIFIERS]
+
+
+def _other_subgroup(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    filters = hypothesis.population.filters
+    for at, each in enumerate(filters):
+        levels = next(
+            (variable.levels for variable in known.variables if variable.key == each.variable), {}
+        )
+        if each.op != "eq" or len(levels) != 2:
+            continue
+        other = next(level for level in levels if level.casefold() != str(each.value).casefold())
+        turned = (*filters[:at], each.model_copy(update={"value": other}), *filters[at + 1 :])
+        opposite = _changed(
+            hypothesis, known, population=Population(description="", filters=turned)
+        )
+        yield _move(claim, "contrast", "is it the subgroup's own? The others", opposite)
+
+
+def _other_endpoints(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    own = known.endpoint(hypothesis.endpoint)
+    for endpoint in known.endpoints:
+        if own is not None and endpoint.kind == own.kind and endpoint.key != own.key:
+            again = _changed(
+                hypothesis, known, endpoint=endpoint.key, secondary_endpoints=(),
+                negative_endpoint=None,
+            )  # fmt: skip
+            yield _move(claim, "refine", f"is it seen in {endpoint.label.lower()} too?", again)
+            return
+
+
+def _in_subgroups(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    hypothesis = claim.hypothesis
+    single = _single(hypothesis.exposures[0], known)
+    for variable in _modifiers(hypothesis, known):
+        for level in sorted(variable.levels, key=lambda name: -variable.levels[name]):
+            chosen = Filter(variable=variable.key, op="eq", value=level)
+            inside = _changed(
+                hypothesis, known, **single,
+                population=Population(description="", filters=(chosen,)),
+                covariates=tuple(key for key in hypothesis.covariates if key != variable.key),
+            )  # fmt: skip
+            why = f"nothing in everybody may hide something where {variable.label} is {level}"
+            yield _move(claim, "explain", why, inside)
+
+
+def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
+    exposure = claim.hypothesis.exposures[0]
+    gene = exposure.variable.removeprefix("expression:")
+    near = neighbor(gene, known.expression) if gene != exposure.variable else None
+    if near is not None:
+        instead = exposure.model_copy(update={"variable": f"expression:{near}"})
+        other = _changed(claim.hypothesis, known, **_single(instead, known))
+        yield _move(claim, "contrast", f"{near} in the place of {gene}: is it specific?", other)
+
+
+def neighbor(gene: str, genes: Sequence[str]) -> str | None:
+    """The next gene of the same family by its symbol (CXCL13 and CXCL12), None without one."""
+    stem, number = _family(gene)
+    others = [
+        (abs(count - number), name)
+        for name in genes
+        if name != gene
+        for family, count in [_family(name)]
+        if family == stem
+    ]
+    return min(others)[1] if stem and others else None
+
+
+def _family(gene: str) -> tuple[str, int]:
+    found = re.fullmatch(r"([A-Z]{2,}?[A-Z-]*?)(\d+)[A-Z]?\d*", gene)
+    return (found[1], int(found[2])) if found else ("", 0)
+
+
+# -- what is worth asking first ------------------------------------------------------------------
+
+PRIOR: dict[tuple[Kind, Came], float] = {
+    ("contrast", "held"): 0.35,
+    ("refine", "held"): 0.35,
+    ("refine", "other direction"): 0.25,
+    ("refine", "unclear"): 0.15,
+    ("explain", "unclear"): 0.10,
+    ("explain", "none"): 0.05,
+}
+"""How likely a move's claim is to be true, by the move and what its claim came to: conjectures."""
+FRESH = 0.15
+"""How likely a claim from the literature is to be true, before anything was asked."""
+EXPLORING = 0.1
+"""One-sided level at which a claim holds in the exploring patients (half the unlocking level)."""
+
+
+def information(prior: float, power: float, level: float = EXPLORING) -> float:
+    """Bits that the exploring part is expected to tell about whether a claim is true.
+
+    The mutual information between truth (probability `prior`) and outcome (`power` where true,
+    `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
+    """
+    holds = prior * power + (1 - prior) * level
+    return max(0.0, _bits(holds) - prior * _bits(power) - (1 - prior) * _bits(level))
+
+
+def _bits(chance: float) -> float:
+    if not 0 < chance < 1:
+        return 0.0
+    return -chance * math.log2(chance) - (1 - chance) * math.log2(1 - chance)
+
+
+def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float) -> float:
+    """Power to see the smallest relevant effect in a share of the patients, from counts alone.
+
+    Zero where the cohort cannot say (a variable is missing, or nobody is left).
+    """
+    endpoint = known.endpoint(hypothesis.endpoint)
+    if endpoint is None:
+        return 0.0
+    rules = Rules()
+    try:
+        planned = planned_power(hypothesis, known, endpoint, rules)
+    except InputError:
+        return 0.0
+    if planned.minimum_detectable is None:
+        return 0.0
+    normal = NormalDist()
+    quantiles = normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(planned.power)
+    continuous = endpoint.kind == "continuous"
+    seen = planned.minimum_detectable if continuous else math.log(planned.minimum_detectable)
+    relevant = rules.relevant_difference if continuous else math.log(rules.relevant_ratio)
+    error = seen / quantiles / math.sqrt(share)
+    return normal.cdf(relevant / error - normal.inv_cdf(1 - EXPLORING))
+
+
+def prior_of(move: Move, came: Came) -> float:
+    """The prior of a move on a claim that came to this, halved with each further move behind it."""
+    return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
+
+
+class Policy:
+    """What to ask next on one cohort: moves, and fresh claims, by what they promise to tell.
+
+    Parameters
+    ----------
+    fresh : claims from the literature, the best first
+    known : the cohort's data dictionary, all of it
+    share : the share of the patients that explores
+    """
+
+    def __init__(
+        self, fresh: Sequence[Hypothesis], known: DataDictionary, share: float = 0.5
+    ) -> None:
+        self.known = known
+        self.share = share
+        self._fresh = [
+            Move(kind="move on", of="", why="from the literature", hypothesis=claim, depth=0)
+            for claim in fresh
+        ]
+        self._moves: dict[tuple[str, str, int], tuple[Move, ...]] = {}
+        self._power: dict[object, float] = {}
+
+    def moves(self, earlier: Sequence[Earlier]) -> tuple[Move, ...]:
+        """The moves on all earlier claims, none asked before, and none that reopens a question."""
+        order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
+        asked, closed = self._known(earlier)
+        found: list[Move] = []
+        for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
+            for move in self._of(claim):
+                key = form(move.hypothesis)
+                if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
+                    asked.add(key)
+                    found.append(move)
+        return tuple(found)
+
+    def ranked(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
+        """Fresh claims and moves with the bits that each promises, the most first."""
+        asked, closed = self._known(earlier)
+        found = [
+            (self._bits(move, FRESH), move)
+            for move in self._fresh
+            if form(move.hypothesis) not in asked
+            and not any(reopens(move.hypothesis, held) for held in closed)
+        ]
+        came = {claim.id: claim.came for claim in earlier}
+        found += [
+            (self._bits(move, prior_of(move, came[move.of])), move) for move in self.moves(earlier)
+        ]
+        return tuple(sorted(found, key=lambda candidate: -candidate[0]))
+
+    def _known(self, earlier: Sequence[Earlier]) -> tuple[set[object], list[Hypothesis]]:
+        asked: set[object] = {form(claim.hypothesis) for claim in earlier}
+        return asked, [claim.hypothesis for claim in earlier if claim.came == "held"]
+
+    def _of(self, claim: Earlier) -> tuple[Move, ...]:
+        key = (claim.id, claim.came, claim.depth)
+        if key not in self._moves:
+            deep = claim.depth >= DEEPEST
+            self._moves[key] = () if deep else tuple(_moves(claim, self.known))
+        return self._moves[key]
+
+    def _bits(self, move: Move, prior: float) -> float:
+        key = form(move.hypothesis)
+        if key not in self._power:
+            self._power[key] = exploring_power(move.hypothesis, self.known, self.share)
+        return information(prior, self._power[key])

@@ -1,0 +1,229 @@
+"""The notebook of a campaign: every claim, what it came to, on what evidence, and the dead ends.
+
+One JSON file, which several campaigns may share; a Markdown and an HTML page are written from it.
+What the next round may know of it is `history`: the exploring patients alone. The proposing side
+never sees the confirmation patients, so that each confirmation is of a claim that they had no part
+in; this is what the online error control rests on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from agents.moves import Came, Earlier, Kind, Move
+from agents.types import EarlierClaim, EffectView, History
+from sage.core.errors import InputError
+from sage.core.files import read_json, write_json
+from sage.core.models import Strict
+from validation.hypothesis import Hypothesis
+
+FORMAT = 1
+CAME: dict[Came, str] = {
+    "held": "held in the exploring patients",
+    "none": "no relevant association in the exploring patients",
+    "other direction": "the other direction in the exploring patients",
+    "unclear": "neither shown nor excluded in the exploring patients",
+    "dead end": "not tested",
+}
+
+
+class Source(Strict):
+    """A source that spoke for the claim, or against it."""
+
+    title: str
+    year: int | None = None
+    key: str
+    against: bool = False
+
+
+class Finding(Strict):
+    """One claim of a campaign.
+
+    `came`, `effect` and `explored` are of the exploring patients. `confirmed` is of the others: the
+    text of the estimate, None where they were never opened; `place` and `level` are the claim's in
+    the online error control. `why` is the move's reason, `reason` the verdict's, or why the claim
+    is a dead end.
+    """
+
+    campaign: str
+    round: int
+    id: str
+    run: str
+    cohort: str
+    at: str
+    kind: Kind = "move on"
+    of: str = ""
+    why: str = ""
+    depth: int = 0
+    statement: str
+    hypothesis: Hypothesis | None = None
+    came: Came
+    explored: str = ""
+    effect: EffectView | None = None
+    confirmed: str | None = None
+    place: int | None = None
+    level: float | None = None
+    verdict: str = ""
+    because: str = ""
+    badge: str = ""
+    reason: str = ""
+    novelty: float | None = None
+    sources: tuple[Source, ...] = ()
+    usd: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Names the claim among those of all campaigns that share the notebook."""
+        return f"{self.campaign}/r{self.round}-{self.id}"
+
+
+class Asked(Strict):
+    """A campaign that writes into the notebook."""
+
+    id: str
+    question: str
+    cohort: str
+    simulated: bool
+    created: str
+    ended: str = ""
+
+
+class Pages(Strict):
+    """A notebook's content."""
+
+    format: int = FORMAT
+    campaigns: tuple[Asked, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    rounds: dict[str, int] = Field(default_factory=dict)
+
+
+class Notebook:
+    """A notebook file. Every change is made under a lock, and written whole.
+
+    Parameters
+    ----------
+    path : the JSON file; it need not exist yet
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Pages:
+        """The content; an absent file is an empty notebook.
+
+        Raises
+        ------
+        InputError
+            If the file is no notebook, or of a newer SAGE.
+        """
+        if not self.path.exists():
+            return Pages()
+        try:
+            found = Pages.model_validate(read_json(self.path))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise InputError(
+                f"{self.path} is no notebook of campaigns: {where}: {first['msg']}. Restore it"
+                " from a backup, or name another file with --notebook"
+            ) from None
+        if found.format > FORMAT:
+            raise InputError(f"{self.path} is of a newer SAGE (format {found.format}); upgrade")
+        return found
+
+    @contextmanager
+    def _changing(self) -> Iterator[Pages]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.read()
+
+    def enter(self, asked: Asked) -> None:
+        """Note a campaign, or how it ended."""
+        with self._changing() as pages:
+            others = tuple(campaign for campaign in pages.campaigns if campaign.id != asked.id)
+            known = next(
+                (campaign for campaign in pages.campaigns if campaign.id == asked.id), None
+            )
+            campaigns = (
+                (*others, asked)
+                if known is None
+                else tuple(
+                    asked if campaign.id == asked.id else campaign for campaign in pages.campaigns
+                )
+            )
+            write_json(self.path, pages.model_copy(update={"campaigns": campaigns}))
+
+    def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
+        """Note what a round found, once: writing it again after a kill changes nothing."""
+        with self._changing() as pages:
+            known = {finding.name for finding in pages.findings}
+            new = tuple(finding for finding in findings if finding.name not in known)
+            rounds = pages.rounds | {campaign: max(number, pages.rounds.get(campaign, 0))}
+            update = {"findings": (*pages.findings, *new), "rounds": rounds}
+            write_json(self.path, pages.model_copy(update=update))
+
+
+def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
+    """The findings as the policy of moves sees them; rounds that drafted nothing are left out."""
+    return tuple(
+        Earlier(
+            id=finding.name, hypothesis=finding.hypothesis, came=finding.came, depth=finding.depth
+        )
+        for finding in findings
+        if finding.hypothesis is not None
+    )
+
+
+def history(
+    findings: Sequence[Finding], moves: Sequence[Move], chosen: Sequence[Hypothesis]
+) -> History:
+    """What the next round's scientist may know: the exploring patients, and what suggests itself.
+
+    Parameters
+    ----------
+    findings : earlier claims on the same patients, oldest first
+    moves : what the policy would ask of each
+    chosen : what the rules ask next; a model takes it as a suggestion
+    """
+    suggests: dict[str, list[str]] = {}
+    for move in moves:
+        suggests.setdefault(move.of, []).append(f"{move.kind}: {move.hypothesis.statement}")
+    return History(
+        claims=tuple(
+            EarlierClaim(
+                statement=finding.statement,
+                exposures=tuple(exposure.variable for exposure in finding.hypothesis.exposures),
+                endpoint=finding.hypothesis.endpoint,
+                verdict=CAME[finding.came],
+                reason=finding.reason if finding.came == "dead end" else "",
+                effect=finding.effect,
+                suggests=" ".join(suggests.get(finding.name, [])[:1]),
+            )
+            for finding in findings
+            if finding.hypothesis is not None
+        ),
+        next=tuple(chosen),
+    )
+
+
+def spent(findings: Iterable[Finding], campaign: str) -> float:
+    """Money that a campaign's rounds cost so far, in USD."""
+    return sum(finding.usd for finding in findings if finding.campaign == campaign)
+
+
+def counts(findings: Sequence[Finding]) -> dict[str, Any]:
+    """How many claims, by what they came to."""
+    return {
+        "claims": sum(finding.came != "dead end" for finding in findings),
+        "held": sum(finding.came == "held" for finding in findings),
+        "supported": sum(finding.verdict == "supported" for finding in findings),
+        "dead_ends": sum(finding.came == "dead end" for finding in findings),
+    }
