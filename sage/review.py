@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from agents.question.carried import account_line
 from agents.scientist import variable_problems
 from agents.statement import read_statement, settled
 from agents.types import Draft, dictionary_view
@@ -21,6 +20,7 @@ from agents.wording import describe_design, describe_direction
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision
+from sage.questions import carries
 from validation.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     """The drafts that wait, from the run folder."""
     return [
-        Draft.model_validate(read_json(services.folder.output(f"draft-{name}"))) for name in ids
+        Draft.model_validate(read_json(services.folder.output(f"draft-{item}"))) for item in ids
     ]
 
 
@@ -278,7 +278,7 @@ def decide(services: Services, draft: Draft) -> Decision:
 
     from sage.console import err, out
 
-    out.print(account_line(services.question, draft.hypothesis), markup=False, soft_wrap=True)
+    out.print(carries(services.folder, draft.hypothesis), markup=False, soft_wrap=True)
     show_draft(draft)
     name = draft.hypothesis.id
     while True:

@@ -394,8 +394,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from agents.question.carried import account_line
     from sage.console import out, print_json
+    from sage.questions import carries
     from sage.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -410,7 +410,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
+        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
         show_draft(item)
     tell_candidates(services)
     out.print(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from agents.question.carried import unanswered
 from agents.question.types import Question
 from agents.scientist import (
     Proposal,
@@ -32,6 +33,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import ScientistIn
+from sage.questions import question_of, redesign_of
 from validation.hypothesis import Hypothesis
 
 
@@ -57,9 +59,11 @@ def drafted(
         If the scientist finds nothing that the cohort can test.
     """
     brief, question = state["brief"], state.get("question") or Question(prompt="")
+    first = f"h{len(drafts) + 1}"
+    if redesign_of(services.folder, first) is not None:
+        question = question_of(services.folder, first)
     view = _dictionary(services, brief, question)
     bench = services.workbench
-    first = f"h{len(drafts) + 1}"
     given = ScientistInput(
         question=question,
         brief=brief,
@@ -101,11 +105,13 @@ def drafted(
     if not able:
         reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
-    order = by_expected_information(parts)
+    # What answers the question comes first, however much could be learned from something else.
+    lost = [len(unanswered(question, proposal.hypothesis)) for proposal in able]
+    order = sorted(by_expected_information(parts), key=lambda at: lost[at])
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
         ratings = _rated(services, question, able, parts, order, first)
-        order = by_expected_information(parts, ratings)
+        order = sorted(by_expected_information(parts, ratings), key=lambda at: lost[at])
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
     ranking = Ranking(

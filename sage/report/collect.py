@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from agents.demands import Demands
 from agents.interpreter import Interpretation
-from agents.question.carried import account_line
 from agents.question.types import Question
 from agents.summary import Summary, title_of
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
@@ -20,6 +19,7 @@ from kg.types import ScoredPath
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
+from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
@@ -175,12 +175,11 @@ def collect(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
-    question = _model(folder.output("contract"), Question) or Question(prompt=run.prompt)
     for page in pages:
-        page.carries = account_line(question, page.expanded.hypothesis)
+        page.carries = carries(folder, page.expanded.hypothesis)
     return Page(
         run=run,
-        question=question,
+        question=question_of(folder),
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
