@@ -33,6 +33,7 @@ from validation.contracts.registered import (
 from validation.contracts.timing import require_known
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.inputs.population import two_levels
 from validation.inputs.variables import (
     MOST_LEVELS,
     find_variable,
@@ -112,7 +113,7 @@ def draft(
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     require_known(hypothesis, variables, [endpoint, *secondary])
-    exposed, reference = _group_names(hypothesis)
+    exposed, reference = _group_names(hypothesis, dictionary)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
@@ -391,10 +392,18 @@ def _known_positive(
     return None
 
 
-def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
-    exposed = " and ".join(
-        f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
-    )
+def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False) -> str:
+    """A side of an exposure in words: the name of its level where it has two, else high or low."""
+    high = (exposure.level == "high") != other
+    found = find_variable(dictionary, exposure.variable)
+    levels = two_levels(found.levels) if found.kind == "binary" else None
+    if levels is not None:
+        return f"{exposure.label} = {levels[high]}"
+    return f"{exposure.label} {'high' if high else 'low'}"
+
+
+def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, str]:
+    exposed = " and ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         first, second = hypothesis.exposures
         predictive = hypothesis.comparison is Comparison.PREDICTIVE
@@ -409,9 +418,7 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         )
         return next(sides), next(sides)
     if hypothesis.comparison is Comparison.INTERACTION:
-        joint = " by ".join(
-            f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
-        )
+        joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.COMBINED:
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
@@ -427,10 +434,12 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         other_side = "higher" if low else "lower"
         return f"{exposed} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
-        other = {"high": "low", "low": "high"}
         return exposed, " and ".join(
-            f"{one.label} {other[one.level]}" for one in hypothesis.exposures
+            _side(exposure, dictionary, other=True) for exposure in hypothesis.exposures
         )
+    first = hypothesis.exposures[0]
+    if len(hypothesis.exposures) == 1 and exposed != f"{first.label} {first.level}":
+        return exposed, _side(first, dictionary, other=True)
     return exposed, "all others"
 
 

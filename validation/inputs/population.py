@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,21 @@ def rescaled(values: Floats, use: VariableUse) -> Floats:
         )
     found[known] = np.log2(values[known] - least)
     return found
+
+
+def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
+    """The levels of a binary variable, the one that counts as 0 first; None if they do not say."""
+    names = sorted(levels)
+    if len(names) != 2:
+        return None
+    try:
+        low, high = sorted(names, key=float)
+    except ValueError:
+        positive = [name for name in names if name.casefold() in POSITIVE]
+        if len(positive) != 1:
+            return None
+        low, high = sorted(names, key=positive.__contains__)
+    return low, high
 
 
 def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
