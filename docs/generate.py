@@ -40,6 +40,8 @@ MEANING = {
     "max_hops": "the longest path, in edges",
     "weights": "weights of logic, relevance, novelty and surprise in a path's score",
     "embedding_model": "`default` (MiniLM, ships), `hashing`, or a sentence-transformers model",
+    "drafts": "candidates that the scientist drafts and ranks before any is tested",
+    "tournament": "rank candidates by comparing them in pairs (Elo)",
     "novelty_threshold": "below this score a hypothesis goes back to expansion",
     "revisions": "how often it goes back at most",
     "coding_rounds": "how often a model may mend its program",
