@@ -59,6 +59,8 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
     table.add_row("feasibility", hypothesis.feasibility)
     if hypothesis.untested:
         table.add_row("not tested", "; ".join(hypothesis.untested))
+    if draft.support_absent:
+        table.add_row("support", "no source that was searched supports it")
     for title, sources in (("for", draft.citations), ("against", draft.contradicting)):
         for source in sources[:4]:
             mark = " RETRACTED" if source.retracted else ""
