@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.moves import Earlier, form
+from agents.moves import Earlier, form, reopens
 from agents.statement import settled
 from sage.bench.campaigns import CLAIMS, Choose, Trial, World, biomarkers, by_rules, campaign
 from sage.bench.null_statistics import rate
@@ -164,9 +164,11 @@ def at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
         asked = {form(claim.hypothesis) for claim in earlier}
-        while form(drawn := draw(world)) in asked:
-            pass
-        return drawn, 0
+        held = [claim.hypothesis for claim in earlier if claim.came == "held"]
+        while True:
+            drawn = draw(world)
+            if form(drawn) not in asked and not any(reopens(drawn, closed) for closed in held):
+                return drawn, 0
 
     return choose
 
