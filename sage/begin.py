@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from agents.question.agent import QUESTION, read_question
-from agents.question.types import Question, QuestionInput, Reading
+from agents.question.agent import read_question
+from agents.question.types import Question
 from agents.types import History
 from kg.printable import one_line
 from sage import settings as settings_module
@@ -18,7 +18,7 @@ from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
-from sage.core.files import write_json
+from sage.machine.asking import ask_question
 from sage.machine.services import Services
 from sage.questions import Corrections, contract, question_input, refuse, settle
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
@@ -151,21 +151,20 @@ def begin(
     )
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
-    given = question_input(manifest.prompt, dictionary, services.graph)
+    corrections = request.corrections
     if reasoner == "rules":  # which costs nothing: what cannot be answered leaves no folder
-        _agree(services, given, read_question(given, services.resources), request, show)
+        given = question_input(manifest.prompt, dictionary, services.graph)
+        reading = read_question(given, services.resources)
+        _agree(contract(given, reading, services.ontology, corrections), corrections, show)
     root.mkdir(parents=True, exist_ok=True)
     folder.hold()
     folder.save(manifest)
     folder.record.seal_manifest()
     folder.event("run", prompt=manifest.prompt, reasoner=reasoner)
-    with services.node("question"):
-        reading = services.ask(QUESTION, given, "question").output
-        question = contract(given, reading, services.ontology, request.corrections)
-        write_json(folder.output("contract"), question)
+    question = ask_question(services, corrections)
     if reasoner != "rules":
         try:
-            _agree(services, given, reading, request, show)
+            _agree(question, corrections, show)
         except InputError as error:
             folder.update(status="failed", problem=str(error)[:1000])
             raise
@@ -189,18 +188,11 @@ def check_second(replicate: str | None, confirm: str | None, split: float | None
         )
 
 
-def _agree(
-    services: Services,
-    given: QuestionInput,
-    reading: Reading,
-    request: Request,
-    show: Callable[[Question], None],
-) -> None:
+def _agree(question: Question, corrections: Corrections, show: Callable[[Question], None]) -> None:
     """Show the contract, refuse what cannot be answered, and let the asker agree."""
-    question = contract(given, reading, services.ontology, request.corrections)
     show(question)
     refuse(question)
-    settle(question, yes=request.corrections.yes)
+    settle(question, yes=corrections.yes)
 
 
 def _stable_name(cohort: str) -> str:

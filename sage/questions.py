@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from agents.question.carried import account_line, without_subgroups
 from agents.question.types import (
     CohortWords,
     GraphName,
@@ -23,11 +24,14 @@ from agents.question.types import (
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
+from sage.core.models import Strict
+from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
     from validation.dictionary import DataDictionary
+    from validation.hypothesis import Hypothesis
 
 Ask = Callable[[QuestionInput], Reading]
 
@@ -119,6 +123,43 @@ def _read_file(path: Path) -> Question:
             f"--question {path}: this is no contract of a question ({first}); begin from"
             " `sage ask … --json`"
         ) from None
+
+
+class Redesign(Strict):
+    """Why a hypothesis was drafted anew: which one was infeasible, and why."""
+
+    of: str
+    reason: str
+
+
+def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
+    """What the hypothesis is a redesign of, if it is one."""
+    path = folder.output(f"redesign-{hypothesis_id}")
+    return Redesign.model_validate(read_json(path)) if path.exists() else None
+
+
+def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
+    """The contract of a run's question, as a hypothesis of the run has to answer it.
+
+    A redesign is for all patients; of a run begun before there was a contract, it is the prompt.
+    """
+    path = folder.output("contract")
+    if not path.exists():
+        return Question(prompt=folder.manifest().prompt)
+    question = Question.model_validate(read_json(path))
+    redesign = redesign_of(folder, hypothesis_id)
+    if redesign is None:
+        return question
+    return without_subgroups(question, f"left out, because {redesign.of} was infeasible with it")
+
+
+def carries(folder: RunFolder, hypothesis: Hypothesis) -> str:
+    """The first line of terminal and report on a hypothesis: what it answers of the question."""
+    line = account_line(question_of(folder, hypothesis.id), hypothesis)
+    redesign = redesign_of(folder, hypothesis.id)
+    if redesign is None:
+        return line
+    return f"{line} Redesign of {redesign.of}, which was infeasible: {redesign.reason}"
 
 
 def refuse(question: Question) -> None:

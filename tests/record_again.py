@@ -23,6 +23,7 @@ from typing import Any
 from tests.end_to_end.harness import PROMPT, REPO, sage
 from tests.openai_server import Answer, request_key, serve
 
+READING = REPO / "tests" / "agents" / "replies" / "reading.json"
 HASH = re.compile(r'"contract_sha256": "([0-9a-f]{64})"')
 
 
@@ -35,6 +36,8 @@ def old_replies(folder: Path) -> dict[tuple[str, int], str]:
         seen[call["schema"]] += 1
         text = (folder / f"{call['key']}.reply.txt").read_text(encoding="utf-8")
         found[call["schema"], seen[call["schema"]]] = text
+    # A recording made before the question was read by an agent of its own.
+    found.setdefault(("Reading", 1), READING.read_text(encoding="utf-8").strip())
     return found
 
 

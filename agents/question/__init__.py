@@ -8,6 +8,7 @@ from agents.question.carried import (
     filters_of,
     keys_of,
     unanswered,
+    without_subgroups,
 )
 from agents.question.types import (
     Asked,
@@ -42,4 +43,5 @@ __all__ = [
     "filters_of",
     "keys_of",
     "unanswered",
+    "without_subgroups",
 ]

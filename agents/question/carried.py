@@ -53,12 +53,44 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     rows = account(question, hypothesis)
     if not rows:
         return "Carries: the question names no part; SAGE chose freely."
-    kept = ", ".join(f"{row.words} ({row.role.value})" for row in rows if row.kept)
+    kept = ", ".join(
+        f"{row.words} ({row.role.value}{_by_stand_in(part, row)})"
+        for part, row in zip(question.parts, rows, strict=True)
+        if row.kept
+    )
     dropped = "; ".join(
         f"{row.words} ({row.role.value}): {row.how}" for row in rows if not row.kept
     )
     line = f"Carries: {kept or 'no named part'}."
+    added = _beyond(question, hypothesis)
+    if added:
+        line += f" Beyond the question: {', '.join(added)}."
     return f"{line} Dropped: {dropped}." if dropped else line
+
+
+def _by_stand_in(part: Part, row: Carried) -> str:
+    return f", for which {row.how} stands in" if part.stands_in else ""
+
+
+def _beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
+    """Exposures that no part of the question asked for; a question without exposures leaves all
+    open.
+    """
+    asked = [part for part in question.parts if part.role not in FIXED and not part.negated]
+    if not asked or any(part.open_to == "any" for part in asked):
+        return []
+    return [
+        exposure.label
+        for exposure in hypothesis.exposures
+        if not any(
+            exposure.variable in (*part.variables, *_open_keys(part, [exposure.variable]))
+            for part in asked
+        )
+    ]
+
+
+FIXED = (PartRole.POPULATION, PartRole.ENDPOINT)
+"""Roles that no exposure can carry."""
 
 
 def keys_of(question: Question, role: PartRole) -> tuple[tuple[str, ...], ...]:
@@ -83,6 +115,20 @@ def filters_of(question: Question) -> tuple[Filter, ...]:
         for part in question.parts
         if part.role is PartRole.POPULATION and not part.left_out
         for condition in part.filters
+    )
+
+
+def without_subgroups(question: Question, why: str) -> Question:
+    """The question for all patients: subgroups that a feasible claim cannot keep are left out."""
+    return question.model_copy(
+        update={
+            "parts": tuple(
+                part.model_copy(update={"left_out": why})
+                if part.role is PartRole.POPULATION and part.filters
+                else part
+                for part in question.parts
+            )
+        }
     )
 
 

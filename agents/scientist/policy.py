@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 from typing import Any
 
 from agents.base import Resources
@@ -36,6 +36,7 @@ from validation.hypothesis import (
     CutRule,
     Direction,
     Exposure,
+    Filter,
     Hypothesis,
     Population,
 )
@@ -45,6 +46,8 @@ REDUNDANT = 0.9
 ENOUGH_POWER = 0.6
 NEW_CONCEPTS = 4
 """Measured neighbors beyond the paths that are looked up in the literature."""
+MEMBERS = 4
+"""Members of a class that the question names ("stromal genes") for which a claim is drafted."""
 MEASURABLE = (
     EntityType.GENE,
     EntityType.PROTEIN,
@@ -154,13 +157,17 @@ def _tried(given: ScientistInput) -> Looks:
 
 
 def _asked_concepts(question: Question) -> list[Concept]:
-    """What the question names and the cohort measures, one variable each."""
+    """What the question names and the cohort measures: a variable each, of a class its members."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
     found: dict[str, Concept] = {}
     for role in roles:
         for part in question.testable(role):
-            for variable in part.variables[:1]:
-                concept = Concept(part.name or part.words, variable, asked=True)
+            # Papers know a thing by the asker's words rather than by the variable's label.
+            plain = question.language == "en" and not part.corrected_from
+            name = part.words if plain or not part.name else part.name
+            for variable in part.variables[: MEMBERS if part.every else 1]:
+                member = variable.removeprefix("expression:") if part.every else ""
+                concept = Concept(member or name, variable, asked=True)
                 found.setdefault(variable, concept)
     return list(found.values())
 
@@ -228,13 +235,41 @@ def _endpoint(given: ScientistInput) -> Endpoint:
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
     """The claims that the question asks for, as it names them."""
     question = given.question
-    named = {key for part in question.testable(PartRole.EXPOSURE) for key in part.variables[:1]}
-    exposures = [concept for concept in asked if concept.variable in named]
-    modifiers = [concept for concept in asked if concept not in exposures]
-    if not exposures:
-        exposures, modifiers = modifiers[:1], modifiers[1:]
-    if not exposures:
-        return []
+    named = {concept.variable: concept for concept in asked}
+    groups = [
+        [named[variable] for variable in part.variables if variable in named]
+        for part in question.testable(PartRole.EXPOSURE)
+        if part.variables
+    ]
+    exposed = {concept.variable for group in groups for concept in group}
+    modifiers = [
+        named[part.variables[0]]
+        for role in (PartRole.MODIFIER, PartRole.TREATMENT)
+        for part in question.testable(role)
+        if part.variables and part.variables[0] not in exposed
+    ]
+    if not groups:
+        groups, modifiers = [modifiers[:1]], modifiers[1:]
+    choices = (
+        tuple({concept.variable: concept for concept in chosen}.values())
+        for chosen in product(*groups)
+    )
+    return [
+        proposal
+        for exposures in islice(choices, MEMBERS)
+        if exposures
+        for proposal in _designs(given, exposures, modifiers, known)
+    ]
+
+
+def _designs(
+    given: ScientistInput,
+    exposures: Sequence[Concept],
+    modifiers: Sequence[Concept],
+    known: Known,
+) -> list[Proposal]:
+    """The ways to compare what was asked for."""
+    question = given.question
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
     if modifiers:
         predictive = bool(question.testable(PartRole.TREATMENT))
@@ -251,7 +286,30 @@ def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> li
     else:
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
+    levels = _levels(given, modifiers[0]) if modifiers else ()
+    if levels:
+        # A modifier in words (sex) has no product term: its levels are looked at side by side.
+        single = _proposal(given, exposures[:1], known, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN)
+        hypothesis = single.hypothesis.model_copy(update={"subgroups": levels})
+        return [single.model_copy(update={"hypothesis": hypothesis})]
     return [_proposal(given, concepts, known, how, cut) for concepts, how, cut in designs]
+
+
+def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
+    """The levels of a modifier that is in words, other than a yes and a no."""
+    found = next(
+        (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
+        None,
+    )
+    if found is None or found.kind not in ("binary", "categorical"):
+        return ()
+    levels = [level for level in found.levels if not level.replace(".", "").isdigit()]
+    if not levels or {"yes", "no"} & {level.casefold() for level in levels}:
+        return ()
+    return tuple(
+        Filter(variable=found.key, op="eq", value=level)
+        for level in sorted(levels, key=lambda level: -found.levels[level])[:4]
+    )
 
 
 def _beyond(
@@ -359,7 +417,9 @@ def _covariates(given: ScientistInput, exposed: set[str]) -> tuple[str, ...]:
     compared = [
         key for part in given.question.testable(PartRole.COMPARATOR) for key in part.variables[:1]
     ]
-    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in exposed))
+    fixed = {condition.variable for condition in filters_of(given.question) if condition.op == "eq"}
+    unfit = {*exposed, *fixed, *_endpoint(given).contained_in}
+    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in unfit))
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:

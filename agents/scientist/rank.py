@@ -2,7 +2,8 @@
 
 Expected information is the product of four parts, each in [0, 1] and each shown: the power to see
 an effect that matters, how plausible the claim is, how little it was studied, and how much of the
-question it answers.
+question it answers. The question leads: claims that leave out fewer of the parts that the cohort
+can carry come first, whatever else there is to be learned.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from agents.base import View
-from agents.question.carried import account
+from agents.question.carried import account, unanswered
 from agents.question.types import Question
 from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
@@ -31,6 +32,7 @@ CONJECTURED = 0.7
 class RankParts(View):
     """The parts of a candidate's rank; `expected_information` is their product.
 
+    `left_out` counts parts of the question that the cohort can carry and the claim does not.
     `detectable` is the smallest effect seen with 80% power, on `scale`; `studied` counts records of
     the local index that name all exposures together.
     """
@@ -40,6 +42,7 @@ class RankParts(View):
     understudied: float
     relevance: float
     expected_information: float
+    left_out: int = 0
     detectable: float | None = None
     scale: str = ""
     events: float | None = None
@@ -194,6 +197,7 @@ def parts_of(
         understudied=fresh,
         relevance=answers,
         expected_information=round(power * believed * fresh * answers, 4),
+        left_out=len(unanswered(question, proposal.hypothesis)),
         detectable=design.detectable,
         scale=design.scale,
         events=design.events,
@@ -201,9 +205,18 @@ def parts_of(
     )
 
 
-def by_expected_information(parts: Sequence[RankParts]) -> list[int]:
-    """Places of the candidates, the most telling first; equals stay in the order of drafting."""
-    return sorted(range(len(parts)), key=lambda at: (-parts[at].expected_information, at))
+def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
+    """Places of the candidates: those that answer the question first, then the most telling.
+
+    With `ratings` those of a tournament take the place of expected information. Equals stay in the
+    order of drafting.
+    """
+
+    def key(at: int) -> tuple[int, float, int]:
+        worth = ratings[at] if ratings else parts[at].expected_information
+        return parts[at].left_out, -worth, at
+
+    return sorted(range(len(parts)), key=key)
 
 
 def names_of(hypothesis: Hypothesis, concepts: Iterable[str]) -> list[tuple[str, ...]]:

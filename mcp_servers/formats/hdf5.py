@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 
 from mcp_servers.slides.arrays import F32, I64, AnyArray
+from mcp_servers.slides.source import Level
 from sage.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How patches were cut. `patch_size` is in pixels at the target resolution."""
+    """How patches were cut. `patch_size` is in pixels at the target resolution.
+
+    `level` is the number of the stored level with that resolution and its `Level`, where there is
+    one: CLAM reads `patch_size` pixels of a stored level, and of no other.
+    """
 
     name: str
     patch_size: int
@@ -25,12 +30,17 @@ class Grid:
     overlap: int
     width: int
     height: int
-    patch_level: int = 0
+    level: tuple[int, Level] | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """The attributes of `coords`, those of Trident and those of CLAM."""
-        ratio = self.patch_size_level0 / self.patch_size
-        return {
+        """The attributes of `coords`: Trident's, and CLAM's where CLAM can read these patches.
+
+        Trident takes `patch_size_level0` pixels of level 0 and makes them `patch_size`; CLAM takes
+        `patch_size` pixels of `patch_level` (`read_region(coord, patch_level, patch_size)`). Where
+        no stored level makes both the same tissue, CLAM's `patch_level` is left out: its reader
+        then stops instead of reading other pixels.
+        """
+        both = {
             "patch_size": self.patch_size,
             "patch_size_level0": self.patch_size_level0,
             "level0_magnification": round(10 / self.level0_mpp, 3),
@@ -42,13 +52,30 @@ class Grid:
             "level0_height": self.height,
             "mpp": self.mpp,
             "level0_mpp": self.level0_mpp,
-            # CLAM
-            "patch_level": self.patch_level,
-            "downsample": [ratio, ratio],
-            "downsampled_level_dim": [round(self.width / ratio), round(self.height / ratio)],
-            "level_dim": [self.width, self.height],
             "save_path": "",
         }
+        if self.level is None:
+            return both
+        number, level = self.level
+        size = [level.width, level.height]
+        return both | {
+            "patch_level": number,
+            "downsample": [level.downsample, level.downsample],
+            "downsampled_level_dim": size,
+            "level_dim": size,
+        }
+
+
+def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple[int, Level] | None:
+    """The level of which `patch_size` pixels are `level0` pixels of level 0, within one of them."""
+    return next(
+        (
+            (number, level)
+            for number, level in enumerate(levels)
+            if abs(patch_size * level.downsample - level0) <= 1
+        ),
+        None,
+    )
 
 
 def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> None:

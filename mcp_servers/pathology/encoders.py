@@ -94,7 +94,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of one slide."""
     from dataclasses import replace
 
-    from mcp_servers.formats.hdf5 import Grid, read_coords, write_feature_parts
+    from mcp_servers.formats.hdf5 import Grid, read_coords, stored_level, write_feature_parts
     from mcp_servers.pathology.batches import batches, tiles
     from mcp_servers.pathology.encoder_specs import encoder_spec
     from mcp_servers.pathology.models import encoder_for
@@ -117,8 +117,9 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         if outside:
             raise InputError(f"{given.coords}: coordinates lie outside this slide")
         base = slide.need_mpp()
+        level = stored_level(slide.levels, patch, size)
         grid = Grid(
-            slide.name, patch, size, base * size / patch, base, 0, slide.width, slide.height
+            slide.name, patch, size, base * size / patch, base, 0, slide.width, slide.height, level
         )
     else:
         found, view = slide_tissue(slide)

@@ -65,7 +65,7 @@ def tile_grid(
 
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     """Corners of all tiles of the slide, on tissue or not, and the grid's description."""
-    from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.formats.hdf5 import Grid, stored_level
     from mcp_servers.slides.geometry import grid
 
     if given.overlap_px >= given.tile_px:
@@ -89,6 +89,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
         overlap=given.overlap_px,
         width=slide.width,
         height=slide.height,
+        level=stored_level(slide.levels, given.tile_px, size),
     )
 
 
@@ -115,6 +116,11 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     warnings = [*slide.warnings, *tissue_warnings(found)]
     if len(corners) == 0:
         warnings.append("no tile has enough tissue")
+    if described.level is None:
+        warnings.append(
+            f"no stored level has {described.mpp:.3g} µm per pixel: Trident can read the "
+            "coordinates, CLAM cannot"
+        )
     context.progress(0.6, "files")
     coords = f"{slide.name}.tiles.h5"
     with context.writing(coords) as path:

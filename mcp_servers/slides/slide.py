@@ -23,7 +23,7 @@ from mcp_servers.slides.metadata import (
     tiff_tags,
 )
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
-from mcp_servers.slides.source import Level, Source
+from mcp_servers.slides.source import Level, Source, refuse_discolored
 from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
 from mcp_servers.slides.view import View
 from sage.core.errors import InputError
@@ -57,6 +57,10 @@ class Properties:
     associated: tuple[str, ...]
     size_bytes: int
     warnings: tuple[str, ...]
+
+
+MPP_TOLERANCE = 0.05
+"""Share by which a pixel size that the caller gives may leave the file's without a word."""
 
 
 @dataclass
@@ -108,10 +112,25 @@ class Slide:
         workers = threads or min(4, os.cpu_count() or 1)
         slide = cls(path, _Closed(), None, "none", kind, threads=workers)
         slide._attach(kind, backend)
-        slide._read_metadata()
-        if mpp is not None:
-            slide.mpp, slide.mpp_source = float(mpp), "override"
+        try:
+            refuse_discolored(path, slide.source)
+            slide._read_metadata()
+            if mpp is not None:
+                slide._override(mpp)
+        except InputError:
+            slide.close()
+            raise
         return slide
+
+    def _override(self, mpp: float) -> None:
+        """Take the caller's pixel size; where the file says another, every result tells both."""
+        if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
+            note = (
+                f"the pixel size was set to {mpp:g} µm, the file says {self.mpp:g}: areas differ "
+                f"by a factor of {(mpp / self.mpp) ** 2:.3g}"
+            )
+            self.warnings = (*self.warnings, note)
+        self.mpp, self.mpp_source = float(mpp), "override"
 
     def _attach(self, kind: str, backend: Backend) -> None:
         """Choose the reader; on failure nothing stays open."""
@@ -139,7 +158,12 @@ class Slide:
             except InputError:
                 if direct is None and kind != "tiff":
                     raise
-        if direct is not None and (reference is None or _agree(direct, reference)):
+        if direct is not None and direct.mislabeled:  # OpenSlide believes the tag
+            note = "its JPEG streams are YCbCr under a tag of RGB, or the reverse; read as they are"
+            self.warnings = (*self.warnings, note)
+        if direct is not None and (
+            reference is None or direct.mislabeled or _agree(direct, reference)
+        ):
             self.source = direct
             if reference is not None:
                 self.associated = reference.associated

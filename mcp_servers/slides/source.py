@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from mcp_servers.slides.arrays import U8
+from sage.core.errors import InputError
 
 WHITE = 255
 
@@ -68,3 +71,59 @@ def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
     if x1 > x0 and y1 > y0:
         out[y0 - y : y1 - y, x0 - x : x1 - x] = image[y0:y1, x0:x1]
     return out
+
+
+COLOR_TOLERANCE = 16.0
+"""Of 255. Means of a field at neighboring levels differ by resampling and compression alone: by
+less than 4 in the scans this was tried on; YCbCr read as RGB moves white itself by 127."""
+_FIELD = 64
+
+
+def refuse_discolored(path: Path, source: Source) -> None:
+    """Refuse a pyramid whose levels show the same field in different colors.
+
+    Looked at is the most colorful field of the coarsest level, in each level and the next.
+
+    Raises
+    ------
+    InputError
+        If the mean color differs by more than `COLOR_TOLERANCE` in some channel.
+    """
+    levels = source.levels
+    if len(levels) < 2:
+        return
+    last = levels[-1]
+    x, y = _most_colorful(source, len(levels) - 1)
+    for finer, (fine, coarse) in enumerate(pairwise(levels)):
+        ratio = coarse.downsample / fine.downsample
+        side = min(_FIELD, coarse.width, coarse.height)
+        left, top = (
+            max(0, min(int(value * last.downsample / coarse.downsample), most - side))
+            for value, most in ((x, coarse.width), (y, coarse.height))
+        )
+        below = source.read(finer + 1, left, top, side, side)
+        wide = round(side * ratio)
+        above = source.read(finer, round(left * ratio), round(top * ratio), wide, wide)
+        means = [image.reshape(-1, 3).mean(axis=0) for image in (above, below)]
+        if any(mean.min() >= WHITE for mean in means):  # a tile that one level does not store
+            continue
+        if np.abs(means[0] - means[1]).max() > COLOR_TOLERANCE:
+            told = ["/".join(f"{value:.0f}" for value in mean) for mean in means]
+            raise InputError(
+                f"{path}: levels {finer} and {finer + 1} show the same tissue in different colors "
+                f"(mean RGB {told[0]} and {told[1]}): one of them is mislabeled. Export it again"
+            )
+
+
+def _most_colorful(source: Source, level: int) -> tuple[int, int]:
+    """Corner of the field of a level whose channels lie furthest apart."""
+    here = source.levels[level]
+    best, corner = -1.0, (0, 0)
+    step = max(_FIELD, math.ceil(max(here.width, here.height) / 16))
+    for top in range(0, here.height, step):
+        for left in range(0, here.width, step):
+            field = source.read(level, left, top, _FIELD, _FIELD).astype(np.int16)
+            spread = float((field.max(axis=2) - field.min(axis=2)).mean())
+            if spread > best:
+                best, corner = spread, (left, top)
+    return corner

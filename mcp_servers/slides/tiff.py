@@ -46,6 +46,8 @@ class _Directory:
     jpeg_colorspace: str
     tables: bytes | None
     predictor: int
+    mislabeled: bool
+    """The color of the JPEG streams is not the one that the TIFF tag names."""
 
     @property
     def columns(self) -> int:
@@ -108,6 +110,11 @@ class TiffSource:
         width = min(one.level.tile_width, one.level.width - x)
         height = min(one.level.tile_height, one.level.height - y)
         return (x, y, width, height) if width > 0 and height > 0 else None
+
+    @property
+    def mislabeled(self) -> bool:
+        """Whether some level's JPEG streams contradict the TIFF tag on their color."""
+        return any(directory.mislabeled for directory in self._directories)
 
     def has_gaps(self) -> bool:
         """Whether some tile has no bytes (OpenSlide fills those in its own way)."""
@@ -316,8 +323,11 @@ def _directory(page: Any, base: Any) -> _Directory:
     if page.samplesperpixel != 3 or page.bitspersample != 8 or page.planarconfig != 1:
         raise UnsupportedError("not 8-bit RGB with interleaved samples")
     photometric, compression = int(page.photometric), int(page.compression)
+    mislabeled = False
     if compression == _JPEG:
-        colorspace = {2: "RGB", 6: "YCBCR"}.get(photometric)
+        tagged = {2: "RGB", 6: "YCBCR"}.get(photometric)
+        colorspace = _stream_color(page) or tagged
+        mislabeled = colorspace != tagged
     elif compression == _JPEG2000_RGB or compression in _PLAIN:
         colorspace = "RGB" if photometric == 2 or compression == _JPEG2000_RGB else None
     else:
@@ -341,4 +351,44 @@ def _directory(page: Any, base: Any) -> _Directory:
     predictor = int(page.predictor)
     if predictor not in (1, 2):
         raise UnsupportedError(f"predictor {predictor}")
-    return _Directory(level, offsets, counts, compression, colorspace, page.jpegtables, predictor)
+    return _Directory(
+        level, offsets, counts, compression, colorspace, page.jpegtables, predictor, mislabeled
+    )
+
+
+def _stream_color(page: Any) -> str | None:
+    """The color of a page's JPEG streams by their own markers, or None where they have none.
+
+    As decoders read it (libjpeg, `default_decompress_parms`): a JFIF marker means YCbCr, Adobe's
+    names its transform, components may be called R, G, B. Exporters by way of Bio-Formats write
+    YCbCr streams under the tag of RGB, so the tag decides only where the stream is silent.
+    """
+    handle = page.parent.filehandle
+    present = next((at for at, count in enumerate(page.databytecounts) if count), None)
+    if present is None:
+        return None
+    handle.seek(page.dataoffsets[present])
+    head = handle.read(min(int(page.databytecounts[present]), _LONGEST_HEAD))
+    return _marked_color(page.jpegtables or b"") or _marked_color(head)
+
+
+_LONGEST_HEAD = 1 << 17
+"""Bytes before the first scan of a JPEG stream: two segments of 64 kB, more than any has."""
+
+
+def _marked_color(stream: bytes) -> str | None:
+    """The color that the markers of a JPEG stream name; None without one."""
+    at = 2
+    while at + 4 <= len(stream) and stream[at] == 0xFF:
+        marker, size = stream[at + 1], int.from_bytes(stream[at + 2 : at + 4], "big")
+        body = stream[at + 4 : at + 2 + size]
+        if marker == 0xE0 and body.startswith(b"JFIF\0"):
+            return "YCBCR"
+        if marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
+            return "YCBCR" if body[11] else "RGB"
+        if marker in (0xC0, 0xC1, 0xC2):
+            return "RGB" if body[6::3][:3] == b"RGB" else None
+        if marker == 0xDA or size < 2:
+            return None
+        at += 2 + size
+    return None

@@ -394,8 +394,8 @@ def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = No
 
 
 def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
-    from agents.question.carried import account_line
     from sage.console import out, print_json
+    from sage.questions import carries
     from sage.review import drafts_of, show_draft
 
     drafts = drafts_of(services, pause.waiting)
@@ -410,8 +410,8 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         )
         return
     for item in drafts:
-        out.print(account_line(services.question, item.hypothesis), markup=False, soft_wrap=True)
-        show_draft(item)
+        out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
+        show_draft(item, services.dictionary)
     tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
@@ -452,7 +452,8 @@ def tell_candidates(services: Services) -> None:
     for ranking in rankings(services.folder):
         out.print(
             f"\n{ranking.drafted} of {ranking.wanted} candidates drafted,"
-            f" {len(ranking.set_aside)} set aside; ranked by {ranking.order}:"
+            f" {len(ranking.set_aside)} set aside; those that answer the question first, then by"
+            f" {ranking.order}:"
         )
         for item in ranking.ranked:
             if item.place > SHOWN_CANDIDATES and not item.hypothesis_id:

@@ -32,6 +32,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import ScientistIn
+from sage.questions import question_of, redesign_of
 from validation.hypothesis import Hypothesis
 
 
@@ -57,9 +58,11 @@ def drafted(
         If the scientist finds nothing that the cohort can test.
     """
     brief, question = state["brief"], state.get("question") or Question(prompt="")
+    first = f"h{len(drafts) + 1}"
+    if redesign_of(services.folder, first) is not None:
+        question = question_of(services.folder, first)
     view = _dictionary(services, brief, question)
     bench = services.workbench
-    first = f"h{len(drafts) + 1}"
     given = ScientistInput(
         question=question,
         brief=brief,
@@ -104,10 +107,8 @@ def drafted(
     order = by_expected_information(parts)
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
-        ratings = _rated(services, question, [(able[at], parts[at]) for at in order], first)
-        rated = dict(zip(order, ratings, strict=True))
-        order = sorted(order, key=lambda at: -rated[at])
-        ratings = [rated[at] for at in order]
+        ratings = _rated(services, question, able, parts, order, first)
+        order = by_expected_information(parts, ratings)
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
     ranking = Ranking(
@@ -119,7 +120,7 @@ def drafted(
                 place=place,
                 statement=able[at].hypothesis.statement,
                 parts=parts[at],
-                rating=ratings[place - 1] if ratings else None,
+                rating=ratings[at] if ratings else None,
                 hypothesis_id=names.get(at, ""),
             )
             for place, at in enumerate(order, 1)
@@ -141,27 +142,38 @@ def drafted(
 def _rated(
     services: Services,
     question: Question,
-    candidates: Sequence[tuple[Proposal, RankParts]],
+    proposals: Sequence[Proposal],
+    parts: Sequence[RankParts],
+    order: Sequence[int],
     first: str,
 ) -> list[float]:
-    """Elo ratings of the candidates, compared in pairs by the run's reasoner."""
+    """Elo ratings of the candidates, compared in pairs by the run's reasoner.
+
+    Parameters
+    ----------
+    services, question : the run, and what it asks
+    proposals, parts : the candidates and their rank's parts
+    order : their order before the tournament, by which the first round pairs them
+    first : names the kept comparisons
+    """
     contenders = [
         Contender(
-            statement=proposal.hypothesis.statement,
-            rationale=proposal.hypothesis.rationale,
-            parts=parts,
+            statement=proposals[at].hypothesis.statement,
+            rationale=proposals[at].hypothesis.rationale,
+            parts=parts[at],
         )
-        for proposal, parts in candidates
+        for at in order
     ]
     count = 0
 
-    def prefer(one: Contender, other: Contender) -> Literal["first", "second"]:
+    def prefer(contender: Contender, other: Contender) -> Literal["first", "second"]:
         nonlocal count
         count += 1
-        pairing = Pairing(question=question.prompt, first=one, second=other)
+        pairing = Pairing(question=question.prompt, first=contender, second=other)
         return services.ask(TOURNAMENT, pairing, f"tournament-{first}-r{count}").output.better
 
-    return play(contenders, prefer, services.manifest.seed)
+    rated = dict(zip(order, play(contenders, prefer, services.manifest.seed), strict=True))
+    return [rated[at] for at in range(len(proposals))]
 
 
 def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:

@@ -12,8 +12,10 @@ from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import need
 from sage.core.files import read_json
+from sage.machine.asking import ask_question
 from sage.machine.fork import fork
 from sage.machine.state import Decision, ReviewAnswer
+from sage.questions import Corrections, refuse
 from sage.runfolder import Manifest, RunFolder
 
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if answer is not None:
             begin = Command(resume=answer)
         elif snapshot.created_at is None:
+            if not folder.output("contract").exists():  # stopped before its question was read
+                refuse(ask_question(services, Corrections()))
             begin = {"prompt": services.manifest.prompt, "question": services.question}
         else:
             begin = None

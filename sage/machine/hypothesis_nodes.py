@@ -23,6 +23,7 @@ from sage.machine.state import (
     ReviewIn,
     ScientistIn,
 )
+from sage.questions import Redesign
 from validation.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
@@ -148,7 +149,9 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
                 " and change what made it infeasible (groups, population, number of exposures)."
             )
             place = f"h{len(state['drafts']) + len(wishes)}"
-            write_json(services.folder.output(f"redesign-{place}"), {"of": name, "reason": reason})
+            write_json(
+                services.folder.output(f"redesign-{place}"), Redesign(of=name, reason=reason)
+            )
             services.folder.event("note", node="redesign", message=wishes[-1])
         return {"wishes": wishes, "redesigned": [*redesigned, *infeasible]}
 

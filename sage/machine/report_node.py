@@ -12,11 +12,11 @@ from sage.machine.state import Evaluation, RankIn
 
 
 def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
-    """Hypotheses by expected information, all of it known before any outcome was read.
+    """Hypotheses that answer the question first, then by expected information.
 
-    The debate's novelty (of 10) takes the place of the count of records where it was judged. What
-    was not feasible comes last. The verdict does not enter: a ranking by outcome would reward
-    chance.
+    All of it was known before any outcome was read. The debate's novelty (of 10) takes the place of
+    the count of records where it was judged. What was not feasible comes last. The verdict does not
+    enter: a ranking by outcome would reward chance.
     """
 
     def information(evaluation: Evaluation) -> float:
@@ -26,15 +26,12 @@ def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[
         fresh = known.understudied if evaluation.novelty is None else evaluation.novelty / 10
         return known.power * known.plausibility * known.relevance * fresh
 
-    ordered = sorted(
-        evaluations,
-        key=lambda evaluation: (
-            evaluation.ended == "infeasible",
-            -information(evaluation),
-            evaluation.hypothesis_id,
-        ),
-    )
-    return [item.hypothesis_id for item in ordered]
+    def key(evaluation: Evaluation) -> tuple[bool, int, float, str]:
+        name = evaluation.hypothesis_id
+        left_out = parts[name].left_out if name in parts else 0
+        return evaluation.ended == "infeasible", left_out, -information(evaluation), name
+
+    return [evaluation.hypothesis_id for evaluation in sorted(evaluations, key=key)]
 
 
 def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:

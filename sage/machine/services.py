@@ -15,10 +15,11 @@ from agents.base import Agent, I, O, Reasoner, Reply, Resources
 from agents.question.types import Question
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
-from sage.core.files import read_json, write_json
+from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
 from sage.core.log import logger
+from sage.questions import question_of
 from sage.runfolder import Manifest, RunFolder
 from sage.settings import Settings
 
@@ -177,11 +178,8 @@ class Services:
 
     @property
     def question(self) -> Question:
-        """The contract of the run's question; of a run begun before there was one, the prompt."""
-        path = self.folder.output("contract")
-        if not path.exists():
-            return Question(prompt=self.manifest.prompt)
-        return Question.model_validate(read_json(path))
+        """The contract of the run's question."""
+        return question_of(self.folder)
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

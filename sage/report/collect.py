@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from agents.demands import Demands
 from agents.interpreter import Interpretation
-from agents.question.carried import account_line
 from agents.question.types import Question
 from agents.summary import Summary, title_of
 from agents.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
@@ -20,6 +19,7 @@ from kg.types import ScoredPath
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.machine.state import Decision, Evaluation
+from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
@@ -103,6 +103,8 @@ class HypothesisPage:
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
     carries: str = ""
+    support_absent: bool = False
+    sources: tuple[Citation, ...] = ()
     coding: dict[str, Any] | None = None
     reproduction: ReproductionPage | None = None
 
@@ -173,12 +175,11 @@ def collect(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
-    question = _model(folder.output("contract"), Question) or Question(prompt=run.prompt)
     for page in pages:
-        page.carries = account_line(question, page.expanded.hypothesis)
+        page.carries = carries(folder, page.expanded.hypothesis)
     return Page(
         run=run,
-        question=question,
+        question=question_of(folder),
         hypotheses=pages,
         rejected=_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
@@ -274,6 +275,8 @@ def _hypothesis(
         written = interpretation.limits if interpretation else ()
         limits = tuple(dict.fromkeys([*results.limits, *written]))
     contract = read_contract(home)
+    chains = _chains(name, _mechanism(draft, decision), paths, brief, facts)
+    on_paths = {c.key for one in chains for step in one.steps for c in step.evidence}
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
@@ -287,7 +290,9 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
-        chains=_chains(name, _mechanism(draft, decision), paths, brief, facts),
+        chains=chains,
+        support_absent=draft.support_absent,
+        sources=tuple(one for one in draft.citations if one.key not in on_paths),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,

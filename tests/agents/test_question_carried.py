@@ -85,3 +85,17 @@ def test_what_the_cohort_could_carry_must_be_carried_and_the_rest_is_said() -> N
     line = account_line(question, claim("expression:FGFR3", endpoint="nodes"))
     assert line.startswith("Carries: FGFR3 (exposure), pN+ (endpoint).")
     assert "Dropped: cisplatin (treatment): the cohort records no treatment" in line
+
+
+def test_what_was_not_asked_for_is_said() -> None:
+    line = account_line(
+        Question(prompt="?", parts=(FGFR3,)), claim("expression:FGFR3", "expression:X")
+    )
+    assert "Beyond the question: expression:X." in line
+    assert "Beyond" not in account_line(Question(prompt="?", parts=(GENES,)), claim("expression:X"))
+
+
+def test_a_stand_in_is_said_where_it_is_carried() -> None:
+    part = FGFR3.model_copy(update={"words": "macrophages", "stands_in": "a marker"})
+    line = account_line(Question(prompt="?", parts=(part,)), claim("expression:FGFR3"))
+    assert "macrophages (exposure, for which expression:FGFR3 stands in)" in line

@@ -148,12 +148,12 @@ def test_relevance_is_the_share_of_the_question_that_a_claim_carries(
     assert relevance(question(), hypothesis) == 1.0
 
 
-def parts(power: float, **more: float) -> RankParts:
-    given = {"power": power, "plausibility": 0.5, "understudied": 0.5, "relevance": 1.0} | more
+def parts(power: float, left_out: int = 0) -> RankParts:
+    given = {"power": power, "plausibility": 0.5, "understudied": 0.5, "relevance": 1.0}
     product = 1.0
     for value in given.values():
         product *= value
-    return RankParts(**given, expected_information=product)
+    return RankParts(**given, expected_information=product, left_out=left_out)
 
 
 def test_expected_information_is_the_product_of_its_parts() -> None:
@@ -167,6 +167,12 @@ def test_expected_information_is_the_product_of_its_parts() -> None:
     )  # fmt: skip
     assert found.expected_information == pytest.approx(0.16)
     assert by_expected_information([parts(0.2), parts(0.9), parts(0.9)]) == [1, 2, 0]
+
+
+def test_the_question_leads_whatever_else_there_is_to_learn() -> None:
+    ranked = [parts(0.9, left_out=1), parts(0.1), parts(0.2), parts(1.0, left_out=2)]
+    assert by_expected_information(ranked) == [2, 1, 0, 3]
+    assert by_expected_information(ranked, [1300, 1250, 1200, 1400]) == [1, 2, 0, 3]
 
 
 def test_the_best_are_on_different_variables() -> None:

@@ -196,10 +196,10 @@ def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
         )  # fmt: skip
         assert len(server.requests) == 1, "what ran out of time is not asked for again"
     assert ended.code == 1
-    assert "did not finish its reply to agent path_generation within 2 s" in ended.err
+    assert "did not finish its reply to agent question within 2 s" in ended.err
     assert "Traceback" not in ended.err
     (row,) = sage("show", str(run), "--json", cwd=tmp_path).json["spending"]
-    assert (row["step"], row["times"], row["failed"]) == ("path_generation", 0, 1)
+    assert (row["step"], row["times"], row["failed"]) == ("question", 0, 1)
     assert (row["calls"], row["unanswered"], row["completion_tokens"]) == (1, 1, 500)
     assert row["usd"] > 500 * 10 / 1e6
     assert "1 without" in " ".join(sage("show", str(run), cwd=tmp_path).out.split())

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
 
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.registry import load
+from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, png, run
 from validation.simulate.slide import SlideTruth, render_slide
@@ -243,19 +245,40 @@ def test_lymphocytes_are_denser_in_aggregates_than_painted_elsewhere(
     assert [d for d, _ in til["profile"]] == sorted(d for d, _ in til["profile"])
 
 
-def test_coordinates_file_says_what_trident_and_clam_ask(results: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("at_mpp", "levels"), [(0.5, 1), (1.0, 2), (0.8, 1)])
+def test_coordinates_mean_the_same_tissue_to_trident_and_to_clam(
+    tmp_path: Path, at_mpp: float, levels: int
+) -> None:
     import h5py
 
-    with h5py.File(results["folder"] / results["tile_slide"]["coords"]) as file:
-        attrs = dict(file["coords"].attrs)
-        assert file["coords"].shape == (results["tile_slide"]["tiles"], 2)
-    for name in (
-        "patch_size", "patch_size_level0", "level0_magnification", "target_magnification",
-        "overlap", "name", "savetodir", "patch_level", "downsample", "level_dim", "save_path",
-    ):  # fmt: skip
-        assert name in attrs
-    assert (attrs["patch_size"], attrs["patch_size_level0"]) == (64, 128)
-    assert attrs["level0_magnification"] == 20
+    image = blobs(1400, 1400)
+    path = tmp_path / "s.tif"
+    with tifffile.TiffWriter(path) as writer:  # two stored levels: 0.5 and 1 µm per pixel
+        whole = {"resolution": (20_000, 20_000), "resolutionunit": "CENTIMETER"}
+        writer.write(image, tile=(256, 256), photometric="rgb", **whole)
+        writer.write(image[::2, ::2], tile=(256, 256), photometric="rgb", subfiletype=1)
+    got = run(context(tmp_path), "tile_slide", slide="s.tif", at_mpp=at_mpp, tile_px=64)
+    with h5py.File(tmp_path / "out" / got["coords"]) as file:
+        attrs, coords = dict(file["coords"].attrs), file["coords"][()]
+    # Trident: WSIPatcher reads patch_size_level0 pixels of level 0 for one patch of patch_size
+    ratio = attrs["level0_magnification"] / attrs["target_magnification"]
+    assert attrs["patch_size_level0"] == pytest.approx(attrs["patch_size"] * ratio, abs=1)
+    if at_mpp == 0.8:
+        assert "patch_level" not in attrs
+        assert any("CLAM cannot" in note for note in got["warnings"])
+        return
+    # CLAM: Whole_Slide_Bag reads wsi.read_region(coord, patch_level, (patch_size, patch_size))
+    with Slide.open(path) as slide:
+        level = slide.levels[attrs["patch_level"]]
+        assert attrs["patch_size"] * level.downsample == attrs["patch_size_level0"]
+        assert list(attrs["level_dim"]) == [level.width, level.height]
+        x, y = (int(value) for value in coords[0] / level.downsample)
+        side = int(attrs["patch_size"])
+        clam = slide.source.read(int(attrs["patch_level"]), x, y, side, side)
+        wide = int(attrs["patch_size_level0"])
+        factor = wide // side
+        trident = slide.read(*map(int, coords[0]), wide, wide)[::factor, ::factor]
+    assert np.abs(clam.astype(int) - trident).mean() < 12
 
 
 def test_geojson_files_open_in_qupath_terms(results: dict[str, Any]) -> None:

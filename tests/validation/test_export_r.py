@@ -143,6 +143,14 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
              "covariates": ["clinical:stage"], "endpoint": "size"},
             ["primary.p", "adjusted.p", "adjusted.lower"],
         ),
+        *(
+            (
+                {"exposures": [SEX, PAIR[0] | {"cut": "continuous"}], "comparison": "mediation",
+                 "covariates": ["clinical:stage"], "endpoint": endpoint},
+                ["primary.p", "primary.effect", "adjusted.p", "adjusted.effect"],
+            )
+            for endpoint in ("OS", "size")
+        ),
     ],
 )  # fmt: skip
 def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:

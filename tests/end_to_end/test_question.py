@@ -1,0 +1,111 @@
+"""Questions from the command line: shown, corrected, refused, and answered as they were asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.harness import sage
+
+
+def drafted(prompt: str, cwd: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """The first draft of a run that waits for its review, and what was printed."""
+    run = cwd / "run"
+    ended = sage("run", prompt, "--out", str(run), *options, cwd=cwd)
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads((run / "outputs/draft-h1.json").read_text())["hypothesis"]
+    return found, ended.err + ended.out
+
+
+@pytest.mark.parametrize(
+    ("prompt", "variables", "endpoint", "options"),
+    [
+        (
+            "Does FGFR3 expression relate to survival in bladder cancer?",
+            {"expression:FGFR3"},
+            "OS",
+            (),
+        ),
+        (
+            "Which stromal genes relate to lymph-node positivity?",
+            {f"expression:{gene}" for gene in ("FN1", "COL1A1", "COL1A2", "COL3A1", "COL5A1",
+                                               "FAP", "POSTN", "ACTA2")},
+            "nodes",
+            (),
+        ),
+        (
+            "Do macrophages affect progression-free survival?",
+            {"expression:CD68", "expression:CD163", "expression:CSF1R"},
+            "PFI",
+            (),
+        ),
+        ("Hängt FGFR3 mit dem Gesamtüberleben zusammen?", {"expression:FGFR3"}, "OS", ()),
+        (
+            "Does tamoxifen improve recurrence-free survival in breast cancer?",
+            {"clinical:hormonal_therapy"},
+            "RFS",
+            ("--cohort", "gbsg2", "--yes"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_question_gets_the_hypothesis_that_answers_it(
+    tmp_path: Path, prompt: str, variables: set[str], endpoint: str, options: tuple[str, ...]
+) -> None:
+    found, said = drafted(prompt, tmp_path, *options)
+    assert {exposure["variable"] for exposure in found["exposures"]} <= variables
+    assert found["endpoint"] == endpoint
+    assert "Carries: " in said
+    assert "Dropped" not in said
+
+
+def test_ask_prints_a_contract_that_can_be_edited_and_given_to_a_run(tmp_path: Path) -> None:
+    asked = sage("ask", "Does FGFR3 relate to survival in women?", "--json", cwd=tmp_path)
+    assert asked.code == 0, asked.err
+    question = asked.json
+    assert [part["role"] for part in question["parts"]] == ["exposure", "endpoint", "population"]
+    question["parts"][1] |= {"endpoint": "nodes", "name": "lymph-node positivity"}
+    (tmp_path / "question.json").write_text(json.dumps(question))
+    found, said = drafted(question["prompt"], tmp_path, "--question", "question.json")
+    assert found["endpoint"] == "nodes"
+    assert found["population"]["filters"][0]["value"] == "FEMALE"
+    assert "lymph-node positivity (nodes)" in said
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "said"),
+    [
+        ("Which biomarkers predict response to cisplatin?", (), "prognostic, not predictive"),
+        ("What is the capital of France?", (), "off topic"),
+        ("Czy ekspresja FGFR3 wiąże się z przeżyciem?", (), "language"),
+        ("Does FGFR3 relate to overall survival in breast cancer?", (), "--cohort"),
+        ("Does age relate to recurrence-free survival?", ("--cohort", "gbsg2"), "--yes"),
+        ("Does FGFR3 relate to survival?", ("--drop", "TP53"), "no such part"),
+        ("Does FGFR3 relate to survival?", ("--question", "none.json"), "there is no none.json"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_what_to_do(
+    tmp_path: Path, prompt: str, options: tuple[str, ...], said: str
+) -> None:
+    ended = sage("run", prompt, *options, cwd=tmp_path)
+    assert ended.code == 2, ended.err
+    assert said in ended.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_infeasible_claim_is_redesigned_before_the_run_ends(tmp_path: Path) -> None:
+    """Fifteen patients have a low-grade tumor: the redesign gives up that subgroup, and says so."""
+    run = tmp_path / "run"
+    prompt = "Does FABP5 relate to overall survival in low-grade tumors?"
+    ended = sage(
+        "run", prompt, "--auto-approve", "--json", "--out", str(run), cwd=tmp_path, timeout=600
+    )
+    assert ended.code == 0, ended.err
+    first, second = sorted(ended.json["hypotheses"], key=lambda found: found["id"])
+    assert first["verdict"] == "not tested: infeasible"
+    assert "redesign of h1" in second["carries"].lower()
+    assert "low-grade" in second["carries"]
+    assert "Dropped" in second["carries"]
+    assert not second["verdict"].startswith("not tested")
