@@ -107,7 +107,7 @@ def test_a_redesign_that_led_to_no_draft_goes_on_to_the_judge() -> None:
 
 def test_a_redesign_is_for_all_patients_and_says_so(run: Run) -> None:
     part = Part(words="women", role=PartRole.POPULATION, name="sex", filters=(WOMEN,))
-    write_json(run.folder.output("contract"), Question(prompt="?", parts=(part,)))
+    write_json(run.folder.output("question_contract"), Question(prompt="?", parts=(part,)))
     write_json(run.folder.output("redesign-h2"), {"of": "h1", "reason": "Too few."})
     assert question_of(run.folder, "h1").parts == (part,)
     assert question_of(run.folder, "h2").parts[0].left_out
