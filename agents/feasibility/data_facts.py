@@ -199,7 +199,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         blocking=True,
         remedy=""
         if visible
-        else f"Only effects beyond {settings.hopeless_ratio:g} ({numbers.scale}) could be seen: compare"
+        else f"Only effects beyond {settings.hopeless_ratio:g} ({numbers.scale}) show: compare"
         " larger groups (median cut, fewer joint conditions, a wider population) or use a cohort"
         " with more events.",
     )
