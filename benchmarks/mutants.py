@@ -39,7 +39,6 @@ sys.path.insert(0, str(ROOT))
 RULES = ("validation/relevance.py", "validation/controls/rules.py", "validation/verdict.py")
 """In the order in which they import one another."""
 DECIDING: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("kg/paths/scores.py",): ("tests/kg/test_gr_scores.py",),
     ("kg/paths/find.py:PathOptions", "kg/graph/time.py:as_of"): ("tests/kg/test_gr_past.py",),
     ("agents/novelty/judge.py:synthesize", "agents/novelty/judge.py:_flags",
      "agents/novelty/stance.py:score_of", "agents/novelty/stance.py:confidence"):
@@ -50,11 +49,20 @@ DECIDING: dict[tuple[str, ...], tuple[str, ...]] = {
     ("mcp_servers/pathology/tls.py:band_um", "mcp_servers/pathology/tls.py:place",
      "mcp_servers/pathology/compute/tumor.py:zones"): ("tests/mcp_servers/test_sl_zones.py",),
     ("validation/ledger/journal.py:_appending",): ("tests/validation/test_ledger_durable.py",),
+    ("kg/paths/scores.py",): ("tests/kg/test_gr_scores.py",),
 }  # fmt: skip
 """What decides results outside the verdict, and the tests that should notice a change of it."""
 LONGEST = 120
 """Seconds after which a mutant that does not end counts as noticed."""
 EQUIVALENT: dict[tuple[str, str], str] = {
+    **dict.fromkeys(
+        [
+            ("expected = np.where(background > 0, background, 1.0)", change)
+            for change in ("Gt to GtE", "1.0 to 1.1", "1.0 to 0.9")
+        ],
+        "only read where a path has entities of the category, and then the background has as well",
+    ),
+    ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
         'return _prevents("replication", f"{text}: {against}")',
@@ -187,7 +195,7 @@ def _constants(node: ast.Constant) -> Iterator[tuple[ast.expr, str, Callable[[],
     elif isinstance(value, int):
         others = (value + 1, value - 1)
     elif isinstance(value, float):
-        others = (value * 1.1, value * 0.9)
+        others = (value * 1.1, value * 0.9) if value else (0.1, -0.1)
     elif isinstance(value, str):
         kinds = [kind for kind in WORDS if value in kind]
         others = tuple(kind[(kind.index(value) + 1) % len(kind)] for kind in kinds)

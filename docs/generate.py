@@ -40,6 +40,8 @@ MEANING = {
     "max_hops": "the longest path, in edges",
     "weights": "weights of logic, relevance, novelty and surprise in a path's score",
     "embedding_model": "`default` (MiniLM, ships), `hashing`, or a sentence-transformers model",
+    "drafts": "candidates that the scientist drafts, of which the best are debated and tested",
+    "tournament": "rank the candidates by comparing them in pairs",
     "novelty_threshold": "below this score a hypothesis goes back to expansion",
     "revisions": "how often it goes back at most",
     "coding_rounds": "how often a model may mend its program",

@@ -103,6 +103,8 @@ class HypothesisPage:
     tables: list[Any] = field(default_factory=list)
     names: tuple[str, ...] = ()
     carries: str = ""
+    support_absent: bool = False
+    sources: tuple[Citation, ...] = ()
     coding: dict[str, Any] | None = None
     reproduction: ReproductionPage | None = None
 
@@ -273,6 +275,8 @@ def _hypothesis(
         written = interpretation.limits if interpretation else ()
         limits = tuple(dict.fromkeys([*results.limits, *written]))
     contract = read_contract(home)
+    chains = _chains(name, _mechanism(draft, decision), paths, brief, facts)
+    on_paths = {c.key for one in chains for step in one.steps for c in step.evidence}
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
@@ -286,7 +290,9 @@ def _hypothesis(
         revisions=revision,
         direction_words=describe_direction(expanded.hypothesis, _endpoint_kind(contract)),
         design_words=describe_design(expanded.hypothesis),
-        chains=_chains(name, _mechanism(draft, decision), paths, brief, facts),
+        chains=chains,
+        support_absent=draft.support_absent,
+        sources=tuple(one for one in draft.citations if one.key not in on_paths),
         debate=debate,
         turns=turns(debate),
         feasibility=feasibility,

@@ -134,3 +134,10 @@ def test_the_small_constant_and_what_counts_as_equal() -> None:
     assert scores.min_max(np.array([0.0, 1.05e-12])).tolist() == [0.0, 1.0]
     assert scores.min_max(np.array([-2.0, -2.0 + 1.9e-12])).tolist() == [0.5, 0.5]
     assert scores.min_max(np.array([3.0, 3.0 + 2.8e-12])).tolist() == [0.5, 0.5]
+
+
+def test_cosines_count_from_none_to_one() -> None:
+    given = np.array([-0.05, 0.05, 0.5, 0.95, 1.05])
+    assert scores.clamp_logic(given).tolist() == [0.0, 0.05, 0.5, 0.95, 1.0]
+    turned = scores.rescale_relevance(2 * given - 1)
+    assert turned == pytest.approx([0.0, 0.05, 0.5, 0.95, 1.0])

@@ -20,6 +20,7 @@ from validation.contracts.contract import (
     SpecificationPlan,
     SplitRule,
     VariableUse,
+    scale_of,
 )
 from validation.contracts.planned_power import planned_power
 from validation.contracts.registered import (
@@ -33,6 +34,7 @@ from validation.contracts.registered import (
 from validation.contracts.timing import require_known
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.inputs.population import two_levels
 from validation.inputs.variables import (
     MOST_LEVELS,
     find_variable,
@@ -112,7 +114,7 @@ def draft(
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     require_known(hypothesis, variables, [endpoint, *secondary])
-    exposed, reference = _group_names(hypothesis)
+    exposed, reference = _group_names(hypothesis, dictionary)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
@@ -145,7 +147,7 @@ def draft(
             for item in (endpoint, *secondary, *extra)
         ),
         direction=hypothesis.direction,
-        scale=scale_of(endpoint.kind),
+        scale=_scale(hypothesis, endpoint),
         tests=tests,
         primary="primary",
         covariates=covariates,
@@ -174,15 +176,15 @@ def draft(
     )
 
 
-def scale_of(kind: str) -> Scale:
-    """On which scale an endpoint's effect is reported."""
-    scales: dict[str, Scale] = {
-        "survival": "hazard ratio",
-        "competing": "hazard ratio",
-        "binary": "odds ratio",
-        "continuous": "difference (SD)",
-    }
-    return scales[kind]
+def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:
+    if hypothesis.comparison is not Comparison.MEDIATION:
+        return scale_of(endpoint.kind)
+    if endpoint.kind == "competing":
+        raise InputError(
+            f'mediation does not serve competing endpoints: "{endpoint.key}" is one. Use a '
+            "survival, binary or continuous one"
+        )
+    return "relative hazard difference" if endpoint.kind == "survival" else "difference (SD)"
 
 
 def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
@@ -209,7 +211,15 @@ def _exposure(
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    apart = hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED
+    apart = hypothesis.comparison.is_product or hypothesis.comparison in (
+        Comparison.COMBINED, Comparison.MEDIATION,
+    )  # fmt: skip
+    mediator = hypothesis.comparison is Comparison.MEDIATION and exposure is hypothesis.exposures[1]
+    if mediator and found.kind == "binary":
+        raise InputError(
+            f'mediator "{exposure.label}" ({exposure.variable}) is binary; a mediator is '
+            "continuous or ordinal here. Name the exposure first and then the mediator"
+        )
     if continuous and several and not apart:
         raise InputError(
             f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
@@ -391,10 +401,18 @@ def _known_positive(
     return None
 
 
-def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
-    exposed = " and ".join(
-        f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
-    )
+def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False) -> str:
+    """A side of an exposure in words: the name of its level where it has two, else high or low."""
+    high = (exposure.level == "high") != other
+    found = find_variable(dictionary, exposure.variable)
+    levels = two_levels(found.levels) if found.kind == "binary" else None
+    if levels is not None:
+        return f"{exposure.label} = {levels[high]}"
+    return f"{exposure.label} {'high' if high else 'low'}"
+
+
+def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, str]:
+    exposed = " and ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         first, second = hypothesis.exposures
         predictive = hypothesis.comparison is Comparison.PREDICTIVE
@@ -409,10 +427,11 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         )
         return next(sides), next(sides)
     if hypothesis.comparison is Comparison.INTERACTION:
-        joint = " by ".join(
-            f"{exposure.label} {exposure.level}" for exposure in hypothesis.exposures
-        )
+        joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison is Comparison.MEDIATION:
+        named = [f"{each.label} {each.level}" for each in hypothesis.exposures]
+        return " through ".join(named), "the exposure's direct effect alone"
     if hypothesis.comparison is Comparison.COMBINED:
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
@@ -427,10 +446,12 @@ def _group_names(hypothesis: Hypothesis) -> tuple[str, str]:
         other_side = "higher" if low else "lower"
         return f"{exposed} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
-        other = {"high": "low", "low": "high"}
         return exposed, " and ".join(
-            f"{one.label} {other[one.level]}" for one in hypothesis.exposures
+            _side(exposure, dictionary, other=True) for exposure in hypothesis.exposures
         )
+    first = hypothesis.exposures[0]
+    if len(hypothesis.exposures) == 1 and exposed != f"{first.label} {first.level}":
+        return exposed, _side(first, dictionary, other=True)
     return exposed, "all others"
 
 

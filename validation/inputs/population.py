@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,21 @@ def rescaled(values: Floats, use: VariableUse) -> Floats:
         )
     found[known] = np.log2(values[known] - least)
     return found
+
+
+def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
+    """The levels of a binary variable, the one that counts as 0 first; None if they do not say."""
+    names = sorted(levels)
+    if len(names) != 2:
+        return None
+    try:
+        low, high = sorted(names, key=float)
+    except ValueError:
+        positive = [name for name in names if name.casefold() in POSITIVE]
+        if len(positive) != 1:
+            return None
+        low, high = sorted(names, key=positive.__contains__)
+    return low, high
 
 
 def numbers_of(table: pd.DataFrame, use: VariableUse) -> Floats:
@@ -246,13 +262,20 @@ class Exposed:
     """The exposure of each patient. `x` is 1 exposed, 0 reference, NaN neither; or a z-score.
 
     `parts` are the single exposures on the same coding; with `product`, `x` is their product and
-    they are the main effects beside it.
+    they are the main effects beside it; with `mediated`, `x` is the mediator and the exposure
+    stands beside it.
     """
 
     x: Floats
     parts: tuple[Floats, ...]
     grouped: bool
     product: bool = False
+    mediated: bool = False
+
+    @property
+    def beside(self) -> tuple[Floats, ...]:
+        """The parts that every model holds beside `x`."""
+        return self.parts if self.product else self.parts[:1] if self.mediated else ()
 
 
 def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
@@ -288,6 +311,8 @@ def expose(
     if comparison.is_product:
         first, second = coded
         return Exposed(x=first * second, parts=coded, grouped=False, product=True)
+    if comparison is Comparison.MEDIATION:
+        return Exposed(x=coded[1], parts=coded, grouped=False, mediated=True)
     if comparison is Comparison.COMBINED:
         return Exposed(x=_mean_of(coded, uses), parts=coded, grouped=False)
     if comparison.is_slope or continuous[0]:
@@ -429,6 +454,8 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         )
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
+    if exposed.mediated:
+        return power_of(n, expected, None, "mediation", contract.rules, "cohort")
     unit_sd = None
     if contract.comparison in UNSCALED:
         unit_sd = float(np.nanstd(exposed.x, ddof=1))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
+from validation.cohort.tables import text_of
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.hypothesis import Comparison, CutRule
+from validation.inputs.population import two_levels
 from validation.inputs.study import Study
 from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
 from validation.results import Book, TestOutcome
@@ -38,7 +40,9 @@ def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
         return names, np.where(np.isnan(x), -1, np.nan_to_num(x)).astype(np.int64)
     first, second = study.contract.exposures
     names = tuple(
-        f"{_side(first, a)}, {_side(second, b)}" for a in (False, True) for b in (False, True)
+        f"{_side(study, first, a)}, {_side(study, second, b)}"
+        for a in (False, True)
+        for b in (False, True)
     )
     one, two = study.exposed.parts
     known = ~(np.isnan(one) | np.isnan(two))
@@ -46,7 +50,11 @@ def groups_of(study: Study) -> tuple[tuple[str, ...], Codes]:
     return names, codes
 
 
-def _side(use: VariableUse, exposed: bool) -> str:
+def _side(study: Study, use: VariableUse, exposed: bool) -> str:
+    if use.kind == "binary":
+        found = two_levels({text_of(value) for value in study.rows[use.key].dropna()})
+        if found is not None:
+            return f"{use.label} = {found[(use.level == 'high') == exposed]}"
     if exposed:
         return f"{use.label} {use.level}"
     if use.cut is CutRule.TERTILE:
