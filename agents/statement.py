@@ -112,11 +112,13 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_modified(hypothesis, known, names)}."
+        case Comparison.MEDIATION:
+            side, through = _sided(hypothesis, names)
+            return f"{place}, {side} goes with {outcome} in part through {through}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
-            words = _listed([f"{level} {name}" for level, name in zip(levels, names, strict=True)])
             more = f" beyond {_listed(beyond)}" if beyond else ""
-            return f"{place}, {words} jointly go with {outcome}{more}."
+            return f"{place}, {_listed(_sided(hypothesis, names))} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
             groups = ORDERED[first.cut]
@@ -145,6 +147,14 @@ def _claimed(hypothesis: Hypothesis, known: Known) -> str:
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
         other = "all others"
     return f"{place}, {words} identifies patients with {outcome}, compared with {other}."
+
+
+def _sided(hypothesis: Hypothesis, names: list[str]) -> list[str]:
+    """Each exposure on the side that is claimed: "high" of groups, "higher" of an amount."""
+    return [
+        f"{exposure.level}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {name}"
+        for exposure, name in zip(hypothesis.exposures, names, strict=True)
+    ]
 
 
 def _listed(names: list[str]) -> str:
@@ -256,6 +266,7 @@ FIXED_WORDING = (
     Comparison.PREDICTIVE,
     Comparison.MODIFICATION,
     Comparison.COMBINED,
+    Comparison.MEDIATION,
 )
 """Comparisons whose sentence is not read back: their fields are edited."""
 AS_FIELDS = "claim as its fields do; this kind of claim is changed by its fields"

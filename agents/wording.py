@@ -96,6 +96,9 @@ def describe_design(hypothesis: Hypothesis) -> str:
             return f"each doubling of {hypothesis.exposures[0].label}"
         case Comparison.TREND:
             return f"ordered groups of {hypothesis.exposures[0].label}, step by step"
+        case Comparison.MEDIATION:
+            exposure, mediator = hypothesis.exposures
+            return f"the effect of {exposure.label} through {mediator.label}"
         case Comparison.COMBINED:
             return f"{exposed} jointly"
         case Comparison.PREDICTIVE:

@@ -62,6 +62,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ],
         "only read where a path has entities of the category, and then the background has as well",
     ),
+    ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
         'return _prevents("replication", f"{text}: {against}")',

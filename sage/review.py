@@ -25,6 +25,7 @@ from validation.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from sage.machine.services import Services
+    from validation.dictionary import DataDictionary
 
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
@@ -34,7 +35,7 @@ def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     ]
 
 
-def show_draft(draft: Draft) -> None:
+def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
     """Print a hypothesis in the five-field template, with its evidence on both sides."""
     from rich.panel import Panel
     from rich.table import Table
@@ -42,6 +43,8 @@ def show_draft(draft: Draft) -> None:
     from sage.console import out
 
     hypothesis = draft.hypothesis
+    endpoint = dictionary.endpoint(hypothesis.endpoint)
+    kind = endpoint.kind if endpoint else "survival"
     table = Table(show_header=False, box=None, padding=(0, 1))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
@@ -49,7 +52,7 @@ def show_draft(draft: Draft) -> None:
     table.add_row("variables", ", ".join(exposure.variable for exposure in hypothesis.exposures))
     table.add_row("comparison", describe_design(hypothesis))
     table.add_row("outcome", ", ".join((hypothesis.endpoint, *hypothesis.secondary_endpoints)))
-    table.add_row("direction", describe_direction(hypothesis, "survival"))
+    table.add_row("direction", describe_direction(hypothesis, kind))
     table.add_row("covariates", ", ".join(hypothesis.covariates) or "none")
     if hypothesis.strata:
         table.add_row("strata", ", ".join(hypothesis.strata))
@@ -279,7 +282,7 @@ def decide(services: Services, draft: Draft) -> Decision:
     from sage.console import err, out
 
     out.print(carries(services.folder, draft.hypothesis), markup=False, soft_wrap=True)
-    show_draft(draft)
+    show_draft(draft, services.dictionary)
     name = draft.hypothesis.id
     while True:
         action = Prompt.ask(

@@ -294,7 +294,7 @@ class Analysis:
                 not self.contract.hypothesis.time_dependent,
             ),
         )
-        controls.write_numbers(self._controls, self.contract.scale, self._book)
+        controls.write_numbers(self._controls, self.contract.model_scale, self._book)
 
     def _control(
         self,

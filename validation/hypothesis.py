@@ -145,6 +145,8 @@ class Comparison(StrEnum):
     """Whether the association of the first exposure differs by the second one, the modifier."""
     COMBINED = "combined"
     """Whether all exposures together add to the covariates, by one test of nested models."""
+    MEDIATION = "mediation"
+    """Whether the first exposure acts on the endpoint through the second one, the mediator."""
 
     @property
     def is_product(self) -> bool:
@@ -214,6 +216,14 @@ class Hypothesis(Strict):
             raise ValueError(f"comparison `{self.comparison}` needs two exposures, not {count}")
         if self.comparison.is_slope and count != 1:
             raise ValueError(f"comparison `{self.comparison}` needs one exposure, not {count}")
+        if self.comparison is Comparison.MEDIATION:
+            if count != 2:
+                raise ValueError(f"comparison `mediation` needs exposure and mediator, not {count}")
+            if self.exposures[1].cut is not CutRule.CONTINUOUS:
+                raise ValueError(
+                    f'mediator "{self.exposures[1].label}": a mediator is not cut; set its `cut` '
+                    'to "continuous"'
+                )
         if self.comparison is Comparison.COMBINED and count < 2:
             raise ValueError("comparison `combined` needs two exposures or more")
         if self.comparison is not Comparison.COMBINED and count > 3:
@@ -273,7 +283,9 @@ class Hypothesis(Strict):
             raise ValueError("give `landmark` or `time_dependent`, not both")
         amounts = self.comparison.is_slope and self.comparison is not Comparison.PER_SD
         changes = any(exposure.transform != "none" for exposure in self.exposures)
-        several = self.comparison.is_product or self.comparison is Comparison.COMBINED
+        several = self.comparison.is_product or self.comparison in (
+            Comparison.COMBINED, Comparison.MEDIATION,
+        )  # fmt: skip
         several = several and self.comparison is not Comparison.INTERACTION
         if self.time_dependent and (amounts or several or changes):
             raise ValueError(

@@ -65,7 +65,24 @@ def later_endpoints(
 
 def kind_limits(contract: Contract, analysis: AnalysisResult) -> list[str]:
     """What a claim of this kind leaves open, beside the limits of all."""
-    return [*_of_a_product(contract), *_against_the_others(contract, analysis)]
+    assumed = ASSUMED if contract.comparison is Comparison.MEDIATION else ()
+    return [*_of_a_product(contract), *_against_the_others(contract, analysis), *assumed]
+
+
+ASSUMED = (
+    "an indirect effect only if nothing unmeasured confounds exposure and mediator, exposure and "
+    "outcome, or mediator and outcome: no data can show that",
+    "an indirect effect only if the exposure comes before the mediator, changes none of the "
+    "mediator's confounders, and does not change what the mediator does",
+)
+"""What natural effects rest on (VanderWeele 2015, Explanation in Causal Inference)."""
+
+
+def shown_words(contract: Contract, beside: str) -> str:
+    """What a supported claim is called: of a mediation no more than what was seen."""
+    if contract.comparison is Comparison.MEDIATION:
+        return f"both paths associated beside {beside}: mediation only under its assumptions"
+    return f"associated and independent of {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:

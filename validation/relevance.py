@@ -6,7 +6,7 @@ import math
 
 from validation.contracts.contract import Contract
 from validation.hypothesis import Direction
-from validation.results import Effect
+from validation.results import Effect, amount_text
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
@@ -18,9 +18,7 @@ def expected_direction(contract: Contract, effect: Effect) -> bool:
 def smallest_relevant(contract: Contract, effect: Effect) -> float:
     """The smallest relevant effect as a signed distance from none (log for ratios)."""
     size = (
-        contract.relevant_difference
-        if effect.scale == "difference (SD)"
-        else math.log(contract.relevant_ratio)
+        contract.relevant_difference if effect.is_difference else math.log(contract.relevant_ratio)
     )
     return size if contract.direction is Direction.HIGHER_RISK else -size
 
@@ -47,7 +45,7 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
 def relevant_text(contract: Contract, effect: Effect) -> str:
     """The smallest relevant effect in words."""
     value = smallest_relevant(contract, effect)
-    if effect.scale == "difference (SD)":
-        return f"a difference of {value:.2f} SD"
+    if effect.is_difference:
+        return f"a {amount_text(effect.scale, value)}"
     article = "an" if effect.scale[0] in "aeiou" else "a"
     return f"{article} {effect.scale} of {math.exp(value):.2f}"

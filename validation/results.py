@@ -23,7 +23,7 @@ from pydantic import (
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
-from validation.contracts.contract import Method, Scale, TestRole
+from validation.contracts.contract import DIFFERENCES, Method, Scale, TestRole
 from validation.controls.results import Controls
 from validation.dictionary import JoinReport
 from validation.inputs.population import Cut
@@ -55,11 +55,16 @@ class Effect(Strict):
     @property
     def null(self) -> float:
         """The value that means no effect."""
-        return 0.0 if self.scale == "difference (SD)" else 1.0
+        return 0.0 if self.scale in DIFFERENCES else 1.0
+
+    @property
+    def is_difference(self) -> bool:
+        """True where no effect is 0, and not a ratio of 1."""
+        return self.scale in DIFFERENCES
 
     def signed(self, value: float) -> float:
         """A value of this scale as a distance from no effect (log for ratios)."""
-        if self.scale == "difference (SD)":
+        if self.scale in DIFFERENCES:
             return value
         return math.log(value) if value > 0 else -math.inf
 
@@ -286,6 +291,12 @@ def effect_text(effect: Effect) -> str:
     return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
 
 
+def amount_text(scale: Scale, value: float) -> str:
+    """A difference in words: "difference of 0.30 SD"."""
+    unit = " SD" if scale == "difference (SD)" else ""
+    return f"{scale.removesuffix(' (SD)')} of {value:.2f}{unit}"
+
+
 def p_text(p: float) -> str:
     """A p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
     if p < 0.0001:
@@ -321,13 +332,14 @@ class Book:
 
     def effect(self, key: str, effect: Effect, p: float | None) -> None:
         """An effect, its interval, its p-value, and the usual one-line form."""
-        ratio = effect.scale != "difference (SD)"
+        ratio = effect.scale not in DIFFERENCES
         self.put(f"{key}.effect", effect.value, effect.scale)
         self.put(f"{key}.lower", effect.lower, effect.scale)
         self.put(f"{key}.upper", effect.upper, effect.scale)
         short = {"hazard ratio": "HR", "odds ratio": "OR", "subdistribution hazard ratio": "sHR"}
         name = short.get(effect.scale, "difference") if ratio else "difference"
-        unit = "" if ratio else " SD"
+        unit = " SD" if effect.scale == "difference (SD)" else ""
+        name = name if ratio else effect.scale.removesuffix(" (SD)")
         upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
         text = f"{name} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
         self.put(f"{key}.summary", effect.value, effect.scale, text)

@@ -82,7 +82,7 @@ from validation.controls.rules import (
     unshown_positive,
 )
 from validation.hypothesis import Direction
-from validation.kinds import kind_limits, later_endpoints
+from validation.kinds import kind_limits, later_endpoints, shown_words
 from validation.methods.sites import site_limits
 from validation.relevance import (
     allows_relevant,
@@ -109,7 +109,7 @@ ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
-UNDIRECTED = (*SEARCHED, "nested")
+UNDIRECTED = (*SEARCHED, "nested", "mediation")
 """Methods whose p tests an association of any direction; the effect is one slope."""
 TOO_SMALL = "associated, but too small to matter"
 
@@ -385,7 +385,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
         return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
-    words = f"associated and independent of {independent_of(contract)}"
+    words = shown_words(contract, independent_of(contract))
     if independence.answer == "not answered":
         words = f"associated; {independence.text}"
     return _Found("supported", "evidence", tuple(reasons), words)

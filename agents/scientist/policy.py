@@ -417,7 +417,9 @@ def _covariates(given: ScientistInput, exposed: set[str]) -> tuple[str, ...]:
     compared = [
         key for part in given.question.testable(PartRole.COMPARATOR) for key in part.variables[:1]
     ]
-    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in exposed))
+    fixed = {condition.variable for condition in filters_of(given.question) if condition.op == "eq"}
+    unfit = {*exposed, *fixed, *_endpoint(given).contained_in}
+    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in unfit))
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:

@@ -411,7 +411,7 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         return
     for item in drafts:
         out.print(carries(services.folder, item.hypothesis), markup=False, soft_wrap=True)
-        show_draft(item)
+        show_draft(item, services.dictionary)
     tell_candidates(services)
     out.print(
         f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from agents.question.carried import unanswered
 from agents.question.types import Question
 from agents.scientist import (
     Proposal,
@@ -105,13 +104,11 @@ def drafted(
     if not able:
         reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
         raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
-    # What answers the question comes first, however much could be learned from something else.
-    lost = [len(unanswered(question, proposal.hypothesis)) for proposal in able]
-    order = sorted(by_expected_information(parts), key=lambda at: lost[at])
+    order = by_expected_information(parts)
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
         ratings = _rated(services, question, able, parts, order, first)
-        order = sorted(by_expected_information(parts, ratings), key=lambda at: lost[at])
+        order = by_expected_information(parts, ratings)
     chosen = best_different([able[at].hypothesis for at in order], kept)
     names = {order[place]: f"h{len(drafts) + at + 1}" for at, place in enumerate(chosen)}
     ranking = Ranking(

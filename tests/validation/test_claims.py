@@ -121,6 +121,12 @@ KINDS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
          "comparison": "combined", "covariates": ["clinical:stage"]},
         {"amount": 0.3, "score": 0.6},
     ),
+    "mediation": (
+        {"exposures": [{"variable": "expression:G007", "label": "G007", "cut": "continuous"},
+                       SCORE],
+         "comparison": "mediation", "covariates": ["clinical:stage"]},
+        {"score": 0.9},
+    ),
     "predictive": (
         {"exposures": [MARKER, TREATED], "comparison": "predictive"}, {"product": 1.8},
     ),
@@ -156,6 +162,10 @@ SHIPPED = sorted((PAGE.parent / "hypotheses" / "claims").glob("*.json"))
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) -> None:
     """As the page prints it, and as `sage validate contract` does."""
+    from agents.feasibility.data_facts import data_facts
+    from agents.feasibility.facts import FactList
+    from agents.feasibility.plan import contract_numbers
+    from agents.feasibility.settings import FeasibilitySettings
     from agents.statement import read_statement, stated
     from sage.cli.cohort import load_named
     from validation.contracts.contract import read_hypothesis
@@ -171,6 +181,11 @@ def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) 
         if json.loads(block)["id"] == hypothesis.id:
             assert Hypothesis.model_validate_json(block) == hypothesis
     assert draft(hypothesis, cohort).comparison == hypothesis.comparison
+    facts = FactList()
+    data_facts(
+        facts, hypothesis, cohort, contract_numbers(hypothesis, cohort), FeasibilitySettings()
+    )
+    assert all(fact.found for fact in facts.items if fact.blocking), facts.items
 
 
 def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
@@ -338,3 +353,89 @@ def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path
     )
     assert not read_statement(state(both, known), both, known).missing
     assert read_statement("High marker shortens survival.", both, known).missing
+
+
+R = Path(__file__).parent / "r"
+
+
+def test_the_statistics_are_those_of_r() -> None:
+    """`benchmarks/r/claims.R` on the patients of gbsg: timereg, survival, base R."""
+    from validation.inputs.derive import composed_scores
+    from validation.statistics.cox import cox
+    from validation.statistics.mediation import additive_hazards, mediation
+    from validation.statistics.survival import logrank_trend
+
+    r = {
+        name: np.array(values.split(), dtype=float)
+        for name, values in (
+            line.split(",") for line in (R / "claims.csv").read_text(encoding="utf-8").splitlines()
+        )
+    }
+    table = pd.read_csv(R / "cohorts" / "gbsg.csv.gz")
+
+    def z(name: str) -> np.ndarray:
+        column = table[name]
+        return ((column - column.mean()) / column.std()).to_numpy()
+
+    t, e = table["time"].to_numpy(float), table["status"].to_numpy(float)
+    apart = t + np.arange(1, len(t) + 1) * 1e-4
+    x = (table["x.hormon"] == table["x.hormon"].max()).to_numpy(float)
+    X = np.column_stack([z("x.nodes"), x, z("x.age")])
+    hazards = additive_hazards(apart, e, X)
+    assert hazards.coef == pytest.approx(r["additive.coef"], rel=1e-4)
+    assert hazards.se == pytest.approx(r["additive.se"], rel=1e-4)
+    natural = mediation(x, z("x.nodes"), z("x.age")[:, None], apart, e, draws=50)
+    assert natural.indirect.value == pytest.approx(r["mediation.indirect"][0], rel=1e-4)
+    assert natural.direct.value == pytest.approx(r["mediation.direct"][0], rel=1e-4)
+    trend = logrank_trend(t, e, table["x.grade"])
+    assert trend.statistic == pytest.approx(r["trend.logrank"][0], rel=1e-6)
+    grade = cox(t, e, table[["x.grade"]], ["grade"])
+    assert grade.coef == pytest.approx(r["trend.cox"], rel=1e-5)
+    base = np.column_stack([z("x.age"), z("x.size")])
+    full = np.column_stack([z("x.nodes"), z("x.pgr"), base])
+    gain = cox(t, e, full, list("abcd")).loglik - cox(t, e, base, list("cd")).loglik
+    assert 2 * gain == pytest.approx(r["nested.chisq"][0], rel=1e-5)
+    high = (table["x.pgr"] > table["x.pgr"].median()).to_numpy(float)
+    for side, name in ((1.0, "within.high"), (0.0, "within.low")):
+        design = np.column_stack([x, high, x * (high - side), z("x.age")])
+        fit = cox(t, e, design, list("abcd"))
+        assert [fit.coef[0], fit.se[0]] == pytest.approx(r[name], rel=1e-5)
+    names = ["x.age", "x.size", "x.grade", "x.nodes", "x.pgr", "x.er"]
+    values = table[names].to_numpy(float).T
+    for method, weights in (("mean_z", []), ("weighted", [1, 2, -1]), ("rank", [])):
+        signature = GeneSignature.model_validate(
+            {"genes": ["x.size", "x.nodes", "x.pgr"], "method": method, "weights": weights}
+        )
+        found = composed_scores(signature, values, [np.array([1, 3, 4])])[0][:5]
+        assert found == pytest.approx(r[f"score.{method}"], rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["hazard", "value"])
+def test_natural_effects_of_a_known_truth_are_found(kind: str) -> None:
+    """The intervals of 40 simulated cohorts hold the planted indirect and direct effects."""
+    from validation.statistics.mediation import mediation
+
+    held = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = 400
+        x = rng.integers(0, 2, n).astype(float)
+        c = rng.normal(size=n)
+        m = 0.8 * x + 0.5 * c + rng.uniform(-1, 1, size=n)
+        if kind == "hazard":
+            c = np.clip(c, -2, 2)
+            hazard = 0.12 + 0.02 * m + 0.02 * x + 0.01 * c
+            time, stop = rng.exponential(1 / np.maximum(hazard, 1e-3)), rng.uniform(2, 20, n)
+            found = mediation(
+                x, m, c[:, None], np.minimum(time, stop), time <= stop, draws=200, seed=seed
+            )
+            indirect, direct = 0.8 * 0.02, 0.02
+        else:
+            y = 0.5 * m + 0.3 * x + c + rng.normal(size=n)
+            found = mediation(x, m, c[:, None], y, draws=200, seed=seed)
+            indirect, direct = 0.8 * 0.5, 0.3
+        held += [
+            found.indirect.lower < indirect < found.indirect.upper,
+            found.direct.lower < direct < found.direct.upper,
+        ]
+    assert np.mean(held) > 0.88

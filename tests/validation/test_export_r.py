@@ -143,6 +143,14 @@ def repeated(tmp_path: Path, *options: str, patients_in: int = 300, **changes: o
              "covariates": ["clinical:stage"], "endpoint": "size"},
             ["primary.p", "adjusted.p", "adjusted.lower"],
         ),
+        *(
+            (
+                {"exposures": [SEX, PAIR[0] | {"cut": "continuous"}], "comparison": "mediation",
+                 "covariates": ["clinical:stage"], "endpoint": endpoint},
+                ["primary.p", "primary.effect", "adjusted.p", "adjusted.effect"],
+            )
+            for endpoint in ("OS", "size")
+        ),
     ],
 )  # fmt: skip
 def test_r_repeats_every_kind_of_contract(tmp_path, changes, needs) -> None:
@@ -171,8 +179,16 @@ def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
     assert "adjusted" not in "".join(line for line in printed.splitlines() if "not comp" in line)
 
 
-def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path) -> None:
-    printed = repeated(tmp_path, "--split", "0.5", covariates=COVARIATES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"exposures": [AMOUNT], "comparison": "per_doubling"},
+        {"exposures": [PAIR[0] | {"cut": "quartile"}], "comparison": "trend"},
+    ],
+)
+def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path, changes) -> None:
+    printed = repeated(tmp_path, "--split", "0.5", **({"covariates": COVARIATES} | changes))
     assert "primary.effect" in printed
 
 

@@ -51,7 +51,6 @@ find_cut <- function(x, use) {
   if (!is.null(use$cut)) return(use$cut)
   known <- x[!is.na(x)]
   cut <- list(mean = mean(known), sd = sd(known))
-  if (plan$comparison == "per_doubling") return(modifyList(cut, list(sd = 1)))
   if (plan$comparison == "trend") {
     cut$points <- switch(use$rule, levels = head(sort(unique(known)), -1),
                          tertile = quantile(known, c(1, 2) / 3, names = FALSE),
@@ -78,7 +77,10 @@ step <- function(x, cut, use) {
   found <- rowSums(outer(x, unlist(cut$points), ">"))
   if (use$level == "low") length(cut$points) - found else found
 }
-score <- function(x, cut, use) (if (use$level == "low") -1 else 1) * (x - cut$mean) / cut$sd
+score <- function(x, cut, use) {
+  unit <- if (plan$comparison == "per_doubling") 1 else cut$sd
+  (if (use$level == "low") -1 else 1) * (x - cut$mean) / unit
+}
 exposed_side <- function(x, cut, level) {
   as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
 }
@@ -92,6 +94,7 @@ exposure_of <- function(rows, parts) {
   first <- plan$exposures[[1]]
   if (plan$comparison %in% products) return(parts[[1]] * parts[[2]])
   if (plan$comparison == "trend") return(parts[[1]])
+  if (plan$comparison == "mediation") return(parts[[2]])
   if (plan$comparison == "combined") {
     return(as.numeric(scale(rowSums(vapply(parts, function(x) as.numeric(scale(x)), parts[[1]])))))
   }
@@ -165,6 +168,8 @@ frame_of <- function(test) {
     other <- parts[[3 - test$within$exposure]]
     side <- if (test$within$other == "exposed") 1 else if (all(other %in% 0:1)) 0 else -1
     columns <- lapply(list(mine, other, mine * (other - side)), function(x) x[keep])
+  } else if (plan$comparison == "mediation") {
+    columns <- c(columns, list(parts[[1]][keep]))
   } else if (plan$comparison %in% products) {
     columns <- c(columns, lapply(parts, function(x) x[keep]))
   }
@@ -325,7 +330,7 @@ methods <- list(
   },
   concordance = function(test) {
     f <- frame_of(test)
-    main <- if (plan$comparison %in% products) 3 else 1
+    main <- if (plan$comparison %in% products) 3 else if (plan$comparison == "mediation") 2 else 1
     event <- as.numeric(f$outcome$event == 1)
     for (name in c("with", "without")) {
       X <- if (name == "with") f$X else f$X[, -seq_len(main), drop = FALSE]
@@ -345,6 +350,52 @@ methods <- list(
     } else rep("all", sum(known))
     found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
     put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
+  },
+  mediation = function(test) {
+    f <- frame_of(test)
+    X <- f$X
+    put_counts(test$id, f)
+    hc3 <- function(y, M) {
+      fit <- lm(y ~ M)
+      W <- model.matrix(fit)
+      bread <- solve(crossprod(W))
+      weight <- residuals(fit) / (1 - hatvalues(fit))
+      se <- sqrt(diag(bread %*% crossprod(W * weight) %*% bread))[2]
+      b <- coef(fit)[[2]]
+      c(b, 2 * pt(-abs(b / se), df.residual(fit)))
+    }
+    first <- hc3(X[, 1], X[, -1, drop = FALSE])
+    if (is.null(f$outcome$event)) {
+      second <- hc3(f$outcome$value, X)
+      unit <- sd(f$outcome$value)
+    } else {
+      # Additive hazards with constant effects (Lin and Ying 1994), in each stratum's risk sets.
+      left <- spread <- matrix(0, ncol(X), ncol(X))
+      right <- numeric(ncol(X))
+      for (layer in unique(f$layer)) {
+        mine <- f$layer == layer
+        t <- f$outcome$time[mine]
+        e <- f$outcome$event[mine] == 1
+        Z <- X[mine, , drop = FALSE]
+        before <- 0
+        for (moment in sort(unique(t))) {
+          at_risk <- Z[t >= moment, , drop = FALSE]
+          mean <- colMeans(at_risk)
+          left <- left + (moment - before) * crossprod(sweep(at_risk, 2, mean))
+          off <- sweep(Z[t == moment & e, , drop = FALSE], 2, mean)
+          right <- right + colSums(off)
+          spread <- spread + crossprod(off)
+          before <- moment
+        }
+      }
+      inverse <- solve(left)
+      b <- drop(inverse %*% right)[1]
+      se <- sqrt((inverse %*% spread %*% inverse)[1, 1])
+      second <- c(b, 2 * pnorm(-abs(b / se)))
+      unit <- sum(f$outcome$event == 1) / sum(f$outcome$time)
+    }
+    put(paste0(test$id, ".effect"), first[1] * second[1] / unit)
+    put(paste0(test$id, ".p"), max(first[2], second[2]))
   },
   nested = function(test) {
     f <- frame_of(test)

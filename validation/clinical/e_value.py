@@ -64,7 +64,7 @@ def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
 
 def put_e_value(outcome: TestOutcome, book: Book) -> None:
     """Keep the E-value of a finished test under `<test>.e_value`, that of its limit beside it."""
-    if outcome.effect is None or not outcome.n:
+    if outcome.effect is None or not outcome.n or outcome.method == "mediation":
         return
     found = e_value(outcome.effect, (outcome.events or 0) / outcome.n)
     book.put(f"{outcome.id}.e_value", found.estimate, "risk ratio")

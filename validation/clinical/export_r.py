@@ -49,6 +49,7 @@ IN_R = (
     "joint_groups",
     "ordered_groups",
     "nested",
+    "mediation",
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")

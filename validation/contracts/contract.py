@@ -48,6 +48,7 @@ Method = Literal[
     "joint_groups",
     "ordered_groups",
     "nested",
+    "mediation",
     "site",
     "time_dependent",
     "table_one",
@@ -56,7 +57,27 @@ Method = Literal[
     "decision_curve",
 ]
 Rescale = Literal["log2", "log2_plus_1", "rank"]
-Scale = Literal["hazard ratio", "subdistribution hazard ratio", "odds ratio", "difference (SD)"]
+Scale = Literal[
+    "hazard ratio",
+    "subdistribution hazard ratio",
+    "odds ratio",
+    "difference (SD)",
+    "relative hazard difference",
+]
+DIFFERENCES: tuple[Scale, ...] = ("difference (SD)", "relative hazard difference")
+"""Scales on which no effect is 0. A relative hazard difference is one of hazards, in units of the
+average hazard of the patients compared."""
+
+
+def scale_of(kind: str) -> Scale:
+    """On which scale a model reports the effect on a kind of endpoint."""
+    scales: dict[str, Scale] = {
+        "survival": "hazard ratio",
+        "competing": "hazard ratio",
+        "binary": "odds ratio",
+        "continuous": "difference (SD)",
+    }
+    return scales[kind]
 
 
 class VariableUse(Strict):
@@ -311,6 +332,11 @@ class Contract(Strict):
         return self.test(self.primary)
 
     @property
+    def model_scale(self) -> Scale:
+        """The scale of a single model of the primary endpoint, as in the specification curve."""
+        return scale_of(self.endpoint(self.primary_test.endpoint).kind)
+
+    @property
     def relevant_ratio(self) -> float:
         """The smallest relevant ratio in the unit of the effect: per doubling or step what the
         rules ask for per standard deviation.
@@ -319,7 +345,16 @@ class Contract(Strict):
 
     @property
     def relevant_difference(self) -> float:
-        """The smallest relevant difference in the unit of the effect."""
+        """The smallest relevant difference in the unit of the effect.
+
+        Of an indirect effect it is the smallest relevant effect on the mediator (in its standard
+        deviations) times the mediator's own on the outcome.
+        """
+        if self.comparison is Comparison.MEDIATION:
+            hazards = self.scale == "relative hazard difference"
+            rules = self.rules
+            further = rules.relevant_ratio - 1.0 if hazards else rules.relevant_difference
+            return rules.relevant_difference * further
         return self.rules.relevant_difference / (self.power.unit_sd or 1.0)
 
     @property

@@ -20,6 +20,7 @@ from validation.contracts.contract import (
     SpecificationPlan,
     SplitRule,
     VariableUse,
+    scale_of,
 )
 from validation.contracts.planned_power import planned_power
 from validation.contracts.registered import (
@@ -146,7 +147,7 @@ def draft(
             for item in (endpoint, *secondary, *extra)
         ),
         direction=hypothesis.direction,
-        scale=scale_of(endpoint.kind),
+        scale=_scale(hypothesis, endpoint),
         tests=tests,
         primary="primary",
         covariates=covariates,
@@ -175,15 +176,15 @@ def draft(
     )
 
 
-def scale_of(kind: str) -> Scale:
-    """On which scale an endpoint's effect is reported."""
-    scales: dict[str, Scale] = {
-        "survival": "hazard ratio",
-        "competing": "hazard ratio",
-        "binary": "odds ratio",
-        "continuous": "difference (SD)",
-    }
-    return scales[kind]
+def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:
+    if hypothesis.comparison is not Comparison.MEDIATION:
+        return scale_of(endpoint.kind)
+    if endpoint.kind == "competing":
+        raise InputError(
+            f'mediation does not serve competing endpoints: "{endpoint.key}" is one. Use a '
+            "survival, binary or continuous one"
+        )
+    return "relative hazard difference" if endpoint.kind == "survival" else "difference (SD)"
 
 
 def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
@@ -210,7 +211,15 @@ def _exposure(
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    apart = hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED
+    apart = hypothesis.comparison.is_product or hypothesis.comparison in (
+        Comparison.COMBINED, Comparison.MEDIATION,
+    )  # fmt: skip
+    mediator = hypothesis.comparison is Comparison.MEDIATION and exposure is hypothesis.exposures[1]
+    if mediator and found.kind == "binary":
+        raise InputError(
+            f'mediator "{exposure.label}" ({exposure.variable}) is binary; a mediator is '
+            "continuous or ordinal here. Name the exposure first and then the mediator"
+        )
     if continuous and several and not apart:
         raise InputError(
             f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
@@ -420,6 +429,9 @@ def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[st
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
+    if hypothesis.comparison is Comparison.MEDIATION:
+        named = [f"{each.label} {each.level}" for each in hypothesis.exposures]
+        return " through ".join(named), "the exposure's direct effect alone"
     if hypothesis.comparison is Comparison.COMBINED:
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):

@@ -35,6 +35,9 @@ def planned_power(
         share *= _kept_by(dictionary, condition)
     known = [find_variable(dictionary, exposure.variable).n for exposure in hypothesis.exposures]
     n = int(min([endpoint.n, *known]) * share)
+    if hypothesis.comparison is Comparison.MEDIATION:
+        events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
+        return power_of(n, events, None, "mediation", rules, "dictionary")
     exposed, reference = exposed_fraction(hypothesis)
     grouped = uses_groups(hypothesis)
     analyzed = int(n * (exposed + reference)) if grouped else n
@@ -96,7 +99,7 @@ def power_of(
         minimum_detectable_or,
     )
 
-    note = ""
+    note = "" if kind != "mediation" else "the power of an indirect effect is not computed"
     if spread is not None and spread != 1.0:
         note = f"standard deviation of the exposure given main effects and strata: {spread:.2f}"
     share = None if spread is not None else fraction

@@ -17,6 +17,15 @@ ADJUSTED: dict[str, Method] = {
     "binary": "logistic",
     "continuous": "linear",
 }
+WHOLE: dict[Comparison, Method] = {
+    Comparison.COMBINED: "nested",
+    Comparison.MEDIATION: "mediation",
+}
+"""Comparisons that one method answers from all exposures at once."""
+NOTES = {
+    "nested": "p tests all terms; the effect is that of their mean",
+    "mediation": "natural indirect effect; p is the larger of the two paths'",
+}
 PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
 TREND_CUTS = (CutRule.TERTILE, CutRule.QUARTILE)
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -25,14 +34,14 @@ CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 def uses_groups(hypothesis: Hypothesis) -> bool:
     """True when two groups are compared; False for slopes and interactions."""
     compared = hypothesis.comparison
-    if compared.is_slope or compared.is_product or compared is Comparison.COMBINED:
+    if compared.is_slope or compared.is_product or compared in WHOLE:
         return False
     return hypothesis.exposures[0].cut not in CONTINUOUS_CUTS
 
 
 def splits_jointly(hypothesis: Hypothesis) -> bool:
     """True when two exposures, each with a cut, split the patients into four groups."""
-    together = hypothesis.comparison is Comparison.COMBINED
+    together = hypothesis.comparison in WHOLE
     return (
         not together
         and len(hypothesis.exposures) == 2
@@ -52,10 +61,8 @@ def tests_of(
         return tuple(_followed(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
-    nested = hypothesis.comparison is Comparison.COMBINED
-    tests = of_endpoint(
-        "", endpoint, grouped, rule, covariates, strata, primary=True, nested=nested
-    )
+    whole = WHOLE.get(hypothesis.comparison)
+    tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True, whole=whole)
     if endpoint.kind == "survival" and splits_jointly(hypothesis):
         tests.append(
             TestPlan(
@@ -75,7 +82,7 @@ def tests_of(
             covariates,
             strata,
             primary=False,
-            nested=nested,
+            whole=whole,
         )
     if endpoint.kind == "survival" and hypothesis.comparison is Comparison.TREND:
         tests.append(
@@ -235,11 +242,11 @@ def of_endpoint(
     strata: tuple[str, ...],
     *,
     primary: bool,
-    nested: bool = False,
+    whole: Method | None = None,
 ) -> list[TestPlan]:
     """The registered tests of one endpoint; the first carries the claim.
 
-    `nested`: all exposures are tested by one comparison of nested models.
+    `whole`: the method that takes all exposures at once, in the place of a model of one term.
 
     Strata bind the comparisons of hazards. A prediction needs one baseline, so there they are
     covariates like the others.
@@ -261,8 +268,8 @@ def of_endpoint(
         method = SEARCHING[rule]
     elif rule in SEARCHING:
         note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
-    if nested:
-        method, note = "nested", "p tests all terms; the effect is that of their mean"
+    if whole is not None:
+        method, note = whole, NOTES[whole]
     name = f"{prefix}primary" if primary else f"{prefix}secondary"
     found = [
         TestPlan(
@@ -295,7 +302,7 @@ def of_endpoint(
             if primary:
                 add("rmst", "assumption", "rmst")
                 add("period_hazards", "assumption", "period_hazards")
-        if primary:
+        if primary and whole != "mediation":  # whose hazards are additive
             add("schoenfeld", "assumption", "schoenfeld", covariates=covariates, strata=strata)
     if endpoint.kind == "competing":
         add("cumulative_incidence", "descriptive", "cumulative_incidence")
@@ -309,7 +316,7 @@ def of_endpoint(
                 "fine_gray_adjusted", "adjusted", "fine_gray", covariates=covariates, note=PROGNOSIS
             )
     if covariates:
-        kind = "nested" if nested else ADJUSTED[endpoint.kind]
+        kind = whole or ADJUSTED[endpoint.kind]
         add("adjusted", "adjusted", kind, covariates=covariates, strata=strata)
     known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
     if known and endpoint.kind == "survival" and primary:
@@ -337,7 +344,7 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
     if hypothesis.comparison is Comparison.TREND:
         levels = own is CutRule.LEVELS
         cuts = [own, CutRule.CONTINUOUS] if levels else [own, *TREND_CUTS, CutRule.CONTINUOUS]
-    elif hypothesis.comparison.is_product or hypothesis.comparison is Comparison.COMBINED:
+    elif hypothesis.comparison.is_product or hypothesis.comparison in WHOLE:
         cuts = [own, CutRule.MEDIAN, CutRule.CONTINUOUS]
     elif len(hypothesis.exposures) > 1 or hypothesis.comparison is Comparison.EXTREMES:
         cuts = [own, CutRule.MEDIAN, CutRule.TERTILE]

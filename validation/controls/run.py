@@ -252,8 +252,17 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     # draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
-    draws = (_rebuilt(study, exposure, raw[:, at]) for at in range(raw.shape[1]))
-    if contract.hypothesis.time_dependent:
+    values = tuple(numbers_of(rows, each) for each in contract.exposures)
+    draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
+    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
+    if study.exposed.mediated and exposure == 0:
+        # The exposure's own part of the claim is its path to the mediator, which goes up.
+        sign = 1.0
+        observed = _to_the_mediator(study.exposed, keep)
+        null = np.array(
+            [float("nan") if drawn is None else _to_the_mediator(drawn, keep) for drawn in draws]
+        )
+    elif contract.hypothesis.time_dependent:
         observed, null = _at_risk(study)
     else:
         null = np.array(
@@ -266,7 +275,6 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     share = float((sign * null < sign * observed).mean())
     stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
     return RandomFeatures(
@@ -292,27 +300,31 @@ def _at_risk(study: Study) -> tuple[float, Floats]:
     return dealt_at_risk(entry, value, flags, x, layers, times=times, seed=contract.seed + 1)
 
 
-def _rebuilt(study: Study, exposure: int, raw: Floats) -> Exposed | None:
-    """The claim's exposure with one of its variables replaced; None where it cannot be cut."""
+def _rebuilt(
+    study: Study, values: tuple[Floats, ...], exposure: int, raw: Floats
+) -> Exposed | None:
+    """The claim's exposure with one of its values replaced; None where it cannot be cut."""
     import numpy as np
 
     contract = study.contract
     uses = contract.exposures
-    values = [numbers_of(study.rows, use) for use in uses]
     cuts = list(study.cuts)
     use = uses[exposure]
+    try:
+        raw = rescaled(raw, use)
+    except InputError:
+        return None
     if use.cut is CutRule.FIXED:
         # A threshold in the feature's own unit means nothing for another one: keep its share.
         assert use.threshold is not None
         below = int((values[exposure] <= use.threshold).sum())
         use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
     try:
-        raw = rescaled(raw, use)
         cuts[exposure] = cut_for(contract.comparison, raw, use)
     except InputError:
         return None
-    values[exposure] = raw
-    return expose(contract.comparison, uses, tuple(values), tuple(cuts))
+    replaced = (*values[:exposure], raw, *values[exposure + 1 :])
+    return expose(contract.comparison, uses, replaced, tuple(cuts))
 
 
 def all_layers(study: Study) -> NDArray[np.int64] | None:
@@ -365,7 +377,7 @@ def _draw(
     column, outcome = x[keep], value[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
-    base = [part[keep][:, None] for part in exposed.parts] if exposed.product else []
+    base = [part[keep][:, None] for part in exposed.beside]
     if event is not None and layers is None:
         outcome = scores.of(outcome, event[keep] == 1, keep)
     elif event is not None and layers is not None:
@@ -373,6 +385,13 @@ def _draw(
         base.append(indicators)
     others = np.column_stack(base) if base else None
     return float(_score_z(outcome, column[:, None], others)[0])
+
+
+def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
+    """Standardized correlation of an exposure with its mediator, positive as claimed."""
+    exposure, mediator = exposed.parts
+    known = keep & (exposure == exposure) & (mediator == mediator)
+    return float(_score_z(mediator[known], exposure[known][:, None], None)[0])
 
 
 def _within(

@@ -207,6 +207,4 @@ def _exposure(study: Study, cuts: tuple[Cut, ...]) -> Floats:
     if slope and cuts[0].rule is not CutRule.CONTINUOUS:
         comparison = Comparison.EXTREMES
     exposed = expose(comparison, contract.exposures, values, cuts)
-    if comparison.is_product:
-        return np.column_stack([exposed.x, *exposed.parts])
-    return exposed.x
+    return np.column_stack([exposed.x, *exposed.beside]) if exposed.beside else exposed.x

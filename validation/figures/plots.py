@@ -461,7 +461,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         specification_curve_figure,
         analysis.curve,
         title=f"{endpoint} under every defensible choice",
-        measure=contract.scale.capitalize(),
+        measure=contract.model_scale.capitalize(),
         description=f"Specification curve of {contract.exposed}",
     )
     share = analysis.result().numbers[Key.EXPECTED_SIGN].text
@@ -474,7 +474,7 @@ def _specification(analysis: Finished, out: Path) -> Figure:
         path,
         drawing,
         f"{endpoint} under every defensible choice",
-        f"{contract.scale.capitalize()} by {choices}; {share} have the expected sign.",
+        f"{contract.model_scale.capitalize()} by {choices}; {share} have the expected sign.",
     )
 
 

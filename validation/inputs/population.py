@@ -262,13 +262,20 @@ class Exposed:
     """The exposure of each patient. `x` is 1 exposed, 0 reference, NaN neither; or a z-score.
 
     `parts` are the single exposures on the same coding; with `product`, `x` is their product and
-    they are the main effects beside it.
+    they are the main effects beside it; with `mediated`, `x` is the mediator and the exposure
+    stands beside it.
     """
 
     x: Floats
     parts: tuple[Floats, ...]
     grouped: bool
     product: bool = False
+    mediated: bool = False
+
+    @property
+    def beside(self) -> tuple[Floats, ...]:
+        """The parts that every model holds beside `x`."""
+        return self.parts if self.product else self.parts[:1] if self.mediated else ()
 
 
 def side(values: Floats, cut: Cut, level: str) -> tuple[Floats, Floats]:
@@ -304,6 +311,8 @@ def expose(
     if comparison.is_product:
         first, second = coded
         return Exposed(x=first * second, parts=coded, grouped=False, product=True)
+    if comparison is Comparison.MEDIATION:
+        return Exposed(x=coded[1], parts=coded, grouped=False, mediated=True)
     if comparison is Comparison.COMBINED:
         return Exposed(x=_mean_of(coded, uses), parts=coded, grouped=False)
     if comparison.is_slope or continuous[0]:
@@ -445,6 +454,8 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         )
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
+    if exposed.mediated:
+        return power_of(n, expected, None, "mediation", contract.rules, "cohort")
     unit_sd = None
     if contract.comparison in UNSCALED:
         unit_sd = float(np.nanstd(exposed.x, ddof=1))

@@ -120,6 +120,7 @@ class Study:
             parts=tuple(part[keep] for part in self.exposed.parts),
             grouped=self.exposed.grouped,
             product=self.exposed.product,
+            mediated=self.exposed.mediated,
         )
         if not np.any(keep):
             raise InputError(
@@ -228,11 +229,18 @@ class Study:
         return self.layers((key,), keep)
 
     def adjusters(self) -> list[tuple[str, Floats]]:
-        """Main effects that an interaction model needs beside its product term."""
-        if not self.contract.comparison.is_product:
-            return []
+        """Main effects that an interaction model needs beside its product term; the exposure
+        beside its mediator.
+        """
         uses = self.contract.exposures
-        return [(use.label, part) for use, part in zip(uses, self.exposed.parts, strict=True)]
+        return [(use.label, part) for use, part in zip(uses, self.exposed.beside, strict=False)]
+
+    @property
+    def first_term(self) -> str:
+        """What the first term of every model is called."""
+        if self.exposed.mediated:
+            return self.contract.exposures[1].label
+        return "interaction" if self.exposed.product else self.contract.exposed
 
 
 def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:

@@ -112,7 +112,7 @@ def _pooled(
     Z, names = study.design(plan.covariates, keep, missing=True)
     main = [(name, part[keep]) for name, part in study.adjusters()]
     first = np.column_stack([study.exposed.x[keep], *(part for _, part in main)])
-    label = [study.contract.exposed if not main else "interaction", *(name for name, _ in main)]
+    label = [study.first_term, *(name for name, _ in main)]
     helpers = np.column_stack([first, predictors])
     copies = impute(Z, names, outcome=helpers, m=rule.imputations, seed=study.contract.seed)
     terms = [*label, *names]

@@ -50,7 +50,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     parts = study.adjusters()
     blocks = [study.exposed.x[keep], *(part[keep] for _, part in parts)]
     X = np.column_stack([*blocks, *(column.values for column in columns)])
-    label = study.contract.exposed if not parts else "interaction"
+    label = study.first_term
     names = [label, *(name for name, _ in parts), *(column.name for column in columns)]
     notes: list[str] = []
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())

@@ -117,9 +117,8 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
         return keep, X, [*(name for name, _ in inner), *names], notes
     main = [(name, part[keep]) for name, part in study.adjusters()]
     columns = [study.exposed.x[keep], *(part for _, part in main)]
-    label = study.contract.exposed if not main else "interaction"
     X = np.column_stack([*columns, Z]) if Z.shape[1] else np.column_stack(columns)
-    return keep, X, [label, *(name for name, _ in main), *names], notes
+    return keep, X, [study.first_term, *(name for name, _ in main), *names], notes
 
 
 def within_columns(study: Study, within: Within) -> list[tuple[str, Floats]]:

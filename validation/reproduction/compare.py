@@ -68,6 +68,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "fisher": (*COUNTS, *ESTIMATE, "p"),
     "logistic": (*COUNTS, *ESTIMATE, "p"),
     "linear": ("n", *ESTIMATE, "p"),
+    "mediation": (*COUNTS, "effect", "p"),
     "nested": (*COUNTS, *ESTIMATE, "p"),
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
@@ -206,11 +207,13 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
     if plan.method == "joint_groups":
         return parts
     plain = plan.method in ("kaplan_meier", "rmst", "period_hazards", "cumulative_incidence")
-    if plan.method == "nested":
-        return ("exposure", *parts)
+    if plan.method in ("nested", "mediation"):
+        return ("exposure", *parts[: None if plan.method == "nested" else 1])
     if plan.within is not None:
         mine = plan.within.exposure - 1
         return (parts[mine], parts[1 - mine], f"product_{plan.id}")
+    if contract.comparison.value == "mediation" and not plain:
+        return ("exposure", parts[0])
     interaction = contract.comparison.is_product and not plain
     if interaction and plan.method not in ("spline", "maximally_selected"):
         return ("exposure", *parts)
@@ -219,7 +222,7 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
 
 def _imputes(contract: Contract, plan: TestPlan) -> bool:
     imputing = contract.missing.policy == "multiple_imputation"
-    whole = plan.within is None and plan.method != "nested"
+    whole = plan.within is None and plan.method not in ("nested", "mediation")
     return imputing and whole and bool(plan.covariates)
 
 
@@ -370,7 +373,7 @@ def _distance(
     if name == "p":
         return abs(sage - second), abs(sage - second) <= max(0.02 * sage, 0.0005)
     assert outcome.effect is not None
-    if outcome.effect.scale == "difference (SD)":
+    if outcome.effect.null == 0.0:
         return abs(sage - second), abs(sage - second) <= 0.01
     if sage <= 0 or second <= 0:
         return None, False

@@ -218,6 +218,42 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     return linear(rows, mean) | {"p": float(p)}
 
 
+def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
+    """The indirect effect: the exposure's path to the mediator (least squares, HC3 errors) times
+    the mediator's to the outcome (additive hazards, else least squares). p is the weaker path's.
+    """
+    from scipy.stats import norm
+    from statsmodels.regression.linear_model import OLS
+
+    X = design(rows, test).to_numpy()
+    ones = np.ones(len(rows))
+    first = OLS(X[:, 0], np.column_stack([ones, X[:, 1:]])).fit(cov_type="HC3", use_t=True)
+    if not test["time"]:
+        y = rows[test["value"]].astype(float).to_numpy()
+        second = OLS(y, np.column_stack([ones, X])).fit(cov_type="HC3", use_t=True)
+        size = first.params[1] * second.params[1] / y.std(ddof=1)
+        return {"effect": float(size), "p": float(max(first.pvalues[1], second.pvalues[1]))}
+    strata = layers(rows, test)
+    labels = np.zeros(len(rows)) if strata is None else pd.factorize(strata)[0]
+    time, event = rows[test["time"]].to_numpy(float), (rows[test["event"]] == 1).to_numpy()
+    left, right, spread = (np.zeros(shape) for shape in [(X.shape[1],) * 2, X.shape[1],
+                                                         (X.shape[1],) * 2])  # fmt: skip
+    for label in np.unique(labels):
+        mine, before = labels == label, 0.0
+        t, e, Z = time[mine], event[mine], X[mine]
+        for moment in np.unique(t):
+            at_risk = Z[t >= moment]
+            mean = at_risk.mean(axis=0)
+            left += (moment - before) * (at_risk - mean).T @ (at_risk - mean)
+            off = Z[(t == moment) & e] - mean
+            right, spread, before = right + off.sum(axis=0), spread + off.T @ off, moment
+    inverse = np.linalg.inv(left)
+    b, se = (inverse @ right)[0], math.sqrt((inverse @ spread @ inverse)[0, 0])
+    average = event.sum() / time.sum()
+    p = max(float(first.pvalues[1]), float(2 * norm.sf(abs(b / se))))
+    return {"effect": float(first.params[1] * b / average), "p": p}
+
+
 def joint(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Log-rank test over all groups that the exposures form."""
     groups = rows[test["terms"]].astype(int).astype(str).agg("".join, axis=1)
@@ -242,6 +278,7 @@ METHODS = {
     "rank": rank,
     "joint_groups": joint,
     "nested": nested,
+    "mediation": mediation,
 }
 
 
