@@ -10,6 +10,7 @@ from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary, Endpoint
 from validation.hypothesis import Exposure, Hypothesis
+from validation.signature import read_signature
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Held:
 
 def held(dictionary: DataDictionary, key: str) -> Held | None:
     """What the cohort holds of a variable, or None."""
-    if key.startswith("expression:"):
+    if key.startswith("expression:") or read_signature(key) is not None:
         if not dictionary.has(key):
             return None
         n = dictionary.expression_n or dictionary.n_patients
