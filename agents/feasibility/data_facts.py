@@ -200,7 +200,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         blocking=True,
         remedy=""
         if visible
-        else f"Only a {numbers.scale} beyond {settings.hopeless_ratio:g} could be seen: compare"
+        else f"Only effects beyond {settings.hopeless_ratio:g} ({numbers.scale}) show: compare"
         " larger groups (median cut, fewer joint conditions, a wider population) or use a cohort"
         " with more events.",
     )
@@ -208,14 +208,14 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         facts.add(
             "data",
             "power",
-            f"Effects smaller than a {numbers.scale} of {ratio:.2f} will be missed.",
+            f"Effects smaller than {ratio:.2f} ({numbers.scale}) will be missed.",
             CONTRACT,
             found=False,
             share=share,
             value=ratio,
             unit=numbers.scale,
-            remedy=f"Read a negative result as inconclusive for a {numbers.scale} below"
-            f" {ratio:.2f}.",
+            remedy=f"Read a negative result as inconclusive for effects below {ratio:.2f}"
+            f" ({numbers.scale}).",
         )
 
 
