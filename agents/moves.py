@@ -109,9 +109,19 @@ def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
 
 
 def form(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """What is asked, in which form: claims of one form are the same."""
+    """What is asked, in which form: claims of one form are the same.
+
+    Without a cut, or as a product, a lower side at lower risk is a higher side at higher risk.
+    """
+    levels = {exposure.variable: exposure.level for exposure in hypothesis.exposures}
+    direction = hypothesis.direction
+    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
+        if sum(level == "low" for level in levels.values()) % 2:
+            direction = TURNED[direction]
+        levels = dict.fromkeys(levels, "high")
     exposures = {
-        (exposure.variable, exposure.level, exposure.cut) for exposure in hypothesis.exposures
+        (exposure.variable, levels[exposure.variable], exposure.cut)
+        for exposure in hypothesis.exposures
     }
     filters = frozenset(
         (each.variable, each.op, str(each.value)) for each in hypothesis.population.filters
@@ -120,7 +130,7 @@ def form(hypothesis: Hypothesis) -> tuple[object, ...]:
         frozenset(exposures),
         hypothesis.comparison,
         hypothesis.endpoint,
-        hypothesis.direction,
+        direction,
         filters,
     )
 
@@ -208,8 +218,15 @@ def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Itera
         yield _move(claim, kind, f"{label_of(exposure.variable, known)} alone: {why}", part)
 
 
+def without_cut(hypothesis: Hypothesis, known: DataDictionary) -> Hypothesis:
+    """A claim on one exposure per standard deviation, since a cut loses information."""
+    if len(hypothesis.exposures) > 1:
+        return hypothesis
+    return _changed(hypothesis, known, **_single(hypothesis.exposures[0], known))
+
+
 def _uncut(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
-    single = _changed(claim.hypothesis, known, **_single(claim.hypothesis.exposures[0], known))
+    single = without_cut(claim.hypothesis, known)
     if single.comparison is Comparison.PER_SD:
         yield _move(claim, "refine", "a cut loses information: the same per unit of spread", single)
 
@@ -331,7 +348,7 @@ def _family(gene: str) -> tuple[str, int]:
 
 PRIOR: dict[tuple[Kind, Came], float] = {
     ("contrast", "held"): 0.35,
-    ("refine", "held"): 0.35,
+    ("refine", "held"): 0.10,
     ("refine", "other direction"): 0.25,
     ("refine", "unclear"): 0.15,
     ("explain", "unclear"): 0.10,
@@ -394,7 +411,8 @@ class Policy:
 
     Parameters
     ----------
-    fresh : claims from the literature, the best first
+    fresh : claims from the literature, the best first; asked without a cut where they have one
+        exposure
     known : the cohort's data dictionary, all of it
     share : the share of the patients that explores
     """
@@ -406,7 +424,7 @@ class Policy:
         self.share = share
         self._fresh = [
             Move(kind="move on", of="", why="from the literature", hypothesis=claim, depth=0)
-            for claim in fresh
+            for claim in (without_cut(claim, known) for claim in fresh)
         ]
         self._moves: dict[tuple[str, str, int], tuple[Move, ...]] = {}
         self._power: dict[object, float] = {}

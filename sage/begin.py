@@ -151,6 +151,8 @@ def begin(
     )
     services = Services(folder, manifest, settings)
     _ = services.reasoner  # a wrong key format or a missing price is reported before work starts
+    if not services.graph.n_nodes:
+        raise InputError(f"--kg: {kg} is an empty graph; build one with `sage kg build`")
     corrections = request.corrections
     if reasoner == "rules":  # which costs nothing: what cannot be answered leaves no folder
         given = question_input(manifest.prompt, dictionary, services.graph)

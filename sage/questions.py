@@ -143,7 +143,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
 
     A redesign is for all patients; of a run begun before there was a contract, it is the prompt.
     """
-    path = folder.output("contract")
+    path = folder.output("question_contract")
     if not path.exists():
         return Question(prompt=folder.manifest().prompt)
     question = Question.model_validate(read_json(path))

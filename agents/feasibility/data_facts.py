@@ -10,6 +10,7 @@ from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.settings import FeasibilitySettings
 from validation.dictionary import DataDictionary, Endpoint
 from validation.hypothesis import Exposure, Hypothesis
+from validation.signature import read_signature
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Held:
 
 def held(dictionary: DataDictionary, key: str) -> Held | None:
     """What the cohort holds of a variable, or None."""
-    if key.startswith("expression:"):
+    if key.startswith("expression:") or read_signature(key) is not None:
         if not dictionary.has(key):
             return None
         n = dictionary.expression_n or dictionary.n_patients
@@ -199,7 +200,7 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         blocking=True,
         remedy=""
         if visible
-        else f"Only a {numbers.scale} beyond {settings.hopeless_ratio:g} could be seen: compare"
+        else f"Only effects beyond {settings.hopeless_ratio:g} ({numbers.scale}) show: compare"
         " larger groups (median cut, fewer joint conditions, a wider population) or use a cohort"
         " with more events.",
     )
@@ -207,14 +208,14 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         facts.add(
             "data",
             "power",
-            f"Effects smaller than a {numbers.scale} of {ratio:.2f} will be missed.",
+            f"Effects smaller than {ratio:.2f} ({numbers.scale}) will be missed.",
             CONTRACT,
             found=False,
             share=share,
             value=ratio,
             unit=numbers.scale,
-            remedy=f"Read a negative result as inconclusive for a {numbers.scale} below"
-            f" {ratio:.2f}.",
+            remedy=f"Read a negative result as inconclusive for effects below {ratio:.2f}"
+            f" ({numbers.scale}).",
         )
 
 

@@ -496,10 +496,14 @@ def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:
     claims = tuple(proposal.hypothesis for proposal in pool)
     found = yield Use("design_power", DesignClaims(claims=claims))
     ordered = []
+    refused = []
     for place, (proposal, design) in enumerate(zip(pool, found["designs"], strict=True)):
         if design["refused"]:
+            refused.append(f"{proposal.hypothesis.statement} {design['refused']}")
             continue
         lost = len(unanswered(given.question, proposal.hypothesis))
         weak = (design["power"] or 0.0) < ENOUGH_POWER
         ordered.append(((lost, weak, place), proposal))
+    if not ordered:
+        raise ValueError(f"nothing that was drafted can be tested. {refused[0]}")
     return [proposal for _, proposal in sorted(ordered, key=lambda pair: pair[0])][: given.wanted]

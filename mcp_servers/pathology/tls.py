@@ -311,10 +311,13 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
 
     if call == "lymphoid":
         return ""
-    if background > FOLD_BACKGROUND:
-        return f"may be a fold or dark edge: {background:.1f} times as dark between nuclei as usual"
+    why = []
     if regular < SURE_REGULAR:
-        return f"may be necrosis or crowded epithelium: {regular:.0%} of the nuclei are regular"
+        why.append(f"necrosis or crowded epithelium: {regular:.0%} of the nuclei are regular")
+    if background > FOLD_BACKGROUND:
+        why.append(f"a fold or dark edge: {background:.1f} times as dark between nuclei as usual")
+    if why:
+        return "may be " + "; or ".join(why)
     return f"nuclei stand out little ({contrast:.1f} times): blur, thick section or debris"
 
 

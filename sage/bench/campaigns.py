@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.moves import Came, Earlier, Policy, came_to
+from agents.statement import settled
 from sage.bench.null_statistics import rate
+from sage.bench.worlds import DECIDING
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, Online, SplitRule
@@ -76,10 +78,12 @@ class World:
         self.known = self.cohort.dictionary()
 
     def draft(self, hypothesis: Hypothesis) -> Contract:
-        """The contract of a claim, with the campaign's split."""
+        """The contract of a claim with the campaign's split, and the tests that verdicts read."""
         from validation.contracts.draft import draft
 
-        return draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
+        plan = draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
+        tests = tuple(test for test in plan.tests if test.id in DECIDING)
+        return Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
 
     def outcomes(self, contract: Contract) -> Iterator[tuple[TestOutcome, TestOutcome | None]]:
         """The primary test in the exploring patients; it and the adjusted one in the others."""
@@ -187,7 +191,7 @@ Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
 
 def by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
     """The policy of `sage campaign` with the rules: the claim that promises most information."""
-    policy = Policy(fresh, known)
+    policy = Policy([settled(claim, known) for claim in fresh], known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
         found = policy.ranked(earlier)

@@ -326,7 +326,7 @@ def _opening(
     told = history(mine, next_moves(earlier, known), [move.hypothesis for move in moves])
     request = _request(plan, left, told, run.root)
     wide = settings.model_copy(update={"paths": min(50, settings.paths * (1 + plan.widened))})
-    asked = folder.round(1).output("contract")
+    asked = folder.round(1).output("question_contract")
     again = asked if number > 1 and asked.exists() else None
     request["corrections"] = Corrections(
         edited=again or (Path(request.pop("question")) if request.get("question") else None),

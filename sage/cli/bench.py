@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from sage.cli.bench_campaigns import campaigns, planted
+
 if TYPE_CHECKING:
     from agents.base import Reasoner
     from kg.literature.local import LocalIndex
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 app = typer.Typer(help="Calibration benchmarks.", no_args_is_help=True)
+
+
+app.command()(campaigns)
+app.command()(planted)
 
 
 @app.callback()

@@ -141,7 +141,7 @@ def run(
             population,
             drop,
             question,
-            yes=yes or as_json,
+            yes=yes,
         ),
     )
 

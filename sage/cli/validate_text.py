@@ -124,6 +124,7 @@ def contract_lines(plan: Contract) -> list[str]:
         f"exposure: {exposure.key} [{exposure.unit or exposure.kind}]"
         + f", cut {exposure.cut.value if exposure.cut else 'none'}"
         + ("" if exposure.threshold is None else f" at {exposure.threshold:g}")
+        + ("" if exposure.rescale is None else f", {exposure.rescale}")
         + f", known at {known_text(exposure.known_at)}"
         for exposure in plan.exposures
     ]

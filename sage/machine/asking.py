@@ -24,5 +24,5 @@ def ask_question(services: Services, corrections: Corrections) -> Question:
         except Exception as error:
             folder.update(status="failed", problem=str(error)[:1000])
             raise
-        write_json(folder.output("contract"), question)
+        write_json(folder.output("question_contract"), question)
     return question

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from agents.question.carried import filters_of
 from agents.question.types import Question
 from agents.scientist import (
     Proposal,
@@ -32,7 +33,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.machine.services import Services
 from sage.machine.state import ScientistIn
-from sage.questions import question_of, redesign_of
+from sage.questions import Redesign, question_of, redesign_of
 from validation.hypothesis import Hypothesis
 
 
@@ -46,6 +47,9 @@ def drafted(
 ) -> list[Draft]:
     """The best `kept` of `wanted` candidates, as drafts.
 
+    Where too few patients are in the subgroup that the question names, the claim is redesigned for
+    all patients; its account says so.
+
     Parameters
     ----------
     services, state : the run, and what the scientist may see of it
@@ -57,6 +61,27 @@ def drafted(
     InputError
         If the scientist finds nothing that the cohort can test.
     """
+    first = f"h{len(drafts) + 1}"
+    try:
+        return _drafted(services, state, drafts, wanted, kept, wish)
+    except InputError as error:
+        question = question_of(services.folder, first)
+        if redesign_of(services.folder, first) is not None or not filters_of(question):
+            raise
+        redesign = Redesign(of="the claim as asked", reason=str(error))
+        write_json(services.folder.output(f"redesign-{first}"), redesign)
+        services.folder.event("note", node="scientist", message=redesign.reason)
+        return _drafted(services, state, drafts, wanted, kept, wish)
+
+
+def _drafted(
+    services: Services,
+    state: ScientistIn,
+    drafts: Sequence[Draft],
+    wanted: int,
+    kept: int,
+    wish: str,
+) -> list[Draft]:
     brief, question = state["brief"], state.get("question") or Question(prompt="")
     first = f"h{len(drafts) + 1}"
     if redesign_of(services.folder, first) is not None:

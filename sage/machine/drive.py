@@ -119,7 +119,9 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if answer is not None:
             begin = Command(resume=answer)
         elif snapshot.created_at is None:
-            if not folder.output("contract").exists():  # stopped before its question was read
+            if not folder.output(
+                "question_contract"
+            ).exists():  # stopped before its question was read
                 refuse(ask_question(services, Corrections()))
             begin = {"prompt": services.manifest.prompt, "question": services.question}
         else:

@@ -35,22 +35,44 @@ class CandidatesPage:
 def rankings(folder: RunFolder) -> list[Ranking]:
     """Every ranking of the run, in the order in which the scientist was asked.
 
+    What a reviewer changed is not shown as it was drafted: another claim was tested.
+
     Raises
     ------
     InputError
         If a file of them is damaged.
     """
     paths = (folder.root / "outputs").glob("candidates-h*.json")
+    edited = _edited(folder)
     found = []
     for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
         try:
-            found.append(Ranking.model_validate(read_json(path)))
+            ranking = Ranking.model_validate(read_json(path))
         except ValueError as error:
             raise InputError(
                 f"{path} is damaged: it does not hold what a run writes there"
                 f" ({type(error).__name__}). Restore it from a backup"
             ) from None
+        ranked = tuple(
+            candidate.model_copy(update={"statement": CHANGED})
+            if candidate.hypothesis_id in edited
+            else candidate
+            for candidate in ranking.ranked
+        )
+        found.append(ranking.model_copy(update={"ranked": ranked}))
     return found
+
+
+CHANGED = "Changed at review; the rank is that of the draft."
+
+
+def _edited(folder: RunFolder) -> set[str]:
+    """Hypotheses that a reviewer changed."""
+    path = folder.output("state")
+    if not path.exists():
+        return set()
+    decisions = read_json(path).get("decisions", [])
+    return {one["hypothesis_id"] for one in decisions if one["action"] == "edit"}
 
 
 def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:

@@ -97,15 +97,9 @@ def test_what_cannot_be_answered_is_refused_with_what_to_do(
 
 def test_an_infeasible_claim_is_redesigned_before_the_run_ends(tmp_path: Path) -> None:
     """Fifteen patients have a low-grade tumor: the redesign gives up that subgroup, and says so."""
-    run = tmp_path / "run"
-    prompt = "Does FABP5 relate to overall survival in low-grade tumors?"
-    ended = sage(
-        "run", prompt, "--auto-approve", "--json", "--out", str(run), cwd=tmp_path, timeout=600
-    )
-    assert ended.code == 0, ended.err
-    first, second = sorted(ended.json["hypotheses"], key=lambda found: found["id"])
-    assert first["verdict"] == "not tested: infeasible"
-    assert "redesign of h1" in second["carries"].lower()
-    assert "low-grade" in second["carries"]
-    assert "Dropped" in second["carries"]
-    assert not second["verdict"].startswith("not tested")
+    found, said = drafted("Does FABP5 relate to overall survival in low-grade tumors?", tmp_path)
+    assert found["exposures"][0]["variable"] == "expression:FABP5"
+    assert found["population"]["filters"] == []
+    assert "Dropped: low-grade (population)" in said
+    assert "Redesign of the claim as asked, which was infeasible" in said
+    assert "fewer than" in said

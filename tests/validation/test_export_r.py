@@ -179,8 +179,16 @@ def test_r_repeats_firths_penalty(tmp_path, changes, needs) -> None:
     assert "adjusted" not in "".join(line for line in printed.splitlines() if "not comp" in line)
 
 
-def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path) -> None:
-    printed = repeated(tmp_path, "--split", "0.5", covariates=COVARIATES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"exposures": [AMOUNT], "comparison": "per_doubling"},
+        {"exposures": [PAIR[0] | {"cut": "quartile"}], "comparison": "trend"},
+    ],
+)
+def test_confirmation_uses_the_cuts_of_the_discovery(tmp_path, changes) -> None:
+    printed = repeated(tmp_path, "--split", "0.5", **({"covariates": COVARIATES} | changes))
     assert "primary.effect" in printed
 
 

@@ -51,7 +51,6 @@ find_cut <- function(x, use) {
   if (!is.null(use$cut)) return(use$cut)
   known <- x[!is.na(x)]
   cut <- list(mean = mean(known), sd = sd(known))
-  if (plan$comparison == "per_doubling") return(modifyList(cut, list(sd = 1)))
   if (plan$comparison == "trend") {
     cut$points <- switch(use$rule, levels = head(sort(unique(known)), -1),
                          tertile = quantile(known, c(1, 2) / 3, names = FALSE),
@@ -78,7 +77,10 @@ step <- function(x, cut, use) {
   found <- rowSums(outer(x, unlist(cut$points), ">"))
   if (use$level == "low") length(cut$points) - found else found
 }
-score <- function(x, cut, use) (if (use$level == "low") -1 else 1) * (x - cut$mean) / cut$sd
+score <- function(x, cut, use) {
+  unit <- if (plan$comparison == "per_doubling") 1 else cut$sd
+  (if (use$level == "low") -1 else 1) * (x - cut$mean) / unit
+}
 exposed_side <- function(x, cut, level) {
   as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
 }

@@ -36,7 +36,8 @@ def planned_power(
     known = [find_variable(dictionary, exposure.variable).n for exposure in hypothesis.exposures]
     n = int(min([endpoint.n, *known]) * share)
     if hypothesis.comparison is Comparison.MEDIATION:
-        return power_of(n, None, None, "mediation", rules, "dictionary")
+        events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
+        return power_of(n, events, None, "mediation", rules, "dictionary")
     exposed, reference = exposed_fraction(hypothesis)
     grouped = uses_groups(hypothesis)
     analyzed = int(n * (exposed + reference)) if grouped else n

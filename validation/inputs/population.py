@@ -455,7 +455,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
     if exposed.mediated:
-        return power_of(n, None, None, "mediation", contract.rules, "cohort")
+        return power_of(n, expected, None, "mediation", contract.rules, "cohort")
     unit_sd = None
     if contract.comparison in UNSCALED:
         unit_sd = float(np.nanstd(exposed.x, ddof=1))

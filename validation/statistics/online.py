@@ -10,7 +10,7 @@ A p-value enters e-LOND as the all-or-nothing e-value of its own place. That mak
 t-th claim alpha * gamma_t whatever came before (alpha spending, as in Foster and Stine 2008, J R
 Stat Soc B), and bounds the chance of any false discovery by alpha, not only their rate. Calibrators
 that keep something for later discoveries (`multiplicity.p_to_e`) pay more for it than the few
-discoveries of a campaign give back: `sage bench campaigns` has the figures.
+discoveries of a campaign give back (`docs/campaigns.md`).
 """
 
 from __future__ import annotations

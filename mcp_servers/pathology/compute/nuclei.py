@@ -23,6 +23,9 @@ REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
 DENSITY_CAP = 0.6
 """Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
 lift the threshold above the pale ones."""
+GLASS_DENSITY = 0.03
+"""Densities up to this are glass or empty lumen and take no part in thresholds: a border of glass
+would pull them down. Raw glass has 0 to 0.02, the palest stroma of the scans tried about 0.05."""
 THRESHOLD_RADIUS_UM = 6.0
 SEED_SMOOTHING_UM = 0.65
 MIN_CIRCULARITY = 0.35
@@ -66,13 +69,14 @@ def nuclear_density(image: U8) -> F32:
 
 
 def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
-    """Half way between the local means of what lies above and below Otsu's global threshold."""
+    """Half way between the local means of what lies above and below Otsu's threshold of tissue."""
     import cv2
 
     from mcp_servers.pathology.compute.pixels import half_way, upper_part
 
     density = np.minimum(density, np.float32(cap))
-    start = max(otsu(density[::2, ::2], 0.0, cap), floor)
+    sampled = density[::2, ::2]
+    start = max(otsu(sampled[sampled > GLASS_DENSITY], 0.0, cap), floor)
     size = (2 * radius + 1, 2 * radius + 1)
     share, upper = (cv2.blur(part, size) for part in upper_part(density, start))
     return half_way(share, upper, cv2.blur(density, size), start)

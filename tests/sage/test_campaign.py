@@ -1,0 +1,181 @@
+"""A campaign's notebook, its pages and its rules for stopping, without running a round."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from agents.moves import Earlier
+from sage.campaign.notebook import Asked, Finding, Notebook, earlier_claims, history
+from sage.campaign.page import write_pages
+from sage.campaign.rounds import CampaignFolder, Plan, _chosen, begin_campaign, find_campaign
+from sage.core.errors import InputError
+from sage.settings import Settings
+from tests.agents.test_moves import KNOWN, PER_SD
+
+
+def finding(number: int, campaign: str = "c", **changes: object) -> Finding:
+    told = {
+        "campaign": campaign,
+        "round": number,
+        "id": "h1",
+        "run": f"/runs/{campaign}/round-{number}",
+        "cohort": "toy",
+        "at": "2026-01-01T00:00:00Z",
+        "statement": f"Claim {number}.",
+        "hypothesis": PER_SD,
+        "came": "none",
+        "verdict": "not_supported",
+        "badge": "not supported: no relevant association",
+    }
+    return Finding.model_validate(told | changes)
+
+
+def asked(name: str = "c", **changes: object) -> Asked:
+    told = {"id": name, "question": "TLS?", "cohort": "Toy", "simulated": True, "created": "now"}
+    return Asked.model_validate(told | changes)
+
+
+def test_a_round_is_noted_once_however_often_it_is_written(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path / "n.json")
+    for _ in range(2):
+        notebook.enter(asked())
+        notebook.add("c", 1, [finding(1)])
+    pages = notebook.read()
+    assert [each.name for each in pages.findings] == ["c/r1-h1"]
+    assert pages.rounds == {"c": 1}
+    assert len(pages.campaigns) == 1
+
+
+def test_campaigns_that_share_a_notebook_lose_nothing(tmp_path: Path) -> None:
+    def write(name: str) -> None:
+        notebook = Notebook(tmp_path / "n.json")
+        for number in range(1, 9):
+            notebook.enter(asked(name))
+            notebook.add(name, number, [finding(number, name)])
+
+    threads = [threading.Thread(target=write, args=(f"c{at}",)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pages = Notebook(tmp_path / "n.json").read()
+    assert len({each.name for each in pages.findings}) == 32
+    assert set(pages.rounds.values()) == {8}
+    assert len(pages.campaigns) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{", "damaged"), ('{"findings": 3}', "no notebook"), ('{"format": 99}', "newer SAGE")],
+)
+def test_a_file_that_is_no_notebook_is_told(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "n.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        Notebook(path).read()
+    assert path.read_text() == text
+
+
+def test_the_next_round_knows_the_exploring_patients_alone(tmp_path: Path) -> None:
+    """Neither the verdict nor an estimate of the confirming patients reaches a proposal."""
+    secret = {"confirmed": "hazard ratio 7.77", "verdict": "supported", "badge": "supported: 7.77",
+              "reason": "7.77", "because": "evidence"}  # fmt: skip
+    quiet = {"confirmed": None, "verdict": "inconclusive", "badge": "b", "reason": "r",
+             "because": "power"}  # fmt: skip
+    views = [
+        (history([found], (), ()), earlier_claims([found]))
+        for found in (finding(1, came="held", **secret), finding(1, came="held", **quiet))
+    ]
+    assert views[0] == views[1]
+    assert "7.77" not in views[0][0].model_dump_json()
+    assert views[0][0].claims[0].verdict == "held in the exploring patients"
+
+
+def test_the_pages_show_what_a_cohort_says_and_obey_nothing_of_it(tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script> [x](javascript:alert(1)) {{ 7*7 }}"
+    notebook = Notebook(tmp_path / "n.json")
+    notebook.enter(asked(question=bad))
+    notebook.add("c", 2, [
+        finding(1, statement=bad, why=bad),
+        finding(2, came="dead end", verdict="", badge="", hypothesis=None, reason=bad),
+    ])  # fmt: skip
+    page = write_pages(notebook)
+    text = page.read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 4
+    assert "script-src 'none'" in text
+    assert "49" not in text
+    markdown = (tmp_path / "n.md").read_text()
+    assert re.search(r"(?<!\\)\]\(javascript", markdown) is None
+    assert re.search(r"(?<!\\)<script", markdown) is None
+    assert "Dead ends" in text
+    assert "Simulated cohort" in text
+
+
+def plan(**changes: object) -> Plan:
+    told = {"id": "c", "question": "q", "created": "now", "rounds": 3, "notebook": "n",
+            "request": {"cohort": "toy", "split": 0.5}, "settings": {}}  # fmt: skip
+    return Plan.model_validate(told | changes)
+
+
+NONE = [Earlier(id="c/r1-h1", hypothesis=PER_SD, came="none")]
+
+
+@pytest.mark.parametrize(
+    ("name", "earlier", "given", "moves", "says"),
+    [
+        ("the literature first", [], {}, 0, ""),
+        ("what held goes on", [Earlier(id="c", hypothesis=PER_SD, came="held")], {}, 1, ""),
+        ("a claim turned around", [Earlier(id="c", hypothesis=PER_SD, came="other direction")], {},
+         1, ""),
+        ("an explanation waits for fresh claims", NONE, {}, 0, ""),
+        ("until there are none", NONE, {"widened": 2}, 1, ""),
+        ("nothing left", [], {"widened": 2}, 0, "nothing is left to ask"),
+        ("too little to learn", [], {"least_bits": 0.9}, 0, "expected information too low"),
+        ("a failure explained is too little", NONE, {"widened": 2, "least_bits": 0.2}, 0,
+         "expected information too low"),
+    ],
+)  # fmt: skip
+def test_the_rules_for_going_on_and_stopping(
+    name: str, earlier: list[Earlier], given: dict[str, object], moves: int, says: str
+) -> None:
+    chosen, why = _chosen(earlier, plan(**given), KNOWN)
+    assert len(chosen) == moves, name
+    assert why.startswith(says) if says else not why
+
+
+def test_a_small_cohort_is_not_worth_a_round() -> None:
+    few = KNOWN.model_copy(
+        update={
+            "endpoints": tuple(
+                endpoint.model_copy(update={"n": 12, "events": 3}) for endpoint in KNOWN.endpoints
+            )
+        }
+    )
+    _, why = _chosen([], plan(), few)
+    assert why.startswith("expected information too low")
+
+
+def test_a_campaign_is_held_by_one_process_and_found_by_its_name(tmp_path: Path) -> None:
+    settings = Settings(runs_dir=tmp_path / "runs")
+    folder = begin_campaign("TLS?", {"cohort": "demo"}, settings, rounds=2, said={})
+    name = folder.root.name
+    with folder.held(), pytest.raises(InputError, match="is held by process"), folder.held():
+        pass
+    for called in (name, name[:12], str(folder.root), "last"):
+        found = find_campaign(called, settings.runs_dir)
+        assert found is not None
+        assert found.root == folder.root
+    assert find_campaign("nothing", settings.runs_dir) is None
+    with pytest.raises(InputError, match="is not empty"):
+        begin_campaign("TLS?", {}, settings, rounds=1, said={}, out=folder.root)
+    with pytest.raises(InputError, match="question is empty"):
+        begin_campaign("  ", {}, settings, rounds=1, said={})
+    (folder.root / "campaign.json").write_text(json.dumps({"id": 3}))
+    with pytest.raises(InputError, match="is damaged"):
+        CampaignFolder(folder.root).plan()
