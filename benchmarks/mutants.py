@@ -62,6 +62,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ],
         "only read where a path has entities of the category, and then the background has as well",
     ),
+    (
+        "confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),",
+        "0.0 to -0.1",
+    ): "no confidence is below zero",
     ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
