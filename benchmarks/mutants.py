@@ -62,6 +62,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ],
         "only read where a path has entities of the category, and then the background has as well",
     ),
+    (
+        "confidence=max(confidence(seen, given.missing_sources), 0.8 if refuted else 0.0),",
+        "0.0 to -0.1",
+    ): "no confidence is below zero",
     ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
     (
@@ -286,9 +290,13 @@ def survivors_of_files(chosen: Mapping[tuple[str, ...], Sequence[str]]) -> tuple
 
 def _fails(copy: Path, tests: Sequence[str]) -> bool:
     """Whether the tests fail on this copy, in a process that has only the libraries loaded."""
-    import numpy  # noqa: F401  (loaded once, for all children)
+    import hypothesis  # noqa: F401  (these are loaded once, for all children)
+    import networkx  # noqa: F401
+    import numpy  # noqa: F401
+    import pandas  # noqa: F401
     import pydantic  # noqa: F401
     import pytest
+    import pytest_timeout  # noqa: F401
     import scipy.stats  # noqa: F401
 
     child = os.fork()
@@ -300,7 +308,9 @@ def _fails(copy: Path, tests: Sequence[str]) -> bool:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests])))
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+        os._exit(int(pytest.main([*options, *tests])))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
 
 

@@ -382,7 +382,7 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
                 role = PartRole.TREATMENT
             elif WITH_PEOPLE.search(before):
                 role = PartRole.POPULATION
-            elif COMPARED.search(before):
+            elif COMPARED.search(before) and not negated:
                 role = PartRole.COMPARATOR
             if role in (PartRole.EXPOSURE, PartRole.MODIFIER):
                 level = "high" if HIGH.search(before) else "low" if LOW.search(before) else None

@@ -75,8 +75,8 @@ def test_half_unseen_pairs_half_distance_less_what_denies_it(
 
 @pytest.mark.parametrize(
     ("seen", "refuted", "missing", "expected"),
-    [(0.0, False, 0, 0.1), (4.0, False, 0, 0.5), (4.0, False, 2, 0.405), (12.0, False, 0, 0.7),
-     (4.0, True, 0, 0.8), (36.0, True, 0, 0.82)],
+    [(0.0, False, 0, 0.1), (0.0, False, 2, 0.081), (4.0, False, 0, 0.5), (4.0, False, 2, 0.405),
+     (4.0, False, 5, 0.2952), (12.0, False, 0, 0.7), (4.0, True, 0, 0.8), (36.0, True, 0, 0.82)],
 )  # fmt: skip
 def test_it_is_as_sure_as_the_literature_seen_and_surer_of_a_refutation(
     seen: float, refuted: bool, missing: int, expected: float, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tumor import zones
@@ -26,12 +27,21 @@ def test_places_by_the_distance_to_the_border(distance: float, where: str) -> No
     assert place(distance, 500.0) == where
 
 
-def test_the_band_is_as_wide_as_asked() -> None:
+@pytest.mark.parametrize(("width", "refused"), [(0.0, True), (0.5, False)])
+def test_a_band_without_width_is_refused(width: float, refused: bool) -> None:
+    with pytest.raises(ValidationError) as error:  # there is no slide in either
+        TlsInput.model_validate({"band_um": width})
+    assert (("band_um",) in [found["loc"] for found in error.value.errors()]) is refused
+
+
+@pytest.mark.parametrize("cells", [19.5, 20.0, 20.4])
+def test_the_band_is_as_wide_as_asked(cells: float) -> None:
+    """The center of the twentieth cell beyond the border is 19.5 cells away."""
     tumor = np.zeros((9, 60), dtype=bool)
     tumor[:, :10] = True
     tissue = np.ones_like(tumor)
     tissue[:, 55:] = False
-    found = zones(tumor, tissue, 20 * CELL_UM)
+    found = zones(tumor, tissue, cells * CELL_UM)
     assert found["Tumor"].sum() == 9 * 10
     assert found["Peritumoral"].any(axis=0).nonzero()[0].tolist() == list(range(10, 30))
     assert found["Rest"].any(axis=0).nonzero()[0].tolist() == list(range(30, 55))
