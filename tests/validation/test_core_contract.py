@@ -201,7 +201,7 @@ def test_the_committed_hypotheses_are_valid() -> None:
 def test_a_broken_hypothesis_file_names_its_field(tmp_path: Path) -> None:
     path = tmp_path / "h.json"
     path.write_text('{"id": "x"}')
-    with pytest.raises(InputError, match=r"h.json: statement: Field required"):
+    with pytest.raises(InputError, match=r"h.json: population: Field required"):
         read_hypothesis(path)
     path.write_text("{")
     with pytest.raises(InputError, match="not readable as JSON"):
