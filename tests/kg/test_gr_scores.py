@@ -141,3 +141,16 @@ def test_cosines_count_from_none_to_one() -> None:
     assert scores.clamp_logic(given).tolist() == [0.0, 0.05, 0.5, 0.95, 1.0]
     turned = scores.rescale_relevance(2 * given - 1)
     assert turned == pytest.approx([0.0, 0.05, 0.5, 0.95, 1.0])
+
+
+def test_scores_at_their_edges() -> None:
+    beyond = scores.logic(np.array([2.0, 0.0]), np.array([[1.0, 0.0], [-1.0, 0.0]]))
+    assert beyond.tolist() == [1.0, -1.0]
+    parts = [np.array([value]) for value in (0.1, 0.2, 0.4, 0.8)]
+    assert scores.total((0.1, 0.2, 0.3, 0.4), *parts) == pytest.approx([0.49])
+    assert scores.check_weights((0.0, 1.0, 0.0, 0.0)) == (0.0, 1.0, 0.0, 0.0)
+    assert scores.novelty(np.array([[1, -1]]), np.array([0.5, 0.25])) == pytest.approx([0.25])
+    with pytest.raises(ValueError, match="without entities"):
+        scores.novelty(np.array([[-1, -1]]), np.array([0.5, 0.25]))
+    with pytest.raises(ValueError, match="without entities"):
+        scores.surprise(np.array([[0, 0]]), np.array([0.5, 0.5]))
