@@ -208,7 +208,7 @@ def settle(question: Question, *, yes: bool) -> None:
 
 
 def lines(question: Question) -> list[str]:
-    """The contract in words, one line per part."""
+    """The contract in words, one line per part. Refusals end the command in a line of their own."""
     out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
@@ -218,7 +218,6 @@ def lines(question: Question) -> list[str]:
     out.append(f"  disease: {said}")
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]
-    out += [f"  cannot go on: {text}" for text in question.refusals]
     return out
 
 
