@@ -24,6 +24,9 @@ from validation.hypothesis import (
 from validation.simulate.effects import Effects
 
 if TYPE_CHECKING:
+    from validation.cohort.cohort import Cohort
+    from validation.contracts.contract import Contract
+    from validation.results import TestOutcome
     from validation.simulate.hostile import Kind
 
 JOINT = Hypothesis(
@@ -157,7 +160,8 @@ class Hostile:
     """One hypothesis in a hostile world.
 
     `prevents` are the rules that kept it from being supported; `direct` whether a plain adjusted
-    test (p below alpha, in the expected direction) would have claimed it.
+    test (p below alpha, in the expected direction) would have claimed it. `verdict` is "not shown"
+    where that test did not and the rest was therefore left out.
     """
 
     kind: str
@@ -173,6 +177,8 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     """Write a hostile world, run its one hypothesis through the whole path, and clean up.
 
     A hypothesis that SAGE refuses to register counts as refused, with the message as its badge.
+    Where nothing is true, a claim whose adjusted test misses its level ends there: it lacks
+    independence, without which `judge` supports nothing (a test holds it to that).
     """
     from sage.core.errors import InputError
     from validation.cohort import load
@@ -180,7 +186,6 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
     from validation.ledger.ledger import Ledger
-    from validation.relevance import expected_direction
     from validation.runner import run
     from validation.simulate.hostile import hypothesis, write_hostile
 
@@ -194,18 +199,13 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
             return Hostile(kind.name, seed, "refused", "registration", str(error), (), True)
         tests = tuple(test for test in plan.tests if test.id in DECIDING)
         plan = Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
+        if not kind.true and not claims_directly(plan, cohort):
+            return Hostile(kind.name, seed, "not shown", "association", "", (), False)
         frozen = freeze(plan, cohort)
         ledger = Ledger(place / "ledger.jsonl")
         out = place / "out"
         found = run(frozen, cohort, out, ledger=ledger, figures=False, reproduce=False)
         direct = found.test("adjusted") or found.test("primary")
-        claims = (
-            direct is not None
-            and direct.effect is not None
-            and direct.p is not None
-            and direct.p < plan.rules.alpha
-            and expected_direction(plan, direct.effect)
-        )
         return Hostile(
             kind=kind.name,
             seed=seed,
@@ -215,7 +215,33 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
             prevents=tuple(
                 reason.rule for reason in found.verdict.reasons if reason.outcome == "prevents"
             ),
-            direct=claims,
+            direct=direct is not None and claims(plan, direct),
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def claims_directly(plan: Contract, cohort: Cohort) -> bool:
+    """Whether the adjusted test alone, or the primary one where nothing is adjusted for, claims."""
+    from validation.contracts.timing import as_known
+    from validation.inputs.population import cuts_of
+    from validation.inputs.study import Study
+    from validation.methods import run_method
+    from validation.results import Book
+
+    table, _ = as_known(cohort.table(plan.keys(), [plan.primary_test.endpoint]), plan)
+    study = Study.of(plan, table, cuts_of(table, plan))
+    test = next((test for test in plan.tests if test.id == "adjusted"), plan.primary_test)
+    return claims(plan, run_method(study, test, Book(), {}))
+
+
+def claims(plan: Contract, test: TestOutcome) -> bool:
+    """Whether a test has p below the contract's alpha and an effect in its direction."""
+    from validation.relevance import expected_direction
+
+    return (
+        test.effect is not None
+        and test.p is not None
+        and test.p < plan.rules.alpha
+        and expected_direction(plan, test.effect)
+    )
