@@ -183,8 +183,16 @@ def _effect(found: TestOutcome | None) -> EffectView | None:
         return None
     effect = found.effect
     return EffectView(
-        estimate=effect.value, lower=effect.lower, upper=effect.upper, scale=effect.scale
+        estimate=_told(effect.value),
+        lower=_told(effect.lower),
+        upper=_told(effect.upper),
+        scale=effect.scale,
     )
+
+
+def _told(value: float) -> float:
+    """Four digits: what a reader can use, and what every machine computes alike."""
+    return float(f"{value:.4g}")
 
 
 def _sources(citations: Sequence[Any], against: Sequence[Any]) -> tuple[Source, ...]:
