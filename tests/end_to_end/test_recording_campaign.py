@@ -14,6 +14,7 @@ RECORDING = REPO / "data" / "recordings" / "gbsg2-campaign"
 QUESTION = (
     "Does age at diagnosis relate to recurrence-free survival in node-positive breast cancer?"
 )
+pytestmark = pytest.mark.timeout(600)
 Replay = tuple[Path, Server, Done]
 
 
@@ -28,7 +29,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replay:
         ended = sage(
             "campaign", QUESTION, "--cohort", "gbsg2", "--rounds", "2", "--reasoner", "chat",
             "--base-url", server.url, "--auto-approve", "--yes", "--out", "campaign", "--json",
-            cwd=place, SAGE_API_KEY="none", SAGE_RETRIES="0",
+            cwd=place, timeout=500, SAGE_API_KEY="none", SAGE_RETRIES="0",
             SAGE_LEDGER=str(place / "ledger.sqlite"),
         )  # fmt: skip
     assert ended.code == 0, ended.err[-3000:]
