@@ -71,8 +71,14 @@ def edited(question: Question, given: QuestionInput) -> Question:
     Raises
     ------
     InputError
-        If it names a variable or an endpoint that the cohort does not have.
+        If it is of another question, names a variable or an endpoint that the cohort does not
+        have, or has a condition that no value meets.
     """
+    if " ".join(question.prompt.split()) != " ".join(given.prompt.split()):
+        raise InputError(
+            f'--question: the contract is of another question ("{question.prompt[:200]}"): write'
+            " one of this question with `sage ask … --json`, or ask that one"
+        )
     keys = {variable.key for variable in given.cohort.variables}
     keys |= {f"expression:{gene}" for gene in given.cohort.genes}
     endpoints = {endpoint.key for endpoint in given.cohort.endpoints}
@@ -83,6 +89,21 @@ def edited(question: Question, given: QuestionInput) -> Question:
             raise InputError(
                 f'--question: part "{part.words}" names {strange[0]}, which {given.cohort.cohort}'
                 " does not have; see `sage cohort show`"
+            )
+        for item in part.filters:
+            number, several = isinstance(item.value, float), isinstance(item.value, tuple)
+            ordered = item.op in ("lt", "le", "gt", "ge")
+            if several != (item.op == "in") or (ordered and not number) or (
+                item.value is None and item.op != "present"
+            ):  # fmt: skip
+                raise InputError(
+                    f'--question: part "{part.words}": {item.variable} {item.op} {item.value} is no'
+                    ' condition: "in" takes a list, an order takes a number'
+                )
+        if part.role is PartRole.ENDPOINT and not part.endpoint and part.variables:
+            raise InputError(
+                f'--question: part "{part.words}" is an endpoint and names variables: give it one'
+                f" of {', '.join(sorted(endpoints))} as `endpoint`"
             )
         if part.endpoint and part.endpoint not in endpoints:
             raise InputError(

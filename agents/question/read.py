@@ -70,6 +70,17 @@ TOPIC = re.compile(
 )
 
 
+VERBS = ("cause", "causes")
+"""Words of questions that a cohort may have as the key of an endpoint."""
+POSSESSIVE = re.compile(r"['’]s$")
+QUALIFIERS = re.compile(
+    r"\b(?:ratio of|changes? in|protein|\d+[- ]years?|"
+    r"(?:above|below|over|under|within|at least|at most) \d[\d.]*(?: \w+)?)\b",
+    re.IGNORECASE,
+)
+"""What makes another quantity of a measured one, or another outcome, which no claim carries."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """A concept in the text: from token `first` up to `last`, excluded."""
@@ -98,6 +109,7 @@ class Reader:
                 )
         self.free = plain_words() | word_list("en") | word_list("asking")
         self._correct()
+        self._split()
         self._index()
 
     def _index(self) -> None:
@@ -153,6 +165,21 @@ class Reader:
                 self.notes.append(f'"{token.text}" is read as "{text}".')
         self.tokens = tokens
 
+    def _split(self) -> None:
+        """Two genes written as one word ("FABP5/CXCL13")."""
+        tokens = []
+        for token in self.tokens:
+            pieces = token.text.split("/")
+            find = self.vocabulary.find
+            if len(pieces) == 1 or find(token.text) or not all(find(piece) for piece in pieces):
+                tokens.append(token)
+                continue
+            at = token.start
+            for piece in pieces:
+                tokens.append(Token(piece, at, at + len(piece), token.breaks and at == token.start))
+                at += len(piece) + 1
+        self.tokens = tokens
+
     def _known_word(self, plain: str) -> bool:
         bare = [plain.removesuffix(ending) for ending in ("", "s", "es", "d", "ed", "ing")]
         forms = {*bare, plain.removesuffix("ies") + "y"}
@@ -198,7 +225,12 @@ class Reader:
                 if self._stop(at) or self._stop(at + size - 1):
                     continue
                 phrase = " ".join(token.text for token in self.tokens[at : at + size])
+                if phrase.casefold() in VERBS:
+                    continue
                 concept = self.vocabulary.find(phrase)
+                if concept is None and POSSESSIVE.search(phrase):
+                    phrase = POSSESSIVE.sub("", phrase)
+                    concept = self.vocabulary.find(phrase)
                 if concept is None and size == 1:
                     concept = self._symbol(at)
                 if concept is not None:
@@ -232,6 +264,17 @@ class Reader:
             else:
                 runs.append([index])
         return [(run[0], run[-1] + 1) for run in runs]
+
+    def qualifiers(self, hits: list[Hit]) -> list[str]:
+        """The asker's words for a quantity that the matched names alone do not say."""
+        if self.language != "en":
+            return []
+        used = [(self.tokens[hit.first].start, self.tokens[hit.last - 1].end) for hit in hits]
+        return [
+            found[0]
+            for found in QUALIFIERS.finditer(self.prompt)
+            if not any(start < found.end() and found.start() < end for start, end in used)
+        ]
 
     def _content(self, token: Token) -> bool:
         text = token.text
@@ -295,6 +338,7 @@ def read(prompt: str, vocabulary: Vocabulary) -> Reading:
     left = reader.leftover(hits)
     parts = _parts(reader, hits)
     parts, aside = _unknown(reader, hits, left, parts)
+    aside += [f'Not understood and left aside: "{words}".' for words in reader.qualifiers(hits)]
     notes = [*reader.notes, *aside]
     text = reader.text
     intent = _intent(text, parts, hits)

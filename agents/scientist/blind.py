@@ -124,10 +124,11 @@ class BlindCohort:
         self.dictionary: DataDictionary = cohort.dictionary()
         self.minimum = minimum
         self._table = cohort.table
-        self._tabled = {
-            key: (variable.table, variable.column) for key, variable in cohort.variables.items()
-        }
-        self._outcome_columns = _outcome_columns(cohort)
+        self._columns = cohort.columns_read
+        self._parts = cohort.parts_of
+        self._outcome_columns = frozenset().union(
+            *(cohort.outcome_columns(endpoint) for endpoint in cohort.spec.endpoints)
+        )
         self._withheld: dict[str, str] = {}
 
     @cached_property
@@ -161,7 +162,7 @@ class BlindCohort:
             return f"the cohort has no variable of this key; near: {near or 'none'}"
         if find_variable(self.dictionary, key).late:
             return "it became known after the start of follow-up"
-        if self._tabled.get(key) in self._outcome_columns:
+        if self._columns(key) & self._outcome_columns:
             return "it is read from the column of an outcome"
         return ""
 
@@ -173,7 +174,8 @@ class BlindCohort:
         return difflib.get_close_matches(key, has, n=4, cutoff=0.6)
 
     def _holds_outcome(self, key: str) -> bool:
-        return any(key in endpoint.contained_in for endpoint in self.dictionary.endpoints)
+        mine = self._parts(key)
+        return any(mine & set(endpoint.contained_in) for endpoint in self.dictionary.endpoints)
 
     def describe(
         self,
@@ -312,9 +314,9 @@ class BlindCohort:
         """
         try:
             contract = draft(hypothesis, self.dictionary, rules=rules)
-            hidden = [why for use in contract.exposures if (why := self.withheld(use.key))]
-            if hidden:
-                raise InputError(f"{hypothesis.exposures[0].variable}: {hidden[0]}")
+            for key in _asked_for(hypothesis):
+                if why := self.withheld(key):
+                    raise InputError(f"{key}: {why}")
             power, exposed, reference = self._observed(contract)
         except InputError as error:
             return DesignPower(refused=str(error))
@@ -352,10 +354,10 @@ class BlindCohort:
         plain_claim = all(self.dictionary.has(use.key) for use in contract.exposures)
         if not plain_claim or not uses_groups(hypothesis):
             return contract.power, None, None
-        keys = [use.key for use in contract.exposures] + [
-            condition.variable for condition in contract.filters
-        ]
-        table = self._table(list(dict.fromkeys(keys)))
+        keys = list(dict.fromkeys(_asked_for(hypothesis)))
+        if len(keys) > 1 and any(self._holds_outcome(key) for key in keys):
+            return contract.power, None, None
+        table = self._table(keys)
         rows = table[apply_filters(table, contract.filters)]
         rows = rows.dropna(subset=[use.key for use in contract.exposures])
         if rows.empty:
@@ -419,14 +421,12 @@ def plain(text: str) -> str:
     return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
-def _outcome_columns(cohort: Cohort) -> set[tuple[str, str]]:
-    names = ("time", "time_censored", "event", "competing", "column")
-    return {
-        (endpoint.table, column)
-        for endpoint in cohort.spec.endpoints.values()
-        for name in names
-        if (column := getattr(endpoint, name, None)) is not None
-    }
+def _asked_for(hypothesis: Hypothesis) -> list[str]:
+    """What decides who is counted, and in which group."""
+    return [
+        *(exposure.variable for exposure in hypothesis.exposures),
+        *(condition.variable for condition in hypothesis.population.filters),
+    ]
 
 
 def _short(value: float) -> float:

@@ -48,7 +48,8 @@ class Finding(Strict):
     `came`, `effect` and `explored` are of the exploring patients. `confirmed` is of the others: the
     text of the estimate, None where they were never opened; `place` and `level` are the claim's in
     the online error control. `why` is the move's reason, `reason` the verdict's, or why the claim
-    is a dead end.
+    is a dead end. `held_back` names the draw of the patients that were held back; empty where
+    everybody explored.
     """
 
     campaign: str
@@ -56,6 +57,7 @@ class Finding(Strict):
     id: str
     run: str
     cohort: str
+    held_back: str = ""
     at: str
     kind: Kind = "move on"
     of: str = ""
@@ -169,6 +171,11 @@ class Notebook:
             rounds = pages.rounds | {campaign: max(number, pages.rounds.get(campaign, 0))}
             update = {"findings": (*pages.findings, *new), "rounds": rounds}
             write_json(self.path, pages.model_copy(update=update))
+
+
+def held_back(share: float | None, seed: int) -> str:
+    """The draw of the patients that a campaign holds back; empty where it holds back none."""
+    return "" if share is None else f"{share:g} of the patients, seed {seed}"
 
 
 def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.moves import Move, came_to, form
 from agents.types import Draft, EffectView, ExpandedHypothesis
-from sage.campaign.notebook import Finding, Source
+from sage.campaign.notebook import Finding, Source, held_back
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json
@@ -35,6 +35,7 @@ def findings_of(
         "round": number,
         "run": str(folder.root),
         "cohort": services.dictionary.cohort,
+        "held_back": held_back(manifest.split, manifest.seed),
         "at": clock.stamp(),
     }
     names = _drafted(folder)

@@ -22,6 +22,7 @@ from sage.campaign.notebook import (
     Finding,
     Notebook,
     earlier_claims,
+    held_back,
     history,
     spent,
 )
@@ -311,14 +312,14 @@ def _opening(
     run = folder.round(number)
     if (run.root / "manifest.json").is_file():
         services = reopen(str(run.root), budget_usd=left)
-        mine = _same_patients(pages.findings, services.dictionary.cohort)
+        mine = _same_patients(pages.findings, services.dictionary.cohort, plan)
         return services, _chosen(earlier_claims(mine), plan, services.dictionary)[0]
     if number > plan.rounds:
         return f"all {plan.rounds} rounds are done"
     if left is not None and left <= 0:
         return f"the budget of {plan.budget_usd:.2f} USD is spent"
     known = _dictionary(plan, settings)
-    mine = _same_patients(pages.findings, known.cohort)
+    mine = _same_patients(pages.findings, known.cohort, plan)
     earlier = earlier_claims(mine)
     moves, why = _chosen(earlier, plan, known)
     if why:
@@ -362,9 +363,18 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
     return cohort.dictionary()
 
 
-def _same_patients(findings: Sequence[Finding], cohort: str) -> list[Finding]:
-    """What is known of this cohort, from whichever campaign of the notebook."""
-    return [finding for finding in findings if finding.cohort == cohort]
+def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
+    """What is known of this cohort, from whichever campaign of the notebook.
+
+    Where patients are held back, only from those that held back the same ones: what was explored
+    in patients that are to confirm would choose the claims that they confirm.
+    """
+    mine = held_back(plan.request.get("split"), plan.request.get("seed", 0))
+    return [
+        finding
+        for finding in findings
+        if finding.cohort == cohort and (not mine or finding.held_back == mine)
+    ]
 
 
 def _chosen(

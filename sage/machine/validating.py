@@ -66,7 +66,9 @@ def _placed(services: Services, contract: Contract, ledger: Ledger) -> FrozenCon
         taken = at(place)
         if ledger.registration(taken.sha256) is not None:
             return taken
-    ledger.follow((services.manifest.confirms and services.second_cohort) or services.cohort)
+    ledger.follow(services.cohort)
+    if services.manifest.confirms and services.second_cohort is not None:
+        ledger.follow(services.second_cohort)
     return at(ledger.next_place())
 
 

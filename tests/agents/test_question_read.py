@@ -172,8 +172,8 @@ def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> Non
 
 
 def test_an_edited_contract_may_not_name_what_the_cohort_lacks(known: Known) -> None:
-    words, _ = known["demo"]
     question = ask(known, "Does FGFR3 relate to survival?")
+    words = known["demo"][0].model_copy(update={"prompt": question.prompt})
     assert edited(question, words) == question
     strange = question.parts[0].model_copy(update={"variables": ("expression:NOPE",)})
     with pytest.raises(InputError, match="NOPE"):
@@ -191,3 +191,54 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 SMALL = question_input("", cohorts.load("gbsg2").dictionary(), None)
 SMALL_VOCABULARY = Vocabulary(SMALL, ONTOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "exposures", "endpoint", "said"),
+    [
+        ("Does FABP5 cause CXCL13 expression?", {"FABP5", "CXCL13"}, "", ""),
+        ("Does stage modify FABP5's effect on survival?", {"FABP5"}, "OS", ""),
+        ("Do patients with high FABP5/CXCL13 have shorter survival?",
+         {"FABP5", "CXCL13"}, "OS", ""),
+        ("Does the ratio of CD8A to CXCL13 relate to survival?",
+         {"CD8A", "CXCL13"}, "OS", '"ratio of"'),
+        ("Does the change in CXCL13 predict survival?", {"CXCL13"}, "OS", '"change in"'),
+        ("Is CD8A protein associated with survival?", {"CD8A"}, "OS", '"protein"'),
+        ("Does CXCL13 relate to 5-year survival?", {"CXCL13"}, "OS", '"5-year"'),
+        ("Does CXCL13 above 3.5 relate to survival?", {"CXCL13"}, "OS", '"above 3.5'),
+        ("Does TLS density within 100 um of vessels relate to survival?",
+         {"TLS density on H&E slides"}, "OS", '"within 100 um"'),
+        ("Does CXCL13 relate to survival in patients above 60 years?", {"CXCL13"}, "OS", ""),
+    ],
+)  # fmt: skip
+def test_what_makes_another_quantity_is_said(
+    known: Known, prompt: str, exposures: set[str], endpoint: str, said: str
+) -> None:
+    question = ask(known, prompt)
+    asked = question.named(PartRole.EXPOSURE) + question.named(PartRole.POPULATION)
+    assert exposures <= {part.name for part in asked}
+    assert question.endpoint == endpoint
+    aside = [note for note in question.notes if "left aside" in note]
+    assert said in " ".join(aside) if said else not aside
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"prompt": "Does FABP5 relate to age?"}, "another question"),
+        ({"filters": [{"variable": "clinical:age", "op": "lt", "value": "x"}]}, "no condition"),
+        ({"filters": [{"variable": "clinical:age", "op": "in", "value": None}]}, "no condition"),
+        ({"filters": [{"variable": "clinical:age", "op": "eq", "value": [1.0]}]}, "no condition"),
+        ({"role": "endpoint"}, "is an endpoint and names variables"),
+    ],
+)
+def test_an_edited_contract_of_nonsense_is_refused(
+    known: Known, changed: dict[str, object], says: str
+) -> None:
+    question = ask(known, "Does CXCL13 relate to overall survival?")
+    given_ = known["demo"][0].model_copy(update={"prompt": question.prompt})
+    assert edited(question, given_) == question
+    told = question.model_dump(mode="json")
+    (told if "prompt" in changed else told["parts"][0]).update(changed)
+    with pytest.raises(InputError, match=says):
+        edited(Question.model_validate(told), given_)

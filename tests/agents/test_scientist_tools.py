@@ -207,6 +207,72 @@ def test_what_holds_an_outcome_in_it_is_shown_alone(tmp_path: Path) -> None:
         blind.describe((), ("clinical:stage", "clinical:age"))
 
 
+ALIASES = """
+[tables.again]
+file = "./clinical.csv"
+key = "patient"
+known_at = "baseline"
+
+[variables.again]
+table = "again"
+column = "PFI.time"
+kind = "continuous"
+modality = "clinical"
+
+[variables.hidden]
+table = "clinical"
+column = "PFI.time"
+kind = "continuous"
+modality = "clinical"
+
+[derived.ratio]
+formula = "ratio"
+of = ["clinical:age", "clinical:again"]
+"""
+
+
+@pytest.mark.parametrize("key", ["clinical:hidden", "clinical:again", "derived:ratio"])
+def test_no_way_round_to_an_outcome_s_column(key: str, tmp_path: Path) -> None:
+    """Not as a filter of a claim, nor through a second table of the same file, nor derived."""
+    world(tmp_path / "w")
+    path = tmp_path / "w" / "cohort.toml"
+    path.write_text(path.read_text() + ALIASES)
+    cohort = cohorts.load(tmp_path / "w")
+    blind = BlindCohort(cohort)
+    assert "column of an outcome" in blind.withheld(key)
+    filtered = claim("expression:FABP5") | {
+        "population": {
+            "description": "some", "filters": [{"variable": key, "op": "gt", "value": 12}],
+        },
+    }  # fmt: skip
+    told = blind.power(Hypothesis.model_validate(filtered))
+    assert key in told.refused and told.exposed is None
+    with pytest.raises(InputError, match=r"reads column \"PFI.time\" of clinical.csv"):
+        freeze(draft(Hypothesis.model_validate(filtered), cohort.dictionary()), cohort)
+
+
+def test_a_claim_counts_nobody_by_what_holds_an_outcome(tmp_path: Path) -> None:
+    """FABP5's groups within a stage, which holds the nodes, would tell how FABP5 goes with them."""
+    world(tmp_path / "w")
+    path = tmp_path / "w" / "cohort.toml"
+    text = path.read_text()
+    text = text.replace(
+        "[endpoints.nodes]\n", '[endpoints.nodes]\ncontained_in = ["clinical:stage"]\n'
+    )
+    path.write_text(text.replace('contained_in = ["clinical:stage"]\n' * 2,
+                                 'contained_in = ["clinical:stage"]\n'))  # fmt: skip
+    blind = BlindCohort(cohorts.load(tmp_path / "w"))
+    within = claim("expression:FABP5") | {
+        "population": {
+            "description": "some",
+            "filters": [{"variable": "clinical:stage", "op": "ge", "value": 3}],
+        },
+    }
+    told = blind.power(Hypothesis.model_validate(within))
+    assert not told.refused and told.power is not None
+    assert told.exposed is None and told.reference is None
+
+
 @settings(max_examples=150, deadline=None)
 @drawn(
     counts=arrays(

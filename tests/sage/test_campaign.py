@@ -10,9 +10,23 @@ from pathlib import Path
 import pytest
 
 from agents.moves import Earlier
-from sage.campaign.notebook import Asked, Finding, Notebook, earlier_claims, history
+from sage.campaign.notebook import (
+    Asked,
+    Finding,
+    Notebook,
+    earlier_claims,
+    held_back,
+    history,
+)
 from sage.campaign.page import write_pages
-from sage.campaign.rounds import CampaignFolder, Plan, _chosen, begin_campaign, find_campaign
+from sage.campaign.rounds import (
+    CampaignFolder,
+    Plan,
+    _chosen,
+    _same_patients,
+    begin_campaign,
+    find_campaign,
+)
 from sage.core.errors import InputError
 from sage.settings import Settings
 from tests.agents.test_moves import KNOWN, PER_SD
@@ -94,6 +108,29 @@ def test_the_next_round_knows_the_exploring_patients_alone(tmp_path: Path) -> No
     assert views[0] == views[1]
     assert "7.77" not in views[0][0].model_dump_json()
     assert views[0][0].claims[0].verdict == "held in the exploring patients"
+
+
+@pytest.mark.parametrize(
+    ("request_", "seen"),
+    [
+        ({"split": 0.5, "seed": 0}, [1]),
+        ({"split": 0.5, "seed": 1}, [2]),
+        ({"split": 0.4, "seed": 0}, []),
+        ({"split": None, "confirm": "other", "seed": 0}, [1, 2, 3]),
+    ],
+)
+def test_what_was_explored_in_patients_that_confirm_is_not_known(
+    request_: dict[str, object], seen: list[int]
+) -> None:
+    """Campaigns that share a notebook hold back the same patients, or know nothing of the other."""
+    findings = [
+        finding(1, held_back=held_back(0.5, 0)),
+        finding(2, held_back=held_back(0.5, 1)),
+        finding(3),
+        finding(4, cohort="another", held_back=held_back(0.5, 0)),
+    ]
+    mine = plan(request=request_)
+    assert [each.round for each in _same_patients(findings, "toy", mine)] == seen
 
 
 def test_the_pages_show_what_a_cohort_says_and_obey_nothing_of_it(tmp_path: Path) -> None:

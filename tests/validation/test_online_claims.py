@@ -113,7 +113,7 @@ def test_places_go_to_one_claim_each_and_come_back_where_nothing_was_confirmed(
     assert other.next_place() == 2  # explored in vain, so that its place was never spent
 
 
-@pytest.mark.parametrize(("p", "free"), [(0.2, True), (0.1999, False), (None, True)])
+@pytest.mark.parametrize(("p", "free"), [(0.2, True), (0.1999, False), (None, False)])
 def test_which_exploration_frees_a_place(tmp_path: Path, p: float | None, free: bool) -> None:
     cohort = load(tmp_path / "c", patients())
     ledger = Ledger(tmp_path / "l")
@@ -121,6 +121,25 @@ def test_which_exploration_frees_a_place(tmp_path: Path, p: float | None, free: 
     ledger.register(frozen)
     ledger.record(explored(frozen, p))
     assert ledger.next_place() == (1 if free else 2)
+
+
+def test_one_cohort_that_confirms_for_two_others_has_each_place_once(tmp_path: Path) -> None:
+    """Both were frozen before either came to the patients that confirm: the later one pays."""
+    confirms = load(tmp_path / "b", patients(300, seed=9))
+    store = open_store(str(tmp_path / "store.sqlite"))
+    books, claims = [], []
+    for at in range(2):
+        cohort = load(tmp_path / f"a{at}", patients(300, seed=at))
+        books.append(Ledger(tmp_path / f"ledger{at}.jsonl", store))
+        claims.append(placed(cohort, 1))
+        books[at].register(claims[at], cohort)
+    for at in (1, 0):
+        books[at].register_replication(claims[at], confirms)
+        books[at].record(explored(claims[at], 0.01, "all"))
+    assert books[1].place_taken(claims[1]) is None
+    assert books[0].place_taken(claims[0]) == claims[1].sha256
+    again = Ledger(tmp_path / "ledger0.jsonl", store)
+    assert again.place_taken(claims[0]) == claims[1].sha256
 
 
 def test_a_place_that_was_spent_supports_nobody_else(tmp_path: Path) -> None:

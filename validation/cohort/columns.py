@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
@@ -19,7 +20,7 @@ from validation.cohort.tables import Loaded, codes, numeric, text_of
 from validation.cohort.timing import months_known
 from validation.dictionary import SINCE
 from validation.inputs.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
-from validation.signature import GeneSignature, read_signature
+from validation.signature import GeneSignature, genes_of, read_signature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,32 @@ class CohortColumns(CohortData):
         """Every variable key except single genes."""
         source = [SOURCE_SITE] if self.spec.patient.site == BARCODE_SITE else []
         return [*self.variables, *source, *self.derived, *self.signatures]
+
+    def parts_of(self, key: str) -> frozenset[str]:
+        """The keys that a variable is computed from: its own, its parts', its genes'."""
+        genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
+        found = {key, *(f"expression:{gene}" for gene in genes)}
+        for part in self.derived[key].of if key in self.derived else ():
+            found |= {part} if part == key else self.parts_of(part)
+        return frozenset(found)
+
+    def columns_read(self, key: str) -> frozenset[tuple[Path, str]]:
+        """The files and columns that a variable is computed from, genes apart."""
+        return frozenset(
+            (self.tables[spec.table].path.resolve(), spec.column)
+            for part in self.parts_of(key)
+            if (spec := self.variables.get(part)) is not None
+        )
+
+    def outcome_columns(self, endpoint: str) -> frozenset[tuple[Path, str]]:
+        """The files and columns that an endpoint is read from."""
+        spec = self.spec.endpoints[endpoint]
+        columns = ("time", "time_censored", "event", "competing", "column")
+        return frozenset(
+            (self.tables[spec.table].path.resolve(), column)
+            for name in columns
+            if (column := getattr(spec, name, None)) is not None
+        )
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
         """The genes of a signature variable ("signature:NAME") that the matrix holds."""

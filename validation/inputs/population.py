@@ -464,26 +464,21 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
-    """An exposure or covariate that reads the very column of an outcome."""
-    read: dict[tuple[str, str], str] = {}
+    """An exposure, covariate or filter that reads the very column of an outcome."""
     named = {endpoint.key for endpoint in contract.endpoints}
-    for name, spec in cohort.spec.endpoints.items():
-        if spec.kind in ("survival", "competing") or name in named:
-            columns = ("time", "time_censored", "event", "competing", "column")
-            for column in (getattr(spec, column, None) for column in columns):
-                if column is not None:
-                    read[spec.table, column] = name
     for use in contract.variables:
-        variable = cohort.spec.variables.get(use.key.partition(":")[2])
-        if variable is None or use.role not in ("exposure", "covariate", "stratum"):
+        if use.role not in ("exposure", "covariate", "stratum", "filter"):
             continue
-        endpoint = read.get((variable.table, variable.column))
-        if endpoint is not None:
-            raise InputError(
-                f'{use.role} "{use.label}" ({use.key}) reads column "{variable.column}" of table '
-                f"{variable.table}, from which endpoint {endpoint} is made: the outcome cannot "
-                "predict itself"
-            )
+        reads = cohort.columns_read(use.key)
+        for name, spec in cohort.spec.endpoints.items():
+            followed = spec.kind in ("survival", "competing")
+            both = reads & cohort.outcome_columns(name) if followed or name in named else None
+            if both:
+                path, column = min(both)
+                raise InputError(
+                    f'{use.role} "{use.label}" ({use.key}) reads column "{column}" of {path.name},'
+                    f" from which endpoint {name} is made: the outcome cannot predict itself"
+                )
 
 
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:

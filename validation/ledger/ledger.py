@@ -243,6 +243,7 @@ class Ledger:
         )
         self._second[frozen.sha256] = digest
         self._add([said], patients_data(patients, mine.exposures))
+        self.follow(cohort)
 
     def follow(self, cohort: Cohort) -> None:
         """Take over what the store knows of these patients from other folders."""
@@ -458,18 +459,30 @@ class Ledger:
         online = frozen.contract.online
         if online is None:
             return None
-        for line in sorted(self.lines, key=lambda line: line.order):
-            said = line.said
-            if not isinstance(said, Registration) or said.place != online.place:
+        registered = [
+            (line.order, line.said)
+            for line in sorted(self.lines, key=lambda line: line.order)
+            if isinstance(line.said, Registration)
+        ]
+        claim = self._claim(frozen.sha256)
+        mine: dict[str, tuple[str, int]] = {}
+        for order, said in registered:
+            if self._claim(said.contract) == claim:
+                mine.setdefault(said.population, order)
+        # The place is one among the patients that confirm: those of a second cohort came last.
+        since = max(mine.values(), default=None)
+        for order, said in registered:
+            if said.place != online.place or self._claim(said.contract) == claim:
                 continue
-            if self._claim(said.contract) == self._claim(frozen.sha256):
-                return None
-            if not self._explored_in_vain(said.contract):
+            if (since is None or order < since) and not self._explored_in_vain(said.contract):
                 return said.contract
         return None
 
     def _explored_in_vain(self, contract: str) -> bool:
-        """Whether the part that decides about a confirmation clearly missed its level."""
+        """Whether the part that decides about a confirmation clearly missed its level.
+
+        What crashed did not: mended, it may yet open the confirmation.
+        """
         found = [
             entry
             for entry in self._journal.all_of(Entry)
@@ -478,7 +491,7 @@ class Ledger:
             and entry.part in ("discovery", "all")
         ]
         return bool(found) and all(
-            entry.p is None or entry.status != "ok" or entry.p >= UNLOCK for entry in found
+            entry.p is not None and entry.status == "ok" and entry.p >= UNLOCK for entry in found
         )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
