@@ -91,12 +91,12 @@ def names(value: Any, limit: int = 6) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = []
-    for item in value[:limit]:
-        if isinstance(item, Mapping):
-            name = item.get("fullName") or item.get("name")
-            if not name and item.get("family"):
-                name = f"{item['family']} {item.get('given', '')}".strip()
-            one = name
-        if isinstance(one, str) and one.strip():
-            found.append(one.strip())
+    for name in value[:limit]:
+        if isinstance(name, Mapping):
+            parts = name
+            name = parts.get("fullName") or parts.get("name")
+            if not name and parts.get("family"):
+                name = f"{parts['family']} {parts.get('given', '')}".strip()
+        if isinstance(name, str) and name.strip():
+            found.append(name.strip())
     return tuple(found)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.question.types import PartRole
 from sage.cli.options import AsJson
-from sage.questions import Corrections
+
+if TYPE_CHECKING:
+    from sage.questions import Corrections
 
 Exposure = Annotated[
     list[str] | None, typer.Option(help="The exposure, in other words; may be repeated.")
@@ -43,6 +44,9 @@ def corrections_of(
     yes: bool,
 ) -> Corrections:
     """The command line's corrections as one value."""
+    from agents.question.types import PartRole
+    from sage.questions import Corrections
+
     given = {
         PartRole.EXPOSURE: tuple(exposure or ()),
         PartRole.ENDPOINT: (endpoint,) if endpoint else (),

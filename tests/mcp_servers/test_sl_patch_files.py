@@ -61,6 +61,7 @@ class Plain:
     """As much of a slide as cutting tiles asks for."""
 
     path, name = Path("x.svs"), "x"
+    levels = ()
 
     def __init__(self, width: int, height: int, mpp: float) -> None:
         self.width, self.height, self.mpp = width, height, mpp

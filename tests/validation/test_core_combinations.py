@@ -129,7 +129,7 @@ def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     from validation import cohort as cohorts
     from validation.contracts.draft import draft
     from validation.contracts.freezing import freeze
-    from validation.controls.run import _rebuilt
+    from validation.controls.run import _rebuilt, numbers_of
     from validation.inputs.compile import prepare
     from validation.inputs.population import Cut
     from validation.inputs.study import Study
@@ -143,7 +143,9 @@ def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     cuts = tuple(Cut.model_validate(cut) for cut in written["cuts"])
     study = Study.of(frozen.contract, pd.read_parquet(tmp_path / "inputs/table.parquet"), cuts)
     drawn = np.random.default_rng(2).exponential(size=300) * 1000
-    rebuilt = _rebuilt(study, 0, drawn)
+    table = pd.read_parquet(tmp_path / "inputs/table.parquet")
+    values = tuple(numbers_of(table, each) for each in frozen.contract.exposures)
+    rebuilt = _rebuilt(study, values, 0, drawn)
     assert rebuilt is not None
     assert np.nansum(rebuilt.x) == np.nansum(study.exposed.x) == 60
 
