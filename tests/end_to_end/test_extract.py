@@ -29,6 +29,8 @@ def test_a_feature_computed_on_slides_becomes_a_variable_of_the_run(tmp_path: Pa
     )
     ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    # Four patients have slides: the run says so and stops before anything is computed.
-    assert ended.json["hypotheses"][0]["verdict"] == "not tested: infeasible"
+    # Four patients have slides: another design waits for review, and nothing was computed.
+    assert ended.json["status"] == "waiting for review"
+    redesign = json.loads((run / "outputs" / "redesign-h2.json").read_text())
+    assert redesign["of"] == "h1" and "measured in 4 of 400 patients" in redesign["reason"]
     assert not (run / "hypotheses" / "h1" / "results").exists()
