@@ -82,7 +82,7 @@ class CellMap:
 
     def of_type(self, name: str) -> BoolArray:
         """(n,) whether each cell is of a type; the type must be one that was looked for."""
-        return self.codes == self.types.index(name)
+        return np.asarray(self.codes == self.types.index(name))
 
     def take(self, chosen: AnyArray) -> CellMap:
         """The cells of a mask or of indices."""
@@ -129,7 +129,7 @@ class ShapeMap:
 
     def of_kind(self, name: str) -> AnyArray:
         """The shapes of a kind; it must be one that was looked for."""
-        return self.shapes[self.codes == self.kinds.index(name)]
+        return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
 
 
 class ObjectMap(ShapeMap):
