@@ -14,11 +14,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
 from sage.core.errors import InputError
@@ -28,7 +29,16 @@ from sage.core.models import Strict
 MANIFEST = "maps.json"
 FORMAT = 1
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,59}$")]
+
+def _is_free(name: str) -> str:
+    if iskeyword(name):
+        raise ValueError(f"{name!r} is a reserved word; choose another name")
+    return name
+
+
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,59}$"), AfterValidator(_is_free)
+]
 """How types, kinds and columns are named: "lymphoid", "germinal_center", "area_um2"."""
 
 
