@@ -111,9 +111,14 @@ def items_of(slides: Sequence[Path]) -> list[Item]:
     for path, stem in zip(slides, stems, strict=True):
         twice = stems.count(stem) > 1
         name = f"{stem}-{_short(path)}" if twice else stem
-        barcode = TCGA.match(stem)
-        items.append(Item(path, name, barcode.group(1).upper() if barcode else stem))
+        items.append(Item(path, name, patient_of(path)))
     return items
+
+
+def patient_of(slide: Path) -> str:
+    """The TCGA barcode that a slide's name begins with, else the name up to the first dot."""
+    barcode = TCGA.match(slide.name)
+    return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
 
 
 def _short(path: Path) -> str:
