@@ -390,7 +390,7 @@ class Neighbors(_Enough):
         other = "other " if self.of == self.to else ""
         return (
             f"the mean number of {other}{self.to.plural} within {self.radius_um:g} µm of "
-            f" {with_article(self.of.singular)} {self.where}"
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -407,7 +407,7 @@ class NeighborShare(_Enough):
         """As in `Node`."""
         return (
             f"the mean share of {self.to.plural} among the cells within {self.radius_um:g} µm of "
-            f" {with_article(self.of.singular)} {self.where}"
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -428,7 +428,7 @@ class NeighborEntropy(_Enough):
         """As in `Node`."""
         return (
             f"the mean diversity (Shannon entropy) of cell types within {self.radius_um:g} µm of "
-            f" {with_article(self.of.singular)} {self.where}"
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -529,8 +529,9 @@ class CrossG(_Enough):
     @property
     def words(self) -> str:
         """As in `Node`."""
+        one, other = with_article(self.of.singular), with_article(self.to.singular)
         return (
-            f"the probability that {with_article(self.of.singular)} {self.where} has {with_article(self.to.singular)}"
+            f"the probability that {one} {self.where} has {other}"
             f" within {self.radius_um:g} µm (nearest-neighbor function G, corrected for the border)"
         )
 
