@@ -22,6 +22,7 @@ GROUPS = {
     "validate": ("sage.cli.validate:app", "Test a hypothesis on a cohort; screen features."),
     "ledger": ("sage.cli.ledger:app", "What was asked of which patients: show, verify, merge."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
+    "models": ("sage.cli.models:app", "Networks: train on own data, score, show the card."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
     "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),
