@@ -36,7 +36,7 @@ USUAL_STRENGTH = 0.3
 """Strength of dye that is taken where nothing is dyed."""
 STRENGTHS = (0.12, 0.8)
 """Strengths of dye within which types are given; the sources had 0.23 to 0.43."""
-UNLIKELY = 0.25
+UNLIKELY = 0.2
 """Below this probability a small, round, dark nucleus is not taken for a lymphocyte."""
 TYPED_MPP = (0.45, 0.6)
 """Pixel sizes at which nuclei found by the network or the classical method are typed."""

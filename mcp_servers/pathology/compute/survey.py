@@ -18,6 +18,7 @@ from mcp_servers.formats.tile_spool import TileSpool
 from mcp_servers.pathology.compute.cell_types import Segmentation, lymphocytes
 from mcp_servers.pathology.compute.nuclei import (
     darkness,
+    lymphocyte_like,
     regular_outline,
     segment,
 )
@@ -244,7 +245,8 @@ def add_block(
     way: Segmentation = "survey" if mpp > FINE_MPP else "classical"
     lymphoid = lymphocytes(nuclei.table, survey.dark, way, survey.strength)
     round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
-    epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
+    dark = lymphocyte_like(nuclei.table, survey.dark)  # debris is no epithelium either
+    epithelial = ~dark & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
     regular = regular_outline(nuclei.table)
     held = nullcontext() if lock is None else lock
     with held:
