@@ -172,7 +172,8 @@ def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
 def _open_keys(part: Part, exposed: list[str]) -> list[str]:
     if not part.open_to or part.variables:
         return []
-    return [key for key in exposed if part.open_to == "any" or key.startswith(f"{part.open_to}:")]
+    kinds = (f"{part.open_to}:", *(("signature:",) if part.open_to == "expression" else ()))
+    return [key for key in exposed if part.open_to == "any" or key.startswith(kinds)]
 
 
 def _why_dropped(part: Part) -> str:

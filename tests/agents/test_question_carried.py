@@ -54,6 +54,7 @@ def claim(*variables: str, endpoint: str = "OS", filters: tuple[Filter, ...] = (
         (FGFR3, claim("expression:TP53"), False),
         (GENES, claim("expression:TP53"), True),
         (GENES, claim("imaging:tls_density"), False),
+        (GENES, claim("signature:mean_z(COL1A1,FAP)"), True),
         (NODES, claim("expression:TP53", endpoint="nodes"), True),
         (NODES, claim("expression:TP53"), False),
         (IN_WOMEN, claim("expression:TP53", filters=(WOMEN,)), True),
