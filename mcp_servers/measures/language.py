@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from mcp_servers.measures.maps import Name
 from mcp_servers.measures.units import ONE, Unit, read_unit
-from mcp_servers.measures.words import area_words, plural, singular
+from mcp_servers.measures.words import area_words, plural, singular, with_article
 from sage.core.models import Strict
 
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
@@ -389,8 +389,8 @@ class Neighbors(_Enough):
         """As in `Node`."""
         other = "other " if self.of == self.to else ""
         return (
-            f"the mean number of {other}{self.to.plural} within {self.radius_um:g} µm of a"
-            f" {self.of.singular} {self.where}"
+            f"the mean number of {other}{self.to.plural} within {self.radius_um:g} µm of "
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -406,8 +406,8 @@ class NeighborShare(_Enough):
     def words(self) -> str:
         """As in `Node`."""
         return (
-            f"the mean share of {self.to.plural} among the cells within {self.radius_um:g} µm of a"
-            f" {self.of.singular} {self.where}"
+            f"the mean share of {self.to.plural} among the cells within {self.radius_um:g} µm of "
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -427,8 +427,8 @@ class NeighborEntropy(_Enough):
     def words(self) -> str:
         """As in `Node`."""
         return (
-            f"the mean diversity (Shannon entropy) of cell types within {self.radius_um:g} µm of a"
-            f" {self.of.singular} {self.where}"
+            f"the mean diversity (Shannon entropy) of cell types within {self.radius_um:g} µm of "
+            f"{with_article(self.of.singular)} {self.where}"
         )
 
 
@@ -529,8 +529,9 @@ class CrossG(_Enough):
     @property
     def words(self) -> str:
         """As in `Node`."""
+        one, other = with_article(self.of.singular), with_article(self.to.singular)
         return (
-            f"the probability that a {self.of.singular} {self.where} has a {self.to.singular}"
+            f"the probability that {one} {self.where} has {other}"
             f" within {self.radius_um:g} µm (nearest-neighbor function G, corrected for the border)"
         )
 

@@ -10,7 +10,9 @@ CELLS = {
     "lymphoid": "lymphoid cell",
     "neoplastic": "neoplastic cell",
     "nk_cell": "NK cell",
+    "other": "cell of another type",
 }
+PLURALS = {"cell of another type": "cells of other types"}
 OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
 REGIONS = {
     "tumor": "the tumor",
@@ -34,9 +36,16 @@ def singular(source: str, name: str) -> str:
 def plural(source: str, name: str) -> str:
     """ "B cells" of "b_cell"."""
     one = singular(source, name)
+    if one in PLURALS:
+        return PLURALS[one]
     return one[:-1] + "ies" if one.endswith("y") else f"{one}s"
 
 
 def area_words(region: str) -> str:
     """ "the tumor" of "tumor", "the X region" of a kind without a name of its own."""
     return REGIONS.get(region, f"the {region.replace('_', ' ')} region")
+
+
+def with_article(noun: str) -> str:
+    """ "a B cell", "an immune cell"; letters that are spelled out are not known."""
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
