@@ -1,4 +1,4 @@
-"""Measurements as variables of a cohort: a table, the lines for cohort.toml, every value's reason."""
+"""Measurements as variables of a cohort: a table, lines for cohort.toml, every value's reason."""
 
 from __future__ import annotations
 
