@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from mcp_servers.measures.language import Measurement
@@ -116,7 +116,7 @@ def _number(value: float | None) -> str:
     return "" if value is None or value != value else repr(float(value))
 
 
-def _as_csv(rows: list[list[object]]) -> str:
+def _as_csv(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
