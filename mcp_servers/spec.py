@@ -113,6 +113,7 @@ class ToolSpec:
     cacheable: bool = True
     fingerprint: Callable[[Any], str] | None = None
     memory_mb: Callable[[Any], int] | None = None
+    acts: bool = False
     source: str = ""
 
     @property
@@ -124,6 +125,11 @@ class ToolSpec:
     def output_schema(self) -> dict[str, Any]:
         """JSON schema of the result."""
         return self.returns.model_json_schema(mode="serialization")
+
+    @property
+    def read_only(self) -> bool:
+        """True when a call writes no file and starts nothing."""
+        return not self.acts and not _has_output(self.returns, set())
 
     def needs(self, given: BaseModel) -> Resources:
         """What a call with these arguments needs."""
@@ -149,6 +155,21 @@ class ToolSpec:
             return self.given.model_validate(dict(arguments))
         except ValidationError as error:
             raise InputError(f"{self.name}: {explain(error)}") from error
+
+
+def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
+    """True when a result names a file that was written, at any depth."""
+    seen.add(model)
+    for info in model.model_fields.values():
+        if any(isinstance(mark, PathRole) and mark.role == "output" for mark in _marks(info)):
+            return True
+        stack = [info.annotation]
+        while stack:
+            part = stack.pop()
+            stack.extend(getattr(part, "__args__", ()))
+            if _is_model(part) and part not in seen and _has_output(part, seen):  # type: ignore[arg-type]
+                return True
+    return False
 
 
 def _marks(info: Any) -> Sequence[Any]:
@@ -185,6 +206,7 @@ def tool(
     cacheable: bool = True,
     fingerprint: Callable[[Any], str] | None = None,
     memory_mb: Callable[[Any], int] | None = None,
+    acts: bool = False,
 ) -> Callable[[F], F]:
     """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
@@ -192,6 +214,7 @@ def tool(
     on more than their version, arguments and input files. `fingerprint(given)` is a string that
     must change when the same arguments would be answered differently, say which weights are here.
     `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
+    `acts` is for tools that change more than files of their own, say start a run.
 
     Raises
     ------
@@ -221,6 +244,7 @@ def tool(
             cacheable=cacheable,
             fingerprint=fingerprint,
             memory_mb=memory_mb,
+            acts=acts,
             source=f"{function.__module__}:{function.__qualname__}",
         )
         setattr(function, ATTRIBUTE, spec)

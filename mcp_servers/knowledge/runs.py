@@ -90,6 +90,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "review: answer with review_run. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
+        acts=True,
     )
     def start_run(given: StartInput, context: ToolContext) -> RunResult:
         words = ["run", "--json", "--seed", str(given.seed)]
@@ -108,6 +109,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "another hypothesis. The run then goes on to its report. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
+        acts=True,
     )
     def review_run(given: ReviewInput, context: ToolContext) -> RunResult:
         words = ["review", "--json"]

@@ -3,4 +3,4 @@
 Results are aggregates: never a patient's row, never the size of a group under five.
 """
 
-TOOL_MODULES = ("describe", "survival", "competing", "models", "signatures")
+TOOL_MODULES = ("cohorts", "describe", "survival", "competing", "models", "signatures")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.hypothesis import Filter
@@ -50,6 +52,12 @@ class CohortChoice(Strict):
         description="Folder of the cohort's data files, if not where its description says",
         max_length=1024,
     )
+    tables: list[InputPath] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Tables of measurements to join by patient (save_table, measure_cohort, or a "
+        "CSV with a column patient); each column of numbers becomes imaging:TABLE_COLUMN",
+    )
 
 
 class CohortInput(CohortChoice):
@@ -90,17 +98,28 @@ def months_reported(last: float, every: float) -> NDArray[Any]:
 
 
 def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
-    """The cohort, if it and every file that it names lie under the roots; kept open per worker.
+    """The cohort with the tables that are joined to it, kept open per worker.
 
-    Raises `InputError` when it does not exist or reaches outside.
+    Raises `InputError` when it, or a file that it names, does not exist or lies outside the roots.
     """
+    tables = [context.input(table, "file") for table in given.tables]
+    cohort, key = _open_cohort(given, context)
+    for table in tables:
+        seen = table.stat()
+        key = (*key, str(table), seen.st_mtime_ns, seen.st_size)
+        cohort = context.shared(key, partial(cohort.with_features, table))
+    return cohort
+
+
+def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tuple[Any, ...]]:
     from validation.cohort import load
     from validation.cohort.builtin import NAMES
     from validation.cohort.model import read_spec
 
     name = given.cohort
     if name.lower() in NAMES:
-        return context.shared(("cohort", name.lower()), lambda: load(name.lower()))
+        key: tuple[Any, ...] = ("cohort", name.lower())
+        return context.shared(key, lambda: load(name.lower())), key
     path = context.roots.input(name)
     description = path / "cohort.toml" if path.is_dir() else path
     folder = path if path.is_dir() else path.parent
@@ -129,7 +148,7 @@ def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
     cohort: Cohort = context.shared(key, lambda: load(path, root=root))
     for file in cohort.files():
         context.input(file)
-    return cohort
+    return cohort, key
 
 
 def analysis_table(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
@@ -13,6 +15,9 @@ from mcp_servers.oncology.common import (
     safe_count,
 )
 from mcp_servers.spec import Resources, tool
+
+if TYPE_CHECKING:
+    from validation.dictionary import DataDictionary
 
 
 class DescribeInput(CohortChoice):
@@ -80,14 +85,15 @@ class DescribeResult(BaseModel):
 
 
 @tool(
-    "cohort_description",
+    "describe_cohort",
     "oncology",
-    "1.0.0",
-    "Describe a patient cohort: variables with units and missingness, endpoints with events and "
-    "follow-up, what was lost in joining its tables, and what would mislead an analysis.",
+    "1.1.0",
+    "Describe a patient cohort without relating anything to its outcomes: variables with units and "
+    "missingness, endpoints with events and follow-up, what was lost in joining its tables, and "
+    "what would mislead an analysis.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
 )
-def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeResult:
+def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResult:
     """The data dictionary and the findings of a cohort; levels under five are left out."""
     from validation.cohort.findings import check_cohort
 
@@ -145,13 +151,21 @@ def cohort_description(given: DescribeInput, context: ToolContext) -> DescribeRe
                 severity=finding.severity,
                 code=finding.code,
                 where=finding.where,
-                message=finding.message,
+                message=_without_small_counts(finding.code, finding.where, finding.message, book),
             )
             for finding in findings
         ],
         license=book.license,
         notes=list(book.notes),
     )
+
+
+def _without_small_counts(code: str, where: str, message: str, book: DataDictionary) -> str:
+    """The message of a finding; a number of events under five is not told."""
+    events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
+    if code == "few_events" and safe_count(events.get(where)) is None:
+        return f"fewer than {SMALLEST} events: no model will hold"
+    return message
 
 
 def _lost(count: int) -> str:

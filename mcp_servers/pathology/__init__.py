@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TOOL_MODULES = (
+    "listing",
     "properties",
     "tissue",
     "tiles",

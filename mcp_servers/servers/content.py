@@ -12,6 +12,7 @@ import mcp_types as types
 
 from mcp_servers.describe import limits, validity_lines
 from mcp_servers.servers.options import Limits
+from mcp_servers.servers.titles import title_of
 from mcp_servers.spec import ToolRun, ToolSpec
 
 SCHEME = "sage://output/"
@@ -79,12 +80,12 @@ def describe(spec: ToolSpec) -> types.Tool:
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
-        title=spec.name.replace("_", " ").capitalize(),
+        title=title_of(spec.name),
         description="\n".join(lines),
         input_schema={"type": "object", "properties": {}, **lean(spec.input_schema)},
         output_schema=envelope_schema(lean(spec.output_schema)),
         annotations=types.ToolAnnotations(
-            read_only_hint=not spec.source.endswith(("start_run", "review_run")),
+            read_only_hint=spec.read_only,
             destructive_hint=False,
             idempotent_hint=spec.cacheable,
             open_world_hint=False,

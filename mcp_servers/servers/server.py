@@ -18,8 +18,11 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from mcp_servers.roots import Roots, hide_folders
-from mcp_servers.servers import content
+from mcp_servers.servers import asking, compact, content, prompting
+from mcp_servers.servers.asking import InputNeeded
 from mcp_servers.servers.options import Limits
+from mcp_servers.servers.titles import title_of
+from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.spec import ToolSpec
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
 from mcp_servers.workers.jobs import Job, State
@@ -36,6 +39,8 @@ JOB_TOOLS = {
     "job_result": "The result of a job; waits a while for it, and says so when it is not there.",
     "job_cancel": "Cancel a job that is queued or running.",
 }
+PRIORITY = "sage/priority"
+MOST_PRIORITY = 100
 RECENT = 200
 """Files that `resources/list` offers, the latest first."""
 
@@ -50,13 +55,22 @@ class ToolServer:
         workers: Workers,
         inline: Workers | None = None,
         limits: Limits | None = None,
+        *,
+        compact: bool = False,
+        ask_roots: bool = False,
     ) -> None:
-        """Serve the tools of both registries under one set of roots."""
+        """Serve the tools of both registries under one set of roots.
+
+        `compact` lists three tools that find and call the others. `ask_roots` takes the folders
+        that the client names instead of `roots`' inputs: for a client that started the server.
+        """
         self.name = name
         self.roots = roots
         self.workers = workers
         self.inline = inline
         self.limits = limits or Limits()
+        self.compact = compact
+        self.ask_roots = ask_roots
         self.prefixes: dict[str, str] = {}
         self.recent: list[dict[str, Any]] = []
 
@@ -82,44 +96,80 @@ class ToolServer:
     # --- tools ---
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        """All tools with their schemas."""
+        """All tools with their schemas; in compact mode those that find and call the others."""
+        if self.compact:
+            return types.ListToolsResult(tools=[*compact.TOOLS.values(), *_job_tools(None)])
         tools = [content.describe(spec) for spec in self.specs().values()]
-        tools += [
-            types.Tool(
-                name=name,
-                description=summary,
-                input_schema=JOB_ARGUMENT,
-                output_schema=content.envelope_schema(),
-                annotations=types.ToolAnnotations(read_only_hint=name != "job_cancel"),
-            )
-            for name, summary in JOB_TOOLS.items()
-        ]
-        return types.ListToolsResult(tools=tools)
+        return types.ListToolsResult(tools=tools + _job_tools(content.envelope_schema()))
 
     async def call_tool(
         self, ctx: Any, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Run a tool, or answer about a job. Errors of the tool come back as its result."""
-        arguments = params.arguments or {}
+        name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
             raise MCPError(types.INVALID_PARAMS, f"more than {self.limits.request} bytes")
-        if params.name in JOB_TOOLS:
-            return await self._about_job(ctx, params.name, arguments)
-        specs = self.specs()
-        if params.name not in specs:
-            raise MCPError(types.INVALID_PARAMS, f'no tool is called "{params.name}"')
         try:
-            job = self._submit(params.name, arguments)
+            await self._adopt_client_roots(ctx, params)
+            if self.compact and name in compact.TOOLS:
+                if name != compact.CALL:
+                    return self._discover(name, arguments)
+                name, arguments = _inner_call(arguments)
+            if name in JOB_TOOLS:
+                return await self._about_job(ctx, name, arguments)
+            if name not in self.specs():
+                raise MCPError(types.INVALID_PARAMS, f'no tool is called "{name}"')
+            return await self._run(ctx, params, name, arguments)
+        except InputNeeded as needed:
+            return needed.result
         except SageError as error:
             return failed(self._hide(str(error)))
+
+    async def _run(
+        self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
+    ) -> types.CallToolResult:
+        job = await self._run_job(ctx, name, arguments)
+        if isinstance(job.error, PixelSizeError) and arguments.get("mpp") is None:
+            slide = str(arguments.get("slide", "The slide"))
+            mpp = None
+            if "mpp" in self.specs()[name].given.model_fields:
+                mpp = await asking.pixel_size(ctx, params, slide)
+            if mpp is not None:
+                job = await self._run_job(ctx, name, {**arguments, "mpp": mpp})
+        return await self._answer(job)
+
+    async def _run_job(self, ctx: Any, name: str, arguments: dict[str, Any]) -> Job:
+        job = self._submit(name, arguments, _priority(ctx))
         try:
             await self._wait(ctx, job)
         except anyio.get_cancelled_exc_class():
             self._home(job).cancel(job)
             raise
-        return await self._answer(job)
+        return job
 
-    def _submit(self, name: str, arguments: dict[str, Any]) -> Job:
+    def _discover(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+        """Answer search_tools or describe_tool."""
+        specs = self.specs()
+        wanted = str(arguments.get("query" if name == "search_tools" else "name", ""))[:500]
+        if name == "search_tools":
+            found = compact.search(specs.values(), wanted)
+        elif wanted in specs:
+            found = compact.description(specs[wanted])
+        else:
+            return failed(f'no tool is called "{wanted}"; search_tools lists them')
+        text = types.TextContent(text=json.dumps(found, ensure_ascii=False))
+        return types.CallToolResult(content=[text], structured_content=found)
+
+    async def _adopt_client_roots(self, ctx: Any, params: types.CallToolRequestParams) -> None:
+        """Once, where no root was given at the start: the folders that the client names."""
+        if not self.ask_roots:
+            return
+        folders = await asking.client_folders(ctx, params)
+        self.ask_roots = False
+        if folders:
+            self.roots = Roots.of(folders, self.roots.output)
+
+    def _submit(self, name: str, arguments: dict[str, Any], priority: int) -> Job:
         active = sum(not job.state.final for job in self.workers.jobs.copy().values())
         if active >= self.limits.jobs:
             raise InputError(f"{active} jobs are waiting or running already; try again later")
@@ -128,7 +178,7 @@ class ToolServer:
             raise InputError(f'no tool is called "{name}"')
         home.registry.get(name).parse(arguments)  # before a folder is made for it
         prefix = f"{name}/{secrets.token_hex(6)}"
-        job = home.submit(name, arguments, self.roots.below(prefix))
+        job = home.submit(name, arguments, self.roots.below(prefix), priority=priority)
         self.prefixes[job.id] = prefix
         while len(self.prefixes) > 2 * KEEP_FINISHED:
             del self.prefixes[next(iter(self.prefixes))]
@@ -266,18 +316,50 @@ class ToolServer:
             )
         return types.ReadResourceResult(contents=[one])
 
+    # --- prompts ---
+
+    async def list_prompts(self, ctx: Any, params: Any) -> types.ListPromptsResult:
+        """What a client may offer its user to begin with."""
+        return prompting.list_prompts()
+
+    async def get_prompt(
+        self, ctx: Any, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """A prompt with its arguments."""
+        return prompting.get_prompt(params.name, params.arguments or {})
+
+    async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """Cohorts, endpoints and folders for a prompt's arguments; files for a resource."""
+        if isinstance(params.ref, types.PromptReference):
+            given = (params.context.arguments if params.context else None) or {}
+            values = await anyio.to_thread.run_sync(
+                choices, self.roots, params.argument.name, given
+            )
+        else:
+            values = [row["path"] for row in self.recent]
+        typed = params.argument.value.casefold()
+        fitting = [value for value in values if value.casefold().startswith(typed)]
+        return types.CompleteResult(
+            completion=types.Completion(
+                values=fitting[:100], total=len(fitting), has_more=len(fitting) > 100
+            )
+        )
+
     def build(self) -> Server[Any]:
         """The SDK's server with these handlers."""
         return Server(
             self.name,
             version=installed_version(),
-            instructions=INSTRUCTIONS,
+            instructions=f"{INSTRUCTIONS} {COMPACT}" if self.compact else INSTRUCTIONS,
             get_tool_input_schema=self.input_schema,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
+            on_list_prompts=self.list_prompts,
+            on_get_prompt=self.get_prompt,
+            on_completion=self.complete,
         )
 
 
@@ -288,6 +370,63 @@ INSTRUCTIONS = (
     "provenance, and learned tools say when they fell back to a classical method. Patient rows "
     "never leave the server, nor counts of groups under five."
 )
+
+COMPACT = (
+    "Only a few tools are listed: search_tools finds the others by words, describe_tool gives the "
+    "arguments of one, call_tool runs it."
+)
+
+
+def _job_tools(output_schema: dict[str, Any] | None) -> list[types.Tool]:
+    return [
+        types.Tool(
+            name=name,
+            title=title_of(name),
+            description=summary,
+            input_schema=JOB_ARGUMENT,
+            output_schema=output_schema,
+            annotations=types.ToolAnnotations(
+                read_only_hint=name != "job_cancel", open_world_hint=False
+            ),
+        )
+        for name, summary in JOB_TOOLS.items()
+    ]
+
+
+def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name and arguments that `call_tool` was given."""
+    name, inner = arguments.get("name"), arguments.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(inner, dict) or len(arguments) > 2:
+        raise InputError("call_tool takes name (a text) and arguments (an object)")
+    if name in compact.TOOLS:
+        raise InputError(f"call_tool calls the tools that search_tools lists, not {name}")
+    return name, inner
+
+
+def _priority(ctx: Any) -> int:
+    """The priority that the caller put into the request's `_meta`, else 0."""
+    given = (ctx.meta or {}).get(PRIORITY, 0)
+    if not isinstance(given, int) or isinstance(given, bool) or abs(given) > MOST_PRIORITY:
+        raise InputError(f"{PRIORITY} is a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")
+    return given
+
+
+def choices(roots: Roots, argument: str, given: Mapping[str, str]) -> list[str]:
+    """What a prompt's argument may be, from what lies under the roots."""
+    from mcp_servers.context import ToolContext
+    from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
+    from mcp_servers.pathology.listing import SlidesInput, list_slides
+
+    context = ToolContext(roots)
+    if argument == "slides":
+        return list(list_slides(SlidesInput(), context).folders)
+    if argument not in ("cohort", "endpoint"):
+        return []
+    cohorts = list_cohorts(CohortsInput(), context).cohorts
+    if argument == "cohort":
+        return [row.cohort for row in cohorts]
+    chosen = [row for row in cohorts if row.cohort == given.get("cohort")] or cohorts
+    return list(dict.fromkeys(name for row in chosen for name in row.endpoints))
 
 
 def failed(message: str) -> types.CallToolResult:

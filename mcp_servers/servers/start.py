@@ -31,10 +31,13 @@ def open_server(
     cache_folder: str | None = None,
     limits: Limits | None = None,
     drive: Drive | None = None,
+    compact: bool = False,
+    ask_roots: bool = False,
 ) -> Iterator[ToolServer]:
     """A server of one suite or of all, with its workers; they stop when the block ends.
 
     `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
+    `compact` and `ask_roots` are the server's.
     """
     from mcp_servers.servers.server import ToolServer
 
@@ -50,4 +53,6 @@ def open_server(
             for spec in run_tools(drive):
                 local.add(spec)
         inline = stack.enter_context(InlineWorkers(local))
-        yield ToolServer(f"sage-{suite}", roots, pool, inline, limits)
+        yield ToolServer(
+            f"sage-{suite}", roots, pool, inline, limits, compact=compact, ask_roots=ask_roots
+        )

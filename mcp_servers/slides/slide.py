@@ -25,6 +25,7 @@ from mcp_servers.slides.metadata import (
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
 from mcp_servers.slides.source import Level, Source, refuse_discolored
 from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
+from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.slides.view import View
 from sage.core.errors import InputError
 
@@ -240,9 +241,9 @@ class Slide:
         return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
 
     def need_mpp(self) -> float:
-        """µm per level-0 pixel; raises `InputError` with the remedy when it is unknown."""
+        """µm per level-0 pixel; raises `PixelSizeError` with the remedy."""
         if self.mpp is None:
-            raise InputError(
+            raise PixelSizeError(
                 f"{self.path}: the file does not state its pixel size (µm per pixel). Pass mpp=... "
                 "(a 40x scan has about 0.25, a 20x scan about 0.5); it is recorded as an override."
             )

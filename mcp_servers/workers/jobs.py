@@ -16,6 +16,7 @@ from typing import Any
 from mcp_servers.context import remove
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.spec import Resources, ToolRun, ToolSpec
 from sage.core import clock
 from sage.core.errors import Cancelled, FaultError, InputError
@@ -192,6 +193,7 @@ def roots_of(request: Mapping[str, Any]) -> Roots:
 
 
 KINDS: dict[str, type[Exception]] = {
+    "pixel_size": PixelSizeError,
     "input": InputError,
     "fault": FaultError,
     "cancelled": Cancelled,
@@ -199,7 +201,7 @@ KINDS: dict[str, type[Exception]] = {
 
 
 def kind_of(error: Exception) -> str:
-    """The word by which an error crosses a process border."""
+    """The word by which an error crosses a process border; the narrowest kind stands first."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 

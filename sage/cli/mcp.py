@@ -29,7 +29,10 @@ def serve(
     transport: Annotated[Transport, typer.Option(help="stdio or http")] = Transport.STDIO,
     root: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder that tools may read; repeatable. Default: here"),
+        typer.Option(
+            help="Folder that tools may read; repeatable. Default: the folders that a client on "
+            "stdio names as its roots, else here"
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The one folder that tools may write")] = Path(
         "sage-output"
@@ -73,12 +76,20 @@ def serve(
     wait: Annotated[
         float, typer.Option(help="Seconds before a call returns a job handle", min=0.0)
     ] = 45.0,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact", help="List three tools that find, describe and call the others: few tokens"
+        ),
+    ] = False,
 ) -> None:
     """Serve a suite of tools until the client hangs up (stdio) or Ctrl-C (HTTP).
 
     Example:
 
         sage mcp serve pathology --root slides --out results
+
+        sage mcp serve all --root slides --compact
 
         sage mcp serve all --transport http --root . --token-file token.txt
     """
@@ -118,6 +129,8 @@ def serve(
         cache_folder=str(cache or roots.output / ".cache"),
         limits=Limits(wait=wait),
         drive=sage_command,
+        compact=compact,
+        ask_roots=not root and transport is Transport.STDIO,
     ) as server:
         if http is None:
             serve_stdio(server)

@@ -35,7 +35,7 @@ EXTRAS = {
         "slide tools: tissue, nuclei, lymphoid aggregates, tumor, patches",
         (
             *("cv2", "defusedxml", "h5py", "imagecodecs", "numba", "openslide", "pyarrow"),
-            *("sklearn", "tifffile"),
+            *("shapely", "sklearn", "tifffile"),
         ),
     ),
     "models": Extra(

@@ -15,8 +15,8 @@ from tests.mcp_servers.test_mcp_server import http, http_server
 OS = {"endpoint": "OS"}
 ONE = [{"variable": "clinical:age", "op": "le", "value": age(0) + 0.1}]
 CALLS: list[tuple[str, dict[str, Any], bool]] = [
-    ("cohort_description", {"genes": 2000}, True),
-    ("cohort_description", {"search": identifier(3)}, True),
+    ("describe_cohort", {"genes": 2000}, True),
+    ("describe_cohort", {"search": identifier(3)}, True),
     ("kaplan_meier", OS, True),
     ("kaplan_meier", OS | {"group": "clinical:age"}, True),
     ("kaplan_meier", OS | {"group": "clinical:age", "cut": "levels"}, False),
@@ -32,7 +32,7 @@ CALLS: list[tuple[str, dict[str, Any], bool]] = [
     ("kaplan_meier", {"endpoint": "clinical:patient"}, False),
     ("kaplan_meier", OS | {"filters": [{"variable": "patient", "op": "eq", "value": "x"}]}, False),
     ("kaplan_meier", OS | {"data_root": "clinical.csv"}, False),
-    ("cohort_description", {"cohort": "clinical.csv"}, False),
+    ("describe_cohort", {"cohort": "clinical.csv"}, False),
     ("preview", {"slide": "clinical.csv"}, False),
 ]
 """Tool, arguments, and whether the call has to succeed, so that there is something to search."""

@@ -321,9 +321,9 @@ def test_no_answer_tells_where_the_roots_lie_and_nothing_is_made_for_nothing(fol
         ("preview", {"slide": "../secret"}),
         ("preview", {"slide": "gone.png"}),
         ("preview", {"slide": "/etc/passwd"}),
-        ("cohort_description", {"cohort": "torn"}),
-        ("cohort_description", {"cohort": "gbsg2"}),
-        ("cohort_description", {"cohort": "no-such-cohort"}),
+        ("describe_cohort", {"cohort": "torn"}),
+        ("describe_cohort", {"cohort": "gbsg2"}),
+        ("describe_cohort", {"cohort": "no-such-cohort"}),
         ("kaplan_meier", {"cohort": "gbsg2", "endpoint": "OS"}),
     ]
     before = {path for path in (folder / "out").rglob("*") if ".cache" not in path.parts}

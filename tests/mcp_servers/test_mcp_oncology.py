@@ -138,7 +138,7 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     rows = [(f"p{i}", "a" if i < 20 else "b", 100 + i, i % 2) for i in range(40)]
     rows += [(f"q{i}", "rare", 900 + i, 1) for i in range(3)]
     cohort = small_cohort(context.roots.inputs[0] / "small", rows)
-    book = registry.run("cohort_description", {"cohort": cohort}, context).result
+    book = registry.run("describe_cohort", {"cohort": cohort}, context).result
     assert book["variables"][0]["levels"] == {"a": 20, "b": 20}
     with pytest.raises(InputError, match="fewer than 5 patients"):
         given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
@@ -177,7 +177,7 @@ def test_no_result_names_a_patient(registry: Registry, context: ToolContext) -> 
     cohort = small_cohort(context.roots.inputs[0] / "named", typed)
     texts = []
     for tool, more in (
-        ("cohort_description", {}),
+        ("describe_cohort", {}),
         ("kaplan_meier", {"endpoint": "OS", "group": "clinical:arm"}),
         ("logrank", {"endpoint": "OS", "group": "clinical:arm"}),
         ("cox", {"endpoint": "OS", "covariates": ["clinical:arm"]}),
@@ -197,20 +197,20 @@ def test_a_cohort_that_reaches_outside_the_roots_is_refused(
     text = (outside / "cohort.toml").read_text()
     (inside / "cohort.toml").write_text(f'root = "{outside}"\n' + text)
     with pytest.raises(InputError, match="outside the allowed folders"):
-        registry.run("cohort_description", {"cohort": str(inside)}, context)
+        registry.run("describe_cohort", {"cohort": str(inside)}, context)
     (inside / "cohort.toml").write_text(text)
     (inside / "clinical.csv").symlink_to(outside / "clinical.csv")
     with pytest.raises(InputError, match="outside the allowed folders"):
-        registry.run("cohort_description", {"cohort": str(inside)}, context)
+        registry.run("describe_cohort", {"cohort": str(inside)}, context)
 
 
 def test_a_changed_cohort_is_read_again(registry: Registry, context: ToolContext) -> None:
     rows = [(f"p{i}", "ab"[i % 2], 100 + i, i % 2) for i in range(40)]
     folder = context.roots.inputs[0] / "c"
     cohort = small_cohort(folder, rows)
-    first = registry.run("cohort_description", {"cohort": cohort}, context).result
+    first = registry.run("describe_cohort", {"cohort": cohort}, context).result
     small_cohort(folder, rows[:30])
-    second = registry.run("cohort_description", {"cohort": cohort}, context).result
+    second = registry.run("describe_cohort", {"cohort": cohort}, context).result
     assert (first["n_patients"], second["n_patients"]) == (40, 30)
 
 
@@ -222,7 +222,7 @@ def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path)
         pytest.skip("the shared data folder is not here")
     context = ToolContext(Roots.of([described, data], tmp_path / "out"))
     base = {"cohort": str(described), "data_root": str(data)}
-    book = registry.run("cohort_description", {**base, "search": "tls"}, context).result
+    book = registry.run("describe_cohort", {**base, "search": "tls"}, context).result
     assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])
     scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
     assert scores.result["signatures"][0]["genes_present"] == 2

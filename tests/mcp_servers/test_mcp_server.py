@@ -368,7 +368,7 @@ def test_a_large_result_goes_to_a_file(folder: Path) -> None:
         workers = InlineWorkers(load("oncology"))
         server = ToolServer("test", roots, workers, limits=Limits(result=2000))
         async with Client(server.build()) as client:
-            answer = await client.call_tool("cohort_description", {"cohort": "gbsg2"})
+            answer = await client.call_tool("describe_cohort", {"cohort": "gbsg2"})
             found = data(answer)
             assert found["result"] is None
             assert "more than 2000" in found["message"]

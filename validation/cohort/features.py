@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sage.core.errors import InputError
 from validation.cohort.model import CohortSpec, TableSpec, VariableSpec
@@ -11,6 +14,31 @@ from validation.cohort.tables import MISSING, inside, read_text_table
 from validation.dictionary import Modality
 
 NOT_FEATURES = {"slide", "status", "file", "path", "error", "version", "tool"}
+
+
+class ColumnAbout(BaseModel):
+    """What a table's writer says of a column, in `TABLE.columns.json` beside it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    label: str = Field(default="", max_length=500)
+    unit: str | None = Field(default=None, max_length=60)
+    note: str = Field(default="", max_length=2000)
+    known_at: Literal["baseline", "unknown"] | None = None
+
+
+def columns_about(path: Path) -> dict[str, ColumnAbout]:
+    """The columns' descriptions beside a feature file; none where there is no such file.
+
+    Raises `InputError` where it is not of that form.
+    """
+    beside = path.with_name(f"{path.stem}.columns.json")
+    if not beside.is_file():
+        return {}
+    try:
+        return TypeAdapter(dict[str, ColumnAbout]).validate_json(beside.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{beside}: does not describe columns: {error}") from error
 
 
 def feature_table(
@@ -30,6 +58,7 @@ def feature_table(
         raise InputError(f'{path}: the cohort has a table "{name}" already; rename the file')
     if "status" in rows.columns:
         rows = rows[rows["status"].str.strip() == "ok"]
+    about = columns_about(path)
     variables: dict[str, VariableSpec] = {}
     for column in rows.columns:
         if column == key or column in NOT_FEATURES:
@@ -39,13 +68,16 @@ def feature_table(
         if known.empty or pd.to_numeric(known, errors="coerce").isna().any():
             continue
         short = re.sub(r"[^A-Za-z0-9_.+-]+", "_", column).strip("_")
+        said = about.get(column, ColumnAbout())
         variables[f"{name}_{short}"] = VariableSpec(
             table=name,
             column=column,
             kind="continuous",
-            label=f"{column.replace('_', ' ')} ({path.stem})",
+            label=said.label or f"{column.replace('_', ' ')} ({path.stem})",
+            unit=said.unit,
             modality=modality,
-            note=source,
+            note=said.note or source,
+            known_at=said.known_at,
         )
     if not variables:
         raise InputError(f"{path}: no column of numbers in rows that ended well")

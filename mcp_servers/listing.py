@@ -1,0 +1,44 @@
+"""What lies under the roots, by the names that arguments use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mcp_servers.roots import Roots
+
+MOST_FOLDERS = 20_000
+"""Folders that are looked into; what lies beyond them is not found."""
+
+
+def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
+    """Every folder below the roots, with its root and its files' names; hidden ones left out.
+
+    Links to folders are not followed.
+    """
+    looked: set[Path] = set()
+    for root in roots.readable:
+        for folder, inner, files in os.walk(root):
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            here = Path(folder)
+            if here in looked:
+                inner.clear()
+                continue
+            looked.add(here)
+            if len(looked) > MOST_FOLDERS:
+                return
+            yield root, here, sorted(name for name in files if not name.startswith("."))
+
+
+def argument(root: Path, path: Path, roots: Roots) -> str | None:
+    """A path below a root as tools take it, or None where an earlier root hides it."""
+    name = path.relative_to(root).as_posix()
+    return name if roots.input(name) == path.resolve() else None
+
+
+def folders_below(roots: Roots, file: str) -> Iterator[tuple[str, Path]]:
+    """Folders that hold a file of that name: as an argument names them, and where they are."""
+    for root, folder, files in walk_below(roots):
+        if file in files and (name := argument(root, folder, roots)) is not None:
+            yield name, folder

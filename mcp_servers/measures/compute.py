@@ -1,0 +1,491 @@
+"""Measurements computed on maps: of a slide, then of a patient.
+
+What cannot be measured has no value and says why; zero is said only where zero was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+import numpy as np
+
+from mcp_servers.measures import patterns
+from mcp_servers.measures.language import (
+    TISSUE,
+    Arithmetic,
+    CellColumn,
+    Cells,
+    ClarkEvans,
+    Count,
+    CrossG,
+    Density,
+    Gradient,
+    Heterogeneity,
+    HotSpot,
+    HotWindow,
+    Log2,
+    Measurement,
+    Nearest,
+    NeighborEntropy,
+    Neighbors,
+    NeighborShare,
+    Node,
+    ObjectSize,
+    PairCorrelation,
+    Points,
+    Quantity,
+    Ratio,
+    RipleyK,
+    RipleyL,
+    Share,
+    ShareNear,
+    Size,
+    ToRegion,
+    poolable,
+)
+from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.prepared import Prepared, Undefined
+from mcp_servers.measures.units import Unit, read_unit
+from mcp_servers.slides.arrays import F64, I64
+from sage.core.models import Strict
+
+LEAST_AREA_MM2 = 0.01
+"""Tissue below this has no density."""
+LEAST_FIELDS = 4
+UM2_PER_MM2 = 1e6
+
+
+class Value(Strict):
+    """A measurement's value on a slide or in a patient.
+
+    `value` is None where it is undefined; it is not `valid` where it is undefined or a slide lies
+    outside the card of what made its maps. `why_not` says either. `numerator` and `denominator`
+    are what `pooled` sums; `area_um2` weighs slides; `slides` counts those that the value rests on.
+    """
+
+    value: float | None
+    unit: str
+    valid: bool
+    why_not: str = ""
+    numerator: float | None = None
+    denominator: float | None = None
+    area_um2: float | None = None
+    slides: int = 1
+
+
+def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
+    """A measurement on one slide; `Prepared` maps serve many measurements at the cost of one."""
+    slide = maps if isinstance(maps, Prepared) else Prepared(maps)
+    expression = measurement.of
+    numerator = denominator = None
+    value, why_not = None, ""
+    try:
+        if poolable(expression):
+            numerator, denominator = _parts(expression, slide)
+        value = _value(expression, slide)
+        if not np.isfinite(value):
+            value, why_not = None, "the value is not finite"
+    except Undefined as reason:
+        why_not = str(reason)
+    outside = "; ".join(slide.maps.outside_card)
+    return Value(
+        value=value,
+        unit=measurement.unit,
+        valid=value is not None and not outside,
+        why_not=why_not or outside,
+        numerator=numerator,
+        denominator=denominator,
+        area_um2=slide.maps.area_um2,
+        slides=int(value is not None),
+    )
+
+
+def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
+    """One value of a patient's slides, by the measurement's rule.
+
+    Slides without a value are left out, by `pooled` those without counts; `only` refuses several.
+    """
+    kept = [
+        slide
+        for slide in slides
+        if (slide.value if measurement.rule != "pooled" else slide.numerator) is not None
+    ]
+    reasons = list(dict.fromkeys(slide.why_not for slide in slides if slide.why_not))
+    value = None
+    try:
+        if not slides:
+            raise Undefined("the patient has no slide")
+        if measurement.rule == "only" and len(slides) > 1:
+            raise Undefined(f"the patient has {len(slides)} slides, the rule wants the only one")
+        if not kept:
+            raise Undefined("; ".join(reasons))
+        value = _by_rule(measurement, kept)
+        reasons = list(dict.fromkeys(s.why_not for s in kept if s.value is not None and s.why_not))
+    except Undefined as reason:
+        reasons = [str(reason)]
+    areas = [slide.area_um2 for slide in kept if slide.area_um2 is not None]
+    return Value(
+        value=value,
+        unit=measurement.unit,
+        valid=value is not None and all(slide.valid for slide in kept if slide.value is not None),
+        why_not="; ".join(reasons),
+        area_um2=sum(areas) if areas and len(areas) == len(kept) else None,
+        slides=len(kept) if value is not None else 0,
+    )
+
+
+def compute_patient(measurement: Measurement, slides: Sequence[SlideMaps | Prepared]) -> Value:
+    """A measurement of a patient's slides."""
+    return of_patient(measurement, [compute(measurement, slide) for slide in slides])
+
+
+def _by_rule(measurement: Measurement, slides: Sequence[Value]) -> float:
+    if measurement.rule == "pooled":
+        numerator = sum(slide.numerator or 0.0 for slide in slides)
+        shares = [slide.denominator for slide in slides if slide.denominator is not None]
+        return _quotient(measurement.of, numerator, sum(shares) if shares else None)
+    values = np.array([slide.value for slide in slides], dtype=np.float64)
+    if measurement.rule == "area_weighted":
+        areas = [slide.area_um2 for slide in slides if slide.area_um2 is not None]
+        if len(areas) < len(slides):
+            raise Undefined("the outline of the tissue is not known")
+        return float(np.average(values, weights=areas))
+    if measurement.rule == "min":
+        return float(values.min())
+    return _statistic(values, "mean" if measurement.rule == "only" else measurement.rule)
+
+
+def _quotient(node: Node, numerator: float, denominator: float | None) -> float:
+    """Numerator over denominator, where there is enough of it."""
+    if denominator is None:
+        return numerator
+    if isinstance(node, Density):
+        if denominator < LEAST_AREA_MM2:
+            raise Undefined(f"less than {LEAST_AREA_MM2:g} mm² of {node.within.words}")
+    elif isinstance(node, Share | Ratio | ShareNear | Neighbors):
+        base: Points = node.to if isinstance(node, Ratio) else node.of
+        if isinstance(node, Share):
+            base = Cells()
+        _require(denominator, node.at_least, f"{base.plural} {node.where}")
+    elif denominator == 0:
+        raise Undefined("division by zero")
+    return numerator / denominator
+
+
+def _require(found: float, least: int, what: str) -> None:
+    if found < least:
+        raise Undefined(f"fewer than {least} {what}")
+
+
+def _value(node: Node, slide: Prepared) -> float:
+    """The value of an expression in its own unit."""
+    if poolable(node) and not isinstance(node, Arithmetic):
+        return _quotient(node, *_parts(node, slide))
+    return _compute(node, slide)
+
+
+@singledispatch
+def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
+    """Numerator and denominator (None: a sum) in units that give the value in its own."""
+    raise TypeError(f"{node.kind} has no parts")
+
+
+@_parts.register
+def _(node: Count, slide: Prepared) -> tuple[float, float | None]:
+    if node.within != TISSUE:
+        slide.area(node.within)
+    return float(len(slide.points(node.of, node.within))), None
+
+
+@_parts.register
+def _(node: Size, slide: Prepared) -> tuple[float, float | None]:
+    return float(slide.area(node.of).area) / UM2_PER_MM2, None
+
+
+@_parts.register
+def _(node: Density, slide: Prepared) -> tuple[float, float | None]:
+    area = float(slide.area(node.within).area) / UM2_PER_MM2
+    return float(len(slide.points(node.of, node.within))), area
+
+
+@_parts.register
+def _(node: Share, slide: Prepared) -> tuple[float, float | None]:
+    among = slide.points(Cells(), node.within)
+    return float(len(slide.points(node.of, node.within))), float(len(among))
+
+
+@_parts.register
+def _(node: Ratio, slide: Prepared) -> tuple[float, float | None]:
+    counts = [len(slide.points(points, node.within)) for points in (node.of, node.to)]
+    return float(counts[0]), float(counts[1])
+
+
+@_parts.register
+def _(node: ShareNear, slide: Prepared) -> tuple[float, float | None]:
+    slide.points(node.to)
+    nearest = slide.nearest(node.of, node.to, node.within)
+    return float((nearest <= node.radius_um).sum()), float(len(nearest))
+
+
+@_parts.register
+def _(node: Neighbors, slide: Prepared) -> tuple[float, float | None]:
+    counts = slide.counts(node.of, node.to, node.radius_um, node.within)
+    return float(counts.sum()), float(len(counts))
+
+
+@_parts.register
+def _(node: ObjectSize, slide: Prepared) -> tuple[float, float | None]:
+    return _value_of_sizes(node, slide), None
+
+
+@_parts.register
+def _(node: Arithmetic, slide: Prepared) -> tuple[float, float | None]:
+    scale = node.unit.per(_ratio_unit(node))
+    return _parts(node.left, slide)[0] * scale, _parts(node.right, slide)[0]
+
+
+@singledispatch
+def _compute(node: Node, slide: Prepared) -> float:
+    raise TypeError(f"{node.kind} cannot be computed")
+
+
+@_compute.register
+def _(node: Quantity, slide: Prepared) -> float:
+    return node.value
+
+
+@_compute.register
+def _(node: Log2, slide: Prepared) -> float:
+    value = _value(node.of, slide) * read_unit("1").per(node.of.unit)
+    if value <= 0:
+        raise Undefined(f"the logarithm of {value:g}")
+    return float(np.log2(value))
+
+
+@_compute.register
+def _(node: Arithmetic, slide: Prepared) -> float:
+    left, right = _value(node.left, slide), _value(node.right, slide)
+    if node.operator in "+-":
+        right *= node.left.unit.per(node.right.unit)
+        return left + right if node.operator == "+" else left - right
+    scale = node.unit.per(_ratio_unit(node))
+    if node.operator == "*":
+        return left * right * scale
+    if right == 0:
+        raise Undefined("division by zero")
+    return left / right * scale
+
+
+def _ratio_unit(node: Arithmetic) -> Unit:
+    """The unit of a product or quotient of the two sides as they are."""
+    left, right = node.left.unit, node.right.unit
+    sign = 1 if node.operator == "*" else -1
+    return Unit(node.unit.powers, left.scale * right.scale**sign)
+
+
+@_compute.register
+def _(node: Nearest, slide: Prepared) -> float:
+    distances = slide.nearest(node.of, node.to, node.within)
+    _require(len(distances), node.at_least, f"{node.of.plural} {node.where}")
+    if not np.isfinite(distances).all():
+        raise Undefined(f"no {node.to.plural} on this slide")
+    return _statistic(distances, node.statistic)
+
+
+@_compute.register
+def _(node: ToRegion, slide: Prepared) -> float:
+    import shapely
+
+    region = slide.region(node.region)
+    points = slide.points(node.of, node.within)
+    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
+    shapely.prepare(region)
+    return _statistic(np.asarray(shapely.distance(region, shapely.points(points))), node.statistic)
+
+
+@_compute.register
+def _(node: NeighborShare, slide: Prepared) -> float:
+    near = slide.counts(node.of, Cells(), node.radius_um, node.within)
+    of_type = slide.counts(node.of, node.to, node.radius_um, node.within)
+    social = near > 0
+    what = f"{node.of.plural} {node.where} with cells within {node.radius_um:g} µm"
+    _require(int(social.sum()), node.at_least, what)
+    return float((of_type[social] / near[social]).mean())
+
+
+@_compute.register
+def _(node: NeighborEntropy, slide: Prepared) -> float:
+    types = [Cells(type=name) for name in slide.cells.types]
+    counts = [slide.counts(node.of, to, node.radius_um, node.within) for to in types]
+    entropy = patterns.entropy_bits(np.stack(counts, axis=1))
+    known = entropy[np.isfinite(entropy)]
+    what = f"{node.of.plural} {node.where} with cells within {node.radius_um:g} µm"
+    _require(len(known), node.at_least, what)
+    return float(known.mean())
+
+
+def _counts(
+    node: RipleyK | RipleyL | PairCorrelation, slide: Prepared, radius_um: float, far_um: float
+) -> tuple[I64, float]:
+    """Neighbors in a radius of the points far from the border; density of the neighbors per µm²."""
+    to = node.to or node.of
+    area = float(slide.area(node.within).area)
+    counts = slide.counts(node.of, to, radius_um, node.within, node.within)
+    counts = counts[slide.far(node.of, node.within, far_um)]
+    what = f"{node.of.plural} {node.where} farther than {far_um:g} µm from its border"
+    _require(len(counts), node.at_least, what)
+    neighbors = len(slide.points(to, node.within))
+    _require(neighbors, node.at_least, f"{to.plural} {node.where}")
+    return counts, neighbors / area
+
+
+@_compute.register
+def _(node: RipleyK, slide: Prepared) -> float:
+    return patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
+
+
+@_compute.register
+def _(node: RipleyL, slide: Prepared) -> float:
+    k = patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
+    return float(np.sqrt(k / np.pi))
+
+
+@_compute.register
+def _(node: PairCorrelation, slide: Prepared) -> float:
+    outer_um = node.radius_um + node.halfwidth_um
+    outer, density = _counts(node, slide, outer_um, outer_um)
+    inner, _ = _counts(node, slide, node.radius_um - node.halfwidth_um, outer_um)
+    return patterns.pair_correlation(outer, inner, density, node.radius_um, node.halfwidth_um)
+
+
+@_compute.register
+def _(node: ClarkEvans, slide: Prepared) -> float:
+    area = float(slide.area(node.within).area)
+    distances = slide.nearest(node.of, node.of, node.within, node.within)
+    kept = distances[slide.far(node.of, node.within, node.guard_um)]
+    kept = kept[np.isfinite(kept)]
+    what = f"{node.of.plural} {node.where} farther than {node.guard_um:g} µm from its border"
+    _require(len(kept), node.at_least, what)
+    return patterns.clark_evans(kept, len(distances) / area)
+
+
+@_compute.register
+def _(node: CrossG, slide: Prepared) -> float:
+    distances = slide.nearest(node.of, node.to, node.within, node.within)
+    kept = distances[slide.far(node.of, node.within, node.radius_um)]
+    what = f"{node.of.plural} {node.where} farther than {node.radius_um:g} µm from its border"
+    _require(len(kept), node.at_least, what)
+    return float((kept <= node.radius_um).mean())
+
+
+@_compute.register
+def _(node: Gradient, slide: Prepared) -> float:
+    import shapely
+
+    edges = np.linspace(-node.reach_um, node.reach_um, 2 * node.bands + 1)
+    points = slide.points(node.of)
+    middles, densities, areas, total = [], [], [], 0
+    for middle, band in slide.bands(node.region, edges):
+        area = band.area / UM2_PER_MM2
+        if area < LEAST_AREA_MM2:
+            continue
+        shapely.prepare(band)
+        count = int(shapely.intersects_xy(band, points[:, 0], points[:, 1]).sum())
+        total += count
+        middles.append(middle / 1000)
+        densities.append(count / area)
+        areas.append(area)
+    if len(middles) < LEAST_FIELDS:
+        raise Undefined(f"fewer than {LEAST_FIELDS} bands with {LEAST_AREA_MM2:g} mm² of tissue")
+    _require(total, node.at_least, f"{node.of.plural} within {node.reach_um:g} µm of the border")
+    return patterns.weighted_slope(np.array(middles), np.array(densities), np.array(areas))
+
+
+@_compute.register
+def _(node: CellColumn, slide: Prepared) -> float:
+    column = slide.cells.columns.get(node.column)
+    if column is None:
+        raise Undefined(f"the map of cells has no column {node.column}")
+    measured, wanted = read_unit(column.unit), read_unit(node.measured_in)
+    if not measured.fits(wanted):
+        raise Undefined(f"column {node.column} is in {column.unit}, not in {node.measured_in}")
+    values = column.values[slide.chosen(node.of, node.within)]
+    values = values[np.isfinite(values)] * wanted.per(measured)
+    _require(len(values), node.at_least, f"{node.of.plural} {node.where} with {node.column}")
+    return _statistic(values, node.statistic)
+
+
+@_compute.register
+def _(node: ObjectSize, slide: Prepared) -> float:
+    return _value_of_sizes(node, slide)
+
+
+def _value_of_sizes(node: ObjectSize, slide: Prepared) -> float:
+    import shapely
+
+    shapes = slide.shapes(node.of, node.within)
+    if np.isin(shapely.get_type_id(shapes), [shapely.GeometryType.POINT]).any():
+        raise Undefined(f"of {node.of.plural} only the places are known, not the outlines")
+    if node.statistic == "total":
+        return float(shapely.area(shapes).sum()) / UM2_PER_MM2
+    _require(len(shapes), node.at_least, f"{node.of.plural} {node.where}")
+    scale = 1.0 if node.statistic == "cv" else UM2_PER_MM2
+    return _statistic(np.asarray(shapely.area(shapes)), node.statistic) / scale
+
+
+@_compute.register
+def _(node: HotSpot, slide: Prepared) -> float:
+    points = _enough(node, slide)
+    try:
+        return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
+    except ValueError as error:
+        raise Undefined(str(error)) from None
+
+
+@_compute.register
+def _(node: HotWindow, slide: Prepared) -> float:
+    points = _enough(node, slide)
+    try:
+        return patterns.densest_window(points, node.side_um) * UM2_PER_MM2
+    except ValueError as error:
+        raise Undefined(str(error)) from None
+
+
+def _enough(node: HotSpot | HotWindow, slide: Prepared) -> F64:
+    points = slide.points(node.of, node.within)
+    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
+    return points
+
+
+@_compute.register
+def _(node: Heterogeneity, slide: Prepared) -> float:
+    corners, covered = slide.fields(node.within, node.side_um)
+    if len(corners) < LEAST_FIELDS:
+        raise Undefined(f"fewer than {LEAST_FIELDS} fields of {node.side_um:g} µm {node.where}")
+    points = slide.points(node.of, node.within)
+    counts = patterns.field_counts(points, corners, node.side_um)
+    _require(int(counts.sum()), node.at_least, f"{node.of.plural} in the fields {node.where}")
+    if node.index == "morisita":
+        return patterns.morisita(counts)
+    return _statistic(counts / covered, "cv")
+
+
+def _statistic(values: F64, name: str) -> float:
+    """A statistic by name; "sd" and "cv" with n - 1."""
+    if name in ("sd", "cv"):
+        if len(values) < 2:
+            raise Undefined("a spread needs two values")
+        spread = float(values.std(ddof=1))
+        if name == "sd":
+            return spread
+        if values.mean() == 0:
+            raise Undefined("a coefficient of variation needs a mean that is not zero")
+        return spread / float(values.mean())
+    if name in ("p10", "p90"):
+        return float(np.percentile(values, int(name[1:])))
+    if name == "median":
+        return float(np.median(values))
+    if name == "max":
+        return float(values.max())
+    return float(values.mean() if name == "mean" else values.sum())

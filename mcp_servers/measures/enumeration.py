@@ -1,0 +1,243 @@
+"""Measurements enumerated by rule over what a cohort's maps hold: hundreds, or thousands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Literal
+
+from mcp_servers.measures.language import (
+    TISSUE,
+    Area,
+    CellColumn,
+    Cells,
+    ClarkEvans,
+    Count,
+    CrossG,
+    Density,
+    Gradient,
+    Heterogeneity,
+    HotSpot,
+    HotWindow,
+    Log2,
+    Margin,
+    Measurement,
+    Nearest,
+    NeighborEntropy,
+    Neighbors,
+    NeighborShare,
+    Node,
+    Objects,
+    ObjectSize,
+    PairCorrelation,
+    Ratio,
+    Region,
+    RipleyL,
+    Share,
+    ShareNear,
+    Size,
+    ToRegion,
+    poolable,
+)
+from mcp_servers.measures.language import Arithmetic as Quotient
+from mcp_servers.measures.maps import SlideMaps
+
+Suite = Literal["standard", "full"]
+CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
+OBJECT_RADII = {"standard": (1000.0,), "full": (250.0, 500.0, 1000.0, 2000.0)}
+MARGINS = {"standard": (100.0,), "full": (50.0, 100.0, 250.0, 500.0)}
+FEW = 5
+"""Objects that a statistic of theirs needs; of cells it needs the language's default."""
+
+
+def enumerate_measurements(
+    types: Sequence[str],
+    objects: Sequence[str] = (),
+    regions: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    suite: Suite = "full",
+) -> list[Measurement]:
+    """Every measurement of a suite over these types, kinds and columns, in a fixed order.
+
+    Parameters
+    ----------
+    types : types of cells
+    objects, regions : kinds of objects and of regions
+    columns : shape and stain of cells, with their units
+    suite : "standard" is one radius and one margin, "full" all of them and every pair in regions
+
+    Returns
+    -------
+    Measurements with names of their own; what can be pooled over slides is, the rest is averaged.
+    """
+    found = [
+        *_of_cells(types, regions, suite),
+        *_of_pairs(types, regions, suite),
+        *_of_columns(types, regions, columns or {}, suite),
+        *_of_objects(types, objects, regions, suite),
+        *_of_regions(regions),
+    ]
+    made = [
+        Measurement.model_validate({"rule": "pooled" if poolable(of) else "mean", "of": of})
+        for of in found
+    ]
+    return list({measurement.name: measurement for measurement in made}.values())
+
+
+def suite_of(slides: Iterable[SlideMaps], suite: Suite = "standard") -> list[Measurement]:
+    """The suite for what these maps hold between them."""
+    types: dict[str, None] = {}
+    objects: dict[str, None] = {}
+    regions: dict[str, None] = {}
+    columns: dict[str, str] = {}
+    for maps in slides:
+        if maps.cells is not None:
+            types |= dict.fromkeys(maps.cells.types)
+            columns |= {name: column.unit for name, column in maps.cells.columns.items()}
+        if maps.objects is not None:
+            objects |= dict.fromkeys(maps.objects.kinds)
+        if maps.regions is not None:
+            regions |= dict.fromkeys(maps.regions.kinds)
+    return enumerate_measurements(
+        sorted(types), sorted(objects), sorted(regions), dict(sorted(columns.items())), suite
+    )
+
+
+def _areas(regions: Sequence[str], suite: Suite) -> list[Area]:
+    found: list[Area] = [TISSUE, *(Region(name=name) for name in regions)]
+    for name in regions:
+        for width in MARGINS[suite]:
+            found.append(Margin(of=name, inside_um=width, outside_um=width))
+            if suite == "full":
+                found.append(Margin(of=name, inside_um=width, outside_um=0))
+                found.append(Margin(of=name, inside_um=0, outside_um=width))
+    return found
+
+
+def _wide_areas(regions: Sequence[str], suite: Suite) -> list[Area]:
+    """Where patterns and neighborhoods are asked for: margins are too narrow."""
+    return [TISSUE, *(Region(name=name) for name in regions if suite == "full")]
+
+
+def _of_cells(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Iterator[Node]:
+    for area in _areas(regions, suite):
+        yield Density(of=Cells(), within=area)
+        for name in types:
+            yield Density(of=Cells(type=name), within=area)
+            yield Share(of=Cells(type=name), within=area)
+    for name in types:
+        cells = Cells(type=name)
+        for region in regions:
+            for width in MARGINS[suite]:
+                yield Gradient(of=cells, region=region, reach_um=width)
+                yield _inner_over_outer(cells, region, width)
+            yield ToRegion(of=cells, region=region, statistic="median")
+        for area in _wide_areas(regions, suite):
+            yield Nearest(of=cells, to=cells, statistic="median", within=area)
+            yield ClarkEvans(of=cells, within=area)
+            for radius in CELL_RADII[suite]:
+                yield Neighbors(of=cells, to=cells, radius_um=radius, within=area)
+                yield NeighborEntropy(of=cells, radius_um=radius, within=area)
+                yield NeighborShare(of=cells, to=cells, radius_um=radius, within=area)
+                yield RipleyL(of=cells, radius_um=radius, within=area)
+                yield PairCorrelation(
+                    of=cells, radius_um=radius, halfwidth_um=radius / 3, within=area
+                )
+            for size in CELL_RADII[suite]:
+                yield HotSpot(of=cells, bandwidth_um=size, within=area)
+                yield HotWindow(of=cells, side_um=5 * size, within=area)
+                yield Heterogeneity(of=cells, side_um=5 * size, index="cv", within=area)
+                yield Heterogeneity(of=cells, side_um=5 * size, index="morisita", within=area)
+
+
+def _inner_over_outer(cells: Cells, region: str, width: float) -> Node:
+    """The density inside a border over that outside of it, as a logarithm."""
+    inner = Margin(of=region, inside_um=width, outside_um=0)
+    outer = Margin(of=region, inside_um=0, outside_um=width)
+    densities = (Density(of=cells, within=inner), Density(of=cells, within=outer))
+    return Log2(of=Quotient(left=densities[0], operator="/", right=densities[1]))
+
+
+def _of_pairs(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Iterator[Node]:
+    for one, other in permutations(types, 2):
+        of, to = Cells(type=one), Cells(type=other)
+        if one < other:
+            for area in _areas(regions, suite):
+                yield Ratio(of=of, to=to, within=area)
+        for area in _wide_areas(regions, suite):
+            yield Nearest(of=of, to=to, statistic="median", within=area)
+            if suite == "full":
+                yield Nearest(of=of, to=to, statistic="mean", within=area)
+                yield Nearest(of=of, to=to, statistic="p90", within=area)
+            for radius in CELL_RADII[suite]:
+                yield ShareNear(of=of, to=to, radius_um=radius, within=area)
+                yield Neighbors(of=of, to=to, radius_um=radius, within=area)
+                yield NeighborShare(of=of, to=to, radius_um=radius, within=area)
+                yield RipleyL(of=of, to=to, radius_um=radius, within=area)
+                yield CrossG(of=of, to=to, radius_um=radius, within=area)
+                if suite == "full":
+                    half = radius / 3
+                    yield PairCorrelation(
+                        of=of, to=to, radius_um=radius, halfwidth_um=half, within=area
+                    )
+
+
+def _of_columns(
+    types: Sequence[str], regions: Sequence[str], columns: Mapping[str, str], suite: Suite
+) -> Iterator[Node]:
+    statistics = ("mean", "sd") if suite == "standard" else ("mean", "sd", "cv", "p10", "p90")
+    for area in _wide_areas(regions, "full"):
+        for name in types:
+            for column, unit in columns.items():
+                for statistic in statistics:
+                    yield CellColumn.model_validate(
+                        {
+                            "of": Cells(type=name),
+                            "column": column,
+                            "measured_in": unit,
+                            "statistic": statistic,
+                            "within": area,
+                        }
+                    )
+
+
+def _of_objects(
+    types: Sequence[str], objects: Sequence[str], regions: Sequence[str], suite: Suite
+) -> Iterator[Node]:
+    for kind in objects:
+        things = Objects(type=kind)
+        for area in _areas(regions, suite):
+            yield Count(of=things, within=area)
+            yield Density(of=things, within=area)
+        yield ObjectSize(of=things, statistic="mean")
+        yield ObjectSize(of=things, statistic="max")
+        yield Quotient(
+            left=ObjectSize(of=things, statistic="total"), operator="/", right=Size(of=TISSUE)
+        )
+        yield Nearest(of=things, to=things, statistic="median", at_least=FEW)
+        yield ClarkEvans(of=things, guard_um=0, at_least=FEW)
+        for radius in OBJECT_RADII[suite]:
+            yield Neighbors(of=things, to=things, radius_um=radius, at_least=FEW)
+            yield RipleyL(of=things, radius_um=radius, at_least=FEW)
+            yield HotSpot(of=things, bandwidth_um=radius, at_least=FEW)
+            yield HotWindow(of=things, side_um=2 * radius, at_least=FEW)
+            yield Heterogeneity(of=things, side_um=2 * radius, index="morisita", at_least=FEW)
+        for other in objects:
+            if other != kind:
+                to = Objects(type=other)
+                yield Ratio(of=things, to=to, at_least=FEW)
+                yield Nearest(of=things, to=to, statistic="median", at_least=FEW)
+                for radius in OBJECT_RADII[suite]:
+                    yield ShareNear(of=things, to=to, radius_um=radius, at_least=FEW)
+        for region in regions:
+            yield ToRegion(of=things, region=region, statistic="median", at_least=FEW)
+        for name in types:
+            yield Nearest(of=Cells(type=name), to=things, statistic="median")
+            for radius in MARGINS[suite]:
+                yield ShareNear(of=Cells(type=name), to=things, radius_um=radius)
+
+
+def _of_regions(regions: Sequence[str]) -> Iterator[Node]:
+    for name in regions:
+        yield Size(of=Region(name=name))
+        yield Quotient(left=Size(of=Region(name=name)), operator="/", right=Size(of=TISSUE))

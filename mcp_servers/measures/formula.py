@@ -1,0 +1,166 @@
+"""Reading a measurement from its formula. Nothing of it is executed."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from mcp_servers.measures.language import (
+    DEEPEST,
+    LEAVES,
+    Arithmetic,
+    Log2,
+    Measurement,
+    Node,
+    Quantity,
+    Rule,
+)
+from sage.core.errors import InputError
+
+KINDS: dict[str, type[Node]] = {node.model_fields["kind"].default: node for node in LEAVES}
+KINDS["log2"] = Log2
+OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+}
+LONGEST = 1000
+M = TypeVar("M", bound=BaseModel)
+
+
+def parse(text: str) -> Measurement:
+    """The measurement of a formula such as `mean(density(cells.lymphoid, within=regions.tumor))`.
+
+    Raises
+    ------
+    InputError
+        With the part that is not understood, or whose units do not fit, and what would do.
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"a formula has at most {LONGEST} characters, this one {len(text)}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InputError(f"{text!r} is no formula; write RULE(MEASURE), as {EXAMPLE}") from None
+    rules = get_args(Rule)
+    if not isinstance(tree, ast.Call) or _name(tree.func) not in rules:
+        raise InputError(f"{text!r} needs a rule for slides around it ({', '.join(rules)})")
+    if len(tree.args) != 1 or tree.keywords:
+        raise InputError(f"{text!r}: {_name(tree.func)} takes one measure")
+    measure = _expression(tree.args[0], text, DEEPEST)
+    return _made(Measurement, {"rule": _name(tree.func), "of": measure}, text)
+
+
+EXAMPLE = "mean(density(cells.lymphoid, within=regions.tumor))"
+
+
+def _expression(tree: ast.expr, text: str, deeper: int) -> Node:
+    if deeper < 0:
+        raise InputError(f"{text!r} is nested too deeply")
+    if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
+        sides = [_expression(side, text, deeper - 1) for side in (tree.left, tree.right)]
+        fields = {"left": sides[0], "operator": OPERATORS[type(tree.op)], "right": sides[1]}
+        return _made(Arithmetic, fields, text)
+    constant = _constant(tree)
+    if isinstance(constant, float):
+        return _made(Quantity, {"value": constant, "measured_in": "1"}, text)
+    if not isinstance(tree, ast.Call):
+        raise InputError(f"{_shown(tree)!r} is no measure; measures are {', '.join(sorted(KINDS))}")
+    kind = KINDS.get(_name(tree.func))
+    if kind is None:
+        raise InputError(
+            f"{_shown(tree.func)!r} is no measure; measures are {', '.join(sorted(KINDS))}"
+        )
+    if kind is Log2:
+        if len(tree.args) != 1 or tree.keywords:
+            raise InputError(f"{_shown(tree)!r}: log2 takes one measure")
+        return _made(Log2, {"of": _expression(tree.args[0], text, deeper - 1)}, text)
+    return _made(kind, _arguments(tree, kind), text)
+
+
+def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
+    """Values by field: those without default in order, then by name."""
+    names = [name for name in kind.model_fields if name != "kind"]
+    required = [name for name in names if kind.model_fields[name].is_required()]
+    shown = ", ".join(
+        name if name in required else f"{name}={kind.model_fields[name].default!r}"
+        for name in [*required, *(name for name in names if name not in required)]
+    )
+    if len(tree.args) > len(required):
+        raise InputError(f"{_shown(tree)!r} has too many arguments; it takes {shown}")
+    found = {name: _argument(arg) for name, arg in zip(required, tree.args, strict=False)}
+    for keyword in tree.keywords:
+        if keyword.arg not in names or keyword.arg in found:
+            raise InputError(f"{_shown(tree)!r}: {keyword.arg} is unknown or given twice")
+        found[keyword.arg] = _argument(keyword.value)
+    if missing := [name for name in required if name not in found]:
+        raise InputError(f"{_shown(tree)!r} needs {', '.join(missing)}")
+    return found
+
+
+def _argument(tree: ast.expr) -> Any:
+    constant = _constant(tree)
+    if constant is not None:
+        return constant
+    if isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name):
+        source, name = tree.value.id, tree.attr
+        if source == "cells":
+            return {"source": "cells", "type": name}
+        if source == "objects":
+            return {"source": "objects", "type": name}
+        if source == "regions":
+            return {"area": "region", "name": name}
+    if isinstance(tree, ast.Name):
+        if tree.id == "cells":
+            return {"source": "cells"}
+        return {"area": "tissue"} if tree.id == "tissue" else tree.id
+    if isinstance(tree, ast.Call) and _name(tree.func) == "margin" and not tree.keywords:
+        given = [_argument(part) for part in tree.args]
+        if len(given) == 3 and isinstance(given[0], dict) and given[0].get("area") == "region":
+            margin = {"of": given[0]["name"], "inside_um": given[1], "outside_um": given[2]}
+            return {"area": "margin", **margin}
+    raise InputError(
+        f"{_shown(tree)!r} is not understood; arguments are cells, cells.TYPE, objects.KIND,"
+        " tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, OUTSIDE_UM), a number or a word"
+    )
+
+
+def _constant(tree: ast.expr) -> Any:
+    """A number or a quoted text; None for anything else."""
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        value = _constant(tree.operand)
+        return -value if isinstance(value, float) else None
+    if not isinstance(tree, ast.Constant) or isinstance(tree.value, bool):
+        return None
+    if isinstance(tree.value, int | float):
+        try:
+            return float(tree.value)
+        except OverflowError:
+            raise InputError("a number of the formula is too large") from None
+    return tree.value if isinstance(tree.value, str) else None
+
+
+def _made(model: type[M], fields: dict[str, Any], text: str) -> M:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        kind = model.model_fields.get("kind")
+        named = kind.default if kind else "measurement"
+        where = ".".join(
+            str(part) for part in problem["loc"] if part not in ("cells", "objects", "region")
+        )
+        message = problem["msg"].removeprefix("Value error, ")
+        of = f"{named}{f', {where}' if where else ''}"
+        raise InputError(f"{text!r}: {of}: {message}") from None
+
+
+def _name(tree: ast.expr) -> str:
+    return tree.id if isinstance(tree, ast.Name) else ""
+
+
+def _shown(tree: ast.expr) -> str:
+    return ast.unparse(tree)[:120]

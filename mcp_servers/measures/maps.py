@@ -1,0 +1,489 @@
+"""Typed maps of one slide: cells, objects and regions within the tissue, in µm.
+
+A map that is None was not made; a map without entries found nothing of the types it names. Both
+count as known differences: the first leaves a measurement undefined, the second makes counts zero.
+
+On disk a slide is a folder: `maps.json` (names, units, counts and the hash of every other file),
+`cells.parquet`, `objects.geojson`, `regions.geojson`, `window.geojson`. Coordinates are µm from the
+slide's corner, x to the right, y down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from keyword import iskeyword
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+
+from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
+from sage.core.errors import InputError
+from sage.core.files import replacing, write_bytes, write_json
+from sage.core.models import Strict
+
+MANIFEST = "maps.json"
+FORMAT = 1
+
+
+def _is_free(name: str) -> str:
+    if iskeyword(name):
+        raise ValueError(f"{name!r} is a reserved word; choose another name")
+    return name
+
+
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,59}$"), AfterValidator(_is_free)
+]
+"""How types, kinds and columns are named: "lymphoid", "germinal_center", "area_um2"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number per cell, and its unit ("µm", "µm²", "OD", "1" for a pure number)."""
+
+    values: F64
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellMap:
+    """Cells of a slide.
+
+    Parameters
+    ----------
+    x_um, y_um : (n,) centers
+    types : the types that were looked for, those without a cell included
+    codes : (n,) index of each cell's type in `types`, -1 for a cell of none of them
+    probabilities : (n, types) of each type, where the detector gives them
+    columns : shape and stain of each cell, NaN where unknown
+    """
+
+    x_um: F64
+    y_um: F64
+    types: tuple[str, ...]
+    codes: I64
+    probabilities: F64 | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = len(self.x_um)
+        lengths = [len(self.y_um), len(self.codes), *(len(c.values) for c in self.columns.values())]
+        if self.probabilities is not None:
+            lengths.append(len(self.probabilities))
+            if self.probabilities.shape[1:] != (len(self.types),):
+                raise InputError("cells: probabilities need one column for each type")
+        if any(length != count for length in lengths):
+            raise InputError("cells: columns of different lengths")
+        _check_finite("cells", self.x_um, self.y_um)
+        _check_codes("cells", self.codes, len(self.types), lowest=-1)
+
+    def __len__(self) -> int:
+        return len(self.x_um)
+
+    @property
+    def points(self) -> F64:
+        """(n, 2) centers in µm."""
+        return np.column_stack([self.x_um, self.y_um])
+
+    def of_type(self, name: str) -> BoolArray:
+        """(n,) whether each cell is of a type; the type must be one that was looked for."""
+        return np.asarray(self.codes == self.types.index(name))
+
+    def take(self, chosen: AnyArray) -> CellMap:
+        """The cells of a mask or of indices."""
+        return CellMap(
+            self.x_um[chosen],
+            self.y_um[chosen],
+            self.types,
+            self.codes[chosen],
+            None if self.probabilities is None else self.probabilities[chosen],
+            {name: Column(c.values[chosen], c.unit) for name, c in self.columns.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeMap:
+    """Objects (TLS, germinal centers) or regions (tumor, stroma) of a slide.
+
+    Parameters
+    ----------
+    shapes : (n,) shapely polygons or multipolygons in µm; points for objects whose outline nobody
+        gave
+    kinds : the kinds that were looked for, those without a shape included
+    codes : (n,) index of each shape's kind in `kinds`
+    """
+
+    shapes: AnyArray
+    kinds: tuple[str, ...]
+    codes: I64
+
+    def __post_init__(self) -> None:
+        if len(self.shapes) != len(self.codes):
+            raise InputError("shapes: as many kinds as shapes are needed")
+        _check_codes("shapes", self.codes, len(self.kinds), lowest=0)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def points(self) -> F64:
+        """(n, 2) centroids in µm."""
+        import shapely
+
+        return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
+
+    def of_kind(self, name: str) -> AnyArray:
+        """The shapes of a kind; it must be one that was looked for."""
+        return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
+
+
+class ObjectMap(ShapeMap):
+    """Things that are counted: TLS, germinal centers, glands."""
+
+    __slots__ = ()
+
+
+class RegionMap(ShapeMap):
+    """Areas that things lie in: tumor, stroma, necrosis. Polygons only."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        ShapeMap.__post_init__(self)
+        _require_areas("regions", self.shapes)
+
+
+M = TypeVar("M", bound=ShapeMap)
+
+
+@dataclass(frozen=True, slots=True)
+class SlideMaps:
+    """What is known of one slide, field or core.
+
+    Parameters
+    ----------
+    slide, patient : identifiers; a patient may have several slides
+    window : shapely multipolygon of the tissue that was looked at, in µm; None where unknown
+    mpp : µm per pixel of the slide that the maps were made on
+    provenance : what made each map ("cells": "nuclei 2.0.0")
+    outside_card : why the slide lies outside the validity card of what made the maps; values on it
+        are computed and marked as not valid
+    """
+
+    slide: str
+    patient: str
+    window: Any = None
+    cells: CellMap | None = None
+    objects: ObjectMap | None = None
+    regions: RegionMap | None = None
+    mpp: float | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    outside_card: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            _require_areas("window", np.array([self.window], dtype=object))
+
+    @property
+    def area_um2(self) -> float | None:
+        """Area of the window; None where it is unknown."""
+        return None if self.window is None else float(self.window.area)
+
+
+class _Cells(Strict):
+    types: tuple[Name, ...] = Field(max_length=64)
+    columns: dict[Name, str] = Field(max_length=256)
+    probabilities: bool
+    count: int = Field(ge=0)
+
+
+class _Shapes(Strict):
+    kinds: tuple[Name, ...] = Field(max_length=64)
+    count: int = Field(ge=0)
+
+
+class _Manifest(Strict):
+    format: Literal[1]
+    unit: Literal["um"]
+    slide: str = Field(min_length=1, max_length=200)
+    patient: str = Field(min_length=1, max_length=200)
+    mpp: float | None = Field(default=None, gt=0, le=200)
+    area_um2: float | None = Field(default=None, ge=0)
+    cells: _Cells | None = None
+    objects: _Shapes | None = None
+    regions: _Shapes | None = None
+    provenance: dict[str, str] = Field(default_factory=dict, max_length=64)
+    outside_card: tuple[str, ...] = Field(default=(), max_length=64)
+    files: dict[str, str]
+
+
+def multipolygon(shapes: Iterable[Any]) -> Any:
+    """The union of polygons as one valid multipolygon; lines and points that are left over go.
+
+    Outlines that cross themselves are repaired by the rule of even and odd.
+    """
+    import shapely
+
+    valid = shapely.make_valid(np.array(list(shapes), dtype=object))
+    merged = shapely.union_all(valid)
+    parts = shapely.get_parts(shapely.get_parts(merged))
+    return shapely.multipolygons(parts[shapely.get_type_id(parts) == shapely.GeometryType.POLYGON])
+
+
+def shape_map(
+    kind_of_map: type[M], shapes: Sequence[Any], names: Sequence[str], kinds: Sequence[str] = ()
+) -> M:
+    """A map of shapes by the name of each one's kind; `kinds` adds those that were not found."""
+    known = tuple(dict.fromkeys([*kinds, *names]))
+    codes = np.array([known.index(name) for name in names], dtype=np.int64)
+    held = np.empty(len(shapes), dtype=object)
+    held[:] = list(shapes)
+    return kind_of_map(held, known, codes)
+
+
+def write_maps(maps: SlideMaps, folder: Path) -> Path:
+    """Write a slide's maps as a folder; the manifest, which makes it whole, comes last.
+
+    Raises
+    ------
+    InputError
+        If a name of a type, kind or column is not of lower-case letters, digits and underscores.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    files = {}
+    if maps.window is not None:
+        files["window.geojson"] = _write_shapes(folder, "window", [maps.window], ["window"])
+    for name, shapes in (("objects", maps.objects), ("regions", maps.regions)):
+        if shapes is not None:
+            kinds = [shapes.kinds[code] for code in shapes.codes]
+            files[f"{name}.geojson"] = _write_shapes(folder, name, shapes.shapes, kinds)
+    if maps.cells is not None:
+        files["cells.parquet"] = _write_cells(folder / "cells.parquet", maps.cells)
+    try:
+        manifest = _Manifest(
+            format=FORMAT,
+            unit="um",
+            slide=maps.slide,
+            patient=maps.patient,
+            mpp=maps.mpp,
+            area_um2=maps.area_um2,
+            cells=None if maps.cells is None else _about_cells(maps.cells),
+            objects=None if maps.objects is None else _about_shapes(maps.objects),
+            regions=None if maps.regions is None else _about_shapes(maps.regions),
+            provenance=dict(maps.provenance),
+            outside_card=maps.outside_card,
+            files=files,
+        )
+    except ValidationError as error:
+        raise InputError(f"{maps.slide}: {_first(error)}") from None
+    write_json(folder / MANIFEST, manifest)
+    return folder
+
+
+def read_maps(folder: Path) -> SlideMaps:
+    """Read what `write_maps` wrote.
+
+    Raises
+    ------
+    InputError
+        If the folder is not whole, or a file is not the one that the manifest names.
+    """
+    manifest = _read_manifest(folder)
+    for name, digest in manifest.files.items():
+        if name not in ("cells.parquet", "objects.geojson", "regions.geojson", "window.geojson"):
+            raise InputError(f"{folder / MANIFEST}: names a file {name!r} that maps do not have")
+        if not (folder / name).is_file():
+            raise InputError(f"{folder}: {name} is missing; import or compute the maps again")
+        if _sha256(folder / name) != digest:
+            raise InputError(f"{folder / name} was changed after it was written; make it again")
+    window = None
+    if "window.geojson" in manifest.files:
+        window = multipolygon(_read_shapes(folder / "window.geojson")[0])
+    return SlideMaps(
+        slide=manifest.slide,
+        patient=manifest.patient,
+        window=window,
+        cells=None if manifest.cells is None else _read_cells(folder, manifest.cells),
+        objects=_read_map(ObjectMap, folder / "objects.geojson", manifest.objects),
+        regions=_read_map(RegionMap, folder / "regions.geojson", manifest.regions),
+        mpp=manifest.mpp,
+        provenance=manifest.provenance,
+        outside_card=manifest.outside_card,
+    )
+
+
+def list_maps(root: Path) -> list[Path]:
+    """The folders of maps in a folder, at any depth, by name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    found = sorted(path.parent for path in root.rglob(MANIFEST))
+    if not found:
+        raise InputError(f"{root}: holds no maps (folders with {MANIFEST})")
+    return found
+
+
+def _read_manifest(folder: Path) -> _Manifest:
+    path = folder / MANIFEST
+    try:
+        return _Manifest.model_validate_json(path.read_bytes())
+    except OSError:
+        raise InputError(f"{folder}: has no {MANIFEST}; it holds no maps of a slide") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first(error)}") from None
+
+
+def _about_cells(cells: CellMap) -> _Cells:
+    return _Cells(
+        types=cells.types,
+        columns={name: column.unit for name, column in cells.columns.items()},
+        probabilities=cells.probabilities is not None,
+        count=len(cells),
+    )
+
+
+def _about_shapes(shapes: ShapeMap) -> _Shapes:
+    return _Shapes(kinds=shapes.kinds, count=len(shapes))
+
+
+def _write_cells(path: Path, cells: CellMap) -> str:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = np.array([*cells.types, None], dtype=object)
+    columns: dict[str, Any] = {
+        "x_um": cells.x_um,
+        "y_um": cells.y_um,
+        "type": pa.array(names[cells.codes], type=pa.string()).dictionary_encode(),
+    }
+    if cells.probabilities is not None:
+        columns |= {f"p:{name}": cells.probabilities[:, i] for i, name in enumerate(cells.types)}
+    columns |= {f"c:{name}": column.values for name, column in cells.columns.items()}
+    with replacing(path) as part:
+        parquet.write_table(pa.table(columns), part, compression="zstd")
+    return _sha256(path)
+
+
+def _read_cells(folder: Path, about: _Cells) -> CellMap:
+    from pyarrow import ArrowInvalid, parquet
+
+    path = folder / "cells.parquet"
+    try:
+        table = parquet.read_table(path)
+    except (ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a Parquet table: {error}") from None
+
+    def numbers(name: str) -> F64:
+        try:
+            values = table.column(name).to_numpy()
+            return np.asarray(values, dtype=np.float64)
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path}: needs a column {name!r} of numbers") from None
+
+    if table.num_rows != about.count:
+        raise InputError(f"{path}: holds {table.num_rows} cells, {MANIFEST} says {about.count}")
+    if "type" not in table.column_names:
+        raise InputError(f"{path}: needs a column 'type'")
+    place = {name: code for code, name in enumerate(about.types)} | {None: -1}
+    try:
+        encoded = table.column("type").combine_chunks().dictionary_encode()
+        codes = np.array([place[name] for name in encoded.dictionary.to_pylist()], dtype=np.int64)
+    except KeyError as error:
+        raise InputError(f"{path}: type {error} is not among those of {MANIFEST}") from None
+    index = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return CellMap(
+        numbers("x_um"),
+        numbers("y_um"),
+        about.types,
+        np.append(codes, -1)[index],
+        np.column_stack([numbers(f"p:{name}") for name in about.types])
+        if about.probabilities
+        else None,
+        {name: Column(numbers(f"c:{name}"), unit) for name, unit in about.columns.items()},
+    )
+
+
+def _write_shapes(folder: Path, name: str, shapes: Iterable[Any], kinds: Sequence[str]) -> str:
+    import shapely
+
+    lines = [
+        json.dumps(
+            {
+                "type": "Feature",
+                "geometry": json.loads(shapely.to_geojson(shape)),
+                "properties": {"objectType": "annotation", "classification": {"name": kind}},
+            },
+            separators=(",", ":"),
+        )
+        for shape, kind in zip(shapes, kinds, strict=True)
+    ]
+    text = '{"type":"FeatureCollection","features":[\n' + ",\n".join(lines) + "\n]}\n"
+    write_bytes(folder / f"{name}.geojson", text.encode())
+    return _sha256(folder / f"{name}.geojson")
+
+
+def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
+    import shapely
+
+    from mcp_servers.formats.geojson import read_objects
+
+    shapes: list[Any] = []
+    kinds: list[str] = []
+    for thing in read_objects(path):
+        parts = [shapely.Polygon(p.exterior, p.holes) for p in thing.polygons]
+        if parts:
+            shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
+        else:
+            shapes.append(shapely.Point(thing.points[0]))
+        kinds.append(thing.label)
+    return shapes, kinds
+
+
+def _read_map(kind_of_map: type[M], path: Path, about: _Shapes | None) -> M | None:
+    if about is None:
+        return None
+    shapes, names = _read_shapes(path)
+    if len(shapes) != about.count:
+        raise InputError(f"{path}: holds {len(shapes)} shapes, {MANIFEST} says {about.count}")
+    if unknown := sorted(set(names) - set(about.kinds)):
+        raise InputError(f"{path}: kind {unknown[0]!r} is not among those of {MANIFEST}")
+    return shape_map(kind_of_map, shapes, names, about.kinds)
+
+
+def _require_areas(where: str, shapes: AnyArray) -> None:
+    import shapely
+
+    areal = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
+    if not np.isin(shapely.get_type_id(shapes), areal).all():
+        raise InputError(f"{where}: only polygons have an area")
+    if not shapely.is_valid(shapes).all():
+        raise InputError(f"{where}: an outline crosses itself; repair it with multipolygon()")
+
+
+def _check_finite(where: str, *arrays: F64) -> None:
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(f"{where}: coordinates must be finite numbers of µm")
+
+
+def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
+    if len(codes) and not lowest <= codes.min() <= codes.max() < names:
+        raise InputError(f"{where}: a type or kind is none of those named")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

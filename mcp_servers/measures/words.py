@@ -1,0 +1,51 @@
+"""How cells, objects and regions are called in a sentence."""
+
+from __future__ import annotations
+
+CELLS = {
+    "b_cell": "B cell",
+    "t_cell": "T cell",
+    "cd4_t_cell": "CD4+ T cell",
+    "cd8_t_cell": "CD8+ T cell",
+    "lymphoid": "lymphoid cell",
+    "neoplastic": "neoplastic cell",
+    "nk_cell": "NK cell",
+    "other": "cell of another type",
+}
+PLURALS = {"cell of another type": "cells of other types"}
+OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
+REGIONS = {
+    "tumor": "the tumor",
+    "stroma": "the stroma",
+    "necrosis": "the necrosis",
+    "peritumoral": "the peritumoral tissue",
+}
+
+
+def singular(source: str, name: str) -> str:
+    """ "B cell" of "b_cell", "germinal center" of "germinal_center"."""
+    plain = name.replace("_", " ")
+    if source == "objects":
+        return OBJECTS.get(name, plain)
+    if name in CELLS:
+        return CELLS[name]
+    is_cell = plain.endswith(("cell", "cyte", "phage", "blast", "phil"))
+    return plain if is_cell else f"{plain} cell"
+
+
+def plural(source: str, name: str) -> str:
+    """ "B cells" of "b_cell"."""
+    one = singular(source, name)
+    if one in PLURALS:
+        return PLURALS[one]
+    return one[:-1] + "ies" if one.endswith("y") else f"{one}s"
+
+
+def area_words(region: str) -> str:
+    """ "the tumor" of "tumor", "the X region" of a kind without a name of its own."""
+    return REGIONS.get(region, f"the {region.replace('_', ' ')} region")
+
+
+def with_article(noun: str) -> str:
+    """ "a B cell", "an immune cell"; letters that are spelled out are not known."""
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

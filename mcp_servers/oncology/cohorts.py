@@ -1,0 +1,221 @@
+"""Which cohorts there are, and tables of a caller's own numbers that can be analyzed with them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from mcp_servers.context import ToolContext
+from mcp_servers.listing import folders_below
+from mcp_servers.spec import OutputName, Resources, tool
+from sage.core.errors import InputError
+from sage.core.models import Strict
+
+MOST_COHORTS = 200
+MOST_ROWS, MOST_COLUMNS, MOST_TEXT = 20_000, 200, 300
+FORMULA = ("=", "+", "@", "\t", "\r")
+"""A text that begins so is run by some spreadsheets."""
+
+
+class CohortsInput(Strict):
+    """Which of them."""
+
+    search: str = Field(
+        default="", max_length=100, description="Only those whose name or title contains this"
+    )
+
+
+class CohortRow(BaseModel):
+    """One cohort."""
+
+    cohort: str = Field(description="Give this as `cohort` to the oncology tools")
+    title: str
+    simulated: bool
+    endpoints: list[str] = Field(description="Names of its outcomes; see describe_cohort")
+    slides: str | None = Field(description="Folder of its slides, where it names one")
+
+
+class CohortsResult(BaseModel):
+    """The cohorts under the server's roots, and those that come with SAGE."""
+
+    cohorts: list[CohortRow]
+    unreadable: list[str] = Field(description="Descriptions that cannot be read, with the reason")
+
+
+@tool(
+    "list_cohorts",
+    "oncology",
+    "1.0.0",
+    "List the patient cohorts that can be analyzed: name, title, endpoints, folder of slides. "
+    "Reads descriptions only, no patient.",
+    Resources(memory_mb=256),
+    cacheable=False,
+)
+def list_cohorts(given: CohortsInput, context: ToolContext) -> CohortsResult:
+    """Folders with a `cohort.toml` below the roots, then the built-in cohorts."""
+    from validation.cohort.builtin import NAMES, TITLES
+    from validation.cohort.model import read_spec
+
+    found: list[CohortRow] = []
+    unreadable: list[str] = []
+    for name, path in folders_below(context.roots, "cohort.toml"):
+        try:
+            spec = read_spec(path / "cohort.toml")
+        except InputError as error:
+            unreadable.append(str(error))
+            continue
+        slides = None
+        if spec.slides is not None and spec.slides.table is None:
+            slides = _below_roots((path / (spec.root or ".") / spec.slides.folder), context)
+        row = CohortRow(
+            cohort=name,
+            title=spec.title,
+            simulated=spec.simulated,
+            endpoints=list(spec.endpoints),
+            slides=slides,
+        )
+        found.append(row)
+    found += [
+        CohortRow(cohort=name, title=TITLES[name], simulated=False, endpoints=["RFS"], slides=None)
+        for name in NAMES
+    ]
+    word = given.search.casefold()
+    found = [row for row in found if word in f"{row.cohort} {row.title}".casefold()]
+    return CohortsResult(cohorts=found[:MOST_COHORTS], unreadable=unreadable[:20])
+
+
+def _below_roots(folder: Path, context: ToolContext) -> str | None:
+    """A folder as an argument names it, or None where the tools may not read it."""
+    resolved = folder.resolve()
+    for root in context.roots.readable:
+        if resolved.is_relative_to(root) and resolved.is_dir():
+            return resolved.relative_to(root).as_posix()
+    return None
+
+
+Value = StrictBool | StrictInt | StrictFloat | Annotated[StrictStr, Field(max_length=MOST_TEXT)]
+
+
+class TableInput(Strict):
+    """Rows of a table. Every row has a `patient`; a value that is absent or null is missing."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$",
+        description="Name of the table; its columns become the variables imaging:NAME_COLUMN",
+    )
+    rows: list[dict[str, Value | None]] = Field(
+        min_length=1,
+        max_length=MOST_ROWS,
+        description='One object per slide or patient, e.g. {"patient": "P1", "slide": "P1.svs", '
+        '"tls_per_mm2": 1.5}; several rows of a patient are averaged',
+    )
+    units: dict[str, str] = Field(
+        default_factory=dict, max_length=MOST_COLUMNS, description="Unit of each column of numbers"
+    )
+
+
+class TableResult(BaseModel):
+    """A table that the oncology tools take in `tables`."""
+
+    table: OutputName = Field(description="Give this in `tables` to logrank, cox, kaplan_meier ...")
+    columns: OutputName = Field(description="Kinds and units of the columns, beside the table")
+    rows: int
+    patients: int
+    variables: list[str] = Field(description="Keys of the columns of numbers in an analysis")
+    missing: dict[str, int] = Field(description="Rows without a value, by column")
+
+
+@tool(
+    "save_table",
+    "oncology",
+    "1.0.0",
+    "Save measurements as a table of patients, so that logrank, cox and the other oncology tools "
+    "can use them together with a cohort's outcomes (argument `tables`).",
+    Resources(memory_mb=512),
+)
+def save_table(given: TableInput, context: ToolContext) -> TableResult:
+    """A CSV with one kind per column, and its description."""
+    columns = list(dict.fromkeys(column for row in given.rows for column in row))
+    _check_columns(columns, given)
+    kinds = {column: _kind(column, given.rows) for column in columns if column != "patient"}
+    for number, row in enumerate(given.rows, 1):
+        if not isinstance(row.get("patient"), str) or not str(row["patient"]).strip():
+            raise InputError(f"rows: row {number} has no patient (a text)")
+        for column, value in row.items():
+            if isinstance(value, str) and value.startswith(FORMULA):
+                raise InputError(
+                    f'rows: row {number}, {column}: a text may not begin so: "{value}"'
+                )
+    numbers = [column for column, kind in kinds.items() if kind == "number"]
+    if not numbers:
+        raise InputError("rows: no column of numbers beside patient; measurements are numbers")
+    for column in given.units:
+        if column not in numbers:
+            raise InputError(f'units: "{column}" is no column of numbers; there are: {numbers}')
+    ordered = ["patient", *kinds]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, ordered, restval="")
+    writer.writeheader()
+    for row in given.rows:
+        writer.writerow({key: _cell(row.get(key)) for key in ordered})
+    with context.writing(f"{given.name}.csv") as path:
+        path.write_text(table.getvalue(), encoding="utf-8")
+    about = {
+        column: {"kind": kind, "unit": given.units.get(column)} for column, kind in kinds.items()
+    }
+    with context.writing(f"{given.name}.columns.json") as path:
+        path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return TableResult(
+        table=f"{given.name}.csv",
+        columns=f"{given.name}.columns.json",
+        rows=len(given.rows),
+        patients=len({row["patient"] for row in given.rows}),
+        variables=[f"imaging:{given.name}_{column}" for column in numbers],
+        missing={column: sum(row.get(column) is None for row in given.rows) for column in kinds},
+    )
+
+
+def _check_columns(columns: list[str], given: TableInput) -> None:
+    if len(columns) > MOST_COLUMNS:
+        raise InputError(f"rows: {len(columns)} columns; a table may have {MOST_COLUMNS}")
+    for column in columns:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", column):
+            raise InputError(
+                f'rows: column "{column[:60]}": begin with a letter, then letters, digits and _'
+            )
+
+
+def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
+    """What a column holds: "number" or "text".
+
+    Raises `InputError` where it mixes them, or holds a number that is not finite.
+    """
+    import math
+
+    kinds: dict[str, int] = {}
+    for number, row in enumerate(rows, 1):
+        value = row.get(column)
+        if value is None:
+            continue
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"rows: row {number}, {column}: not a finite number; use null")
+        kinds.setdefault("text" if isinstance(value, str) else "number", number)
+    if len(kinds) > 1:
+        raise InputError(
+            f"rows: {column} is a number in row {kinds['number']} and a text in row "
+            f"{kinds['text']}; give one kind, and null where there is no value"
+        )
+    return next(iter(kinds), "text")
+
+
+def _cell(value: Value | None) -> str | int | float:
+    """A value as the table has it; nothing for a missing one, 0 and 1 for no and yes."""
+    if value is None:
+        return ""
+    return int(value) if isinstance(value, bool) else value

@@ -1,0 +1,82 @@
+"""Which slides there are."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.listing import argument, walk_below
+from mcp_servers.pathology.common import SUITE, Given
+from mcp_servers.spec import Resources, tool
+from mcp_servers.workers.cohort import SLIDE_SUFFIXES, patient_of
+
+JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
+"""Where a server's call wrote: its pictures are no slides."""
+
+
+class SlidesInput(Given):
+    """Where to look, and for which."""
+
+    folder: str = Field(
+        default="", max_length=1024, description="Only slides below this folder; default: all"
+    )
+    pattern: str = Field(
+        default="*", max_length=200, description='Only files whose name fits, e.g. "*.svs"'
+    )
+    start: int = Field(default=0, ge=0, description="How many to leave out, to see the next ones")
+    limit: int = Field(default=200, ge=1, le=2000)
+
+
+class SlideRow(BaseModel):
+    """One slide or image file."""
+
+    slide: str = Field(description="Give this as `slide` to the pathology tools")
+    patient: str = Field(description="TCGA barcode of the file's name, else the name's first part")
+    mb: float = Field(description="Size of the file, MB")
+
+
+class SlidesResult(BaseModel):
+    """Slides in order of name."""
+
+    slides: list[SlideRow]
+    total: int = Field(description="How many there are; ask again with `start` for the rest")
+    folders: dict[str, int] = Field(description="How many slides each folder holds")
+
+
+@tool(
+    "list_slides",
+    SUITE,
+    "1.0.0",
+    "List the slides and images that can be read: the name to give to other tools, the patient "
+    "that the name tells, the size. Opens none of them.",
+    Resources(memory_mb=256),
+    cacheable=False,
+)
+def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
+    """Files with a slide's suffix below the roots; pictures that tools wrote are left out."""
+    roots = context.roots
+    below = roots.input(given.folder, "folder") if given.folder else None
+    found: list[SlideRow] = []
+    folders: dict[str, int] = {}
+    for root, folder, files in walk_below(roots):
+        shown = folder.relative_to(root).as_posix()
+        inside = below is None or folder.is_relative_to(below)
+        if not inside or (below is None and JOB_FOLDER.search(f"{shown}/")):
+            continue
+        context.check_cancelled()
+        for name in files:
+            path = folder / name
+            if path.suffix.lower() not in SLIDE_SUFFIXES or not fnmatch(name, given.pattern):
+                continue
+            slide = argument(root, path, roots) if roots.allows(path.resolve()) else None
+            if slide is None:
+                continue
+            size = round(path.stat().st_size / 1e6, 3)
+            found.append(SlideRow(slide=slide, patient=patient_of(path), mb=size))
+            folders[shown] = folders.get(shown, 0) + 1
+    found.sort(key=lambda row: row.slide)
+    shown_rows = found[given.start : given.start + given.limit]
+    return SlidesResult(slides=shown_rows, total=len(found), folders=dict(sorted(folders.items())))

@@ -1,0 +1,93 @@
+"""Questions that the server asks the client in the middle of a call: a pixel size, its roots.
+
+In protocol 2026-07-28 a call ends with `InputRequiredResult` and the client calls again with the
+answers; before it, the server sends a request of its own while the call waits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+PIXEL_SIZE = "pixel_size"
+ROOTS = "roots"
+
+
+class InputNeeded(Exception):  # noqa: N818 - not an error
+    """The call cannot go on until the client has answered."""
+
+    def __init__(self, result: types.InputRequiredResult) -> None:
+        super().__init__("input needed")
+        self.result = result
+
+
+async def ask(
+    ctx: Any, params: types.CallToolRequestParams, key: str, request: types.InputRequest
+) -> Any:
+    """The client's answer to a request, or None where it cannot be asked.
+
+    Raises `InputNeeded` where the answer comes with the next call.
+    """
+    answers = params.input_responses or {}
+    if key in answers:
+        return answers[key]
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        raise InputNeeded(types.InputRequiredResult(input_requests={key: request}))
+    if not ctx.session.can_send_request:
+        return None
+    kind = types.ListRootsResult if key == ROOTS else types.ElicitResult
+    try:
+        return await ctx.session.send_request(request, kind)
+    except MCPError:  # it declared that it answers, and does not
+        return None
+
+
+async def pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: str) -> float | None:
+    """µm per pixel of a slide whose file does not say, asked of the user; None without answer."""
+    able = ctx.session.client_capabilities
+    if able is None or able.elicitation is None:
+        return None
+    request = types.ElicitRequest(
+        params=types.ElicitRequestFormParams(
+            message=(
+                f"{slide} does not state its pixel size. How many µm is a pixel of its finest "
+                "level? A 40x scan has about 0.25, a 20x scan about 0.5."
+            ),
+            requested_schema={
+                "type": "object",
+                "properties": {
+                    "mpp": {
+                        "type": "number",
+                        "title": "µm per pixel",
+                        "description": "Recorded in the result as an override",
+                        "minimum": 0.01,
+                        "maximum": 100,
+                    }
+                },
+                "required": ["mpp"],
+            },
+        )
+    )
+    answer = await ask(ctx, params, PIXEL_SIZE, request)
+    if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+        return None
+    given = (answer.content or {}).get("mpp")
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+async def client_folders(ctx: Any, params: types.CallToolRequestParams) -> list[Path]:
+    """Existing folders that the client names as its roots."""
+    able = ctx.session.client_capabilities
+    if able is None or able.roots is None:
+        return []
+    answer = await ask(ctx, params, ROOTS, types.ListRootsRequest())
+    if not isinstance(answer, types.ListRootsResult):
+        return []
+    named = [urlsplit(str(root.uri)) for root in answer.roots]
+    folders = [Path(unquote(uri.path)) for uri in named if uri.scheme == "file" and not uri.netloc]
+    return [folder for folder in folders if folder.is_dir()]

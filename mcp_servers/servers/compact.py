@@ -1,0 +1,145 @@
+"""Compact discovery: three tools that find, describe and call all the others.
+
+A client that lists every tool with its schemas spends tens of thousands of tokens before the first
+question. Here it lists these, searches by words, and reads the schema of what it means to call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import mcp_types as types
+
+from mcp_servers.servers.content import describe, lean
+from mcp_servers.servers.titles import title_of
+from mcp_servers.spec import ToolSpec
+
+CALL = "call_tool"
+MOST = 60
+"""Tools that one search lists."""
+WORD = re.compile(r"[a-z0-9]+")
+
+SEARCH_TOOL = types.Tool(
+    name="search_tools",
+    title="Search the tools",
+    description=(
+        "Find tools by words of the task, the best first; without a query, all of them. Returns "
+        "name, suite and what each does."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words of the task", "maxLength": 500}
+        },
+        "additionalProperties": False,
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+)
+DESCRIBE_TOOL = types.Tool(
+    name="describe_tool",
+    title="Describe a tool",
+    description="Arguments (JSON schema), result, limits and known failures of one tool.",
+    input_schema={
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "A name that search_tools gave"}},
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+)
+CALL_TOOL = types.Tool(
+    name=CALL,
+    title="Call a tool",
+    description=(
+        "Call a tool by name with the arguments that describe_tool states. Returns state (done, or "
+        "running with a job to ask job_result for), result, files and provenance."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "arguments": {"type": "object", "description": "As the tool's schema says"},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+    annotations=types.ToolAnnotations(
+        read_only_hint=False, destructive_hint=False, open_world_hint=False
+    ),
+)
+TOOLS = {tool.name: tool for tool in (SEARCH_TOOL, DESCRIBE_TOOL, CALL_TOOL)}
+
+
+def search(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
+    """Tools whose name, summary or arguments hold words of the query, the best first.
+
+    A word in the name or title counts three times, in the summary twice, in an argument once; rare
+    words count more (by the logarithm of how few tools hold them).
+    """
+    import math
+
+    texts = {spec.name: _fields(spec) for spec in specs}
+    by_name = {spec.name: spec for spec in specs}
+    words = set(WORD.findall(query.casefold()))
+    holds = {
+        word: sum(any(_holds(word, field) for _, field in fields) for fields in texts.values())
+        for word in words
+    }
+    scores = {
+        name: sum(
+            weight * math.log(1 + len(texts) / holds[word])
+            for word in words
+            if holds[word]
+            for weight, field in fields
+            if _holds(word, field)
+        )
+        for name, fields in texts.items()
+    }
+    chosen = [name for name in texts if not words or scores[name] > 0]
+    chosen.sort(key=lambda name: (-scores[name], name))
+    return {
+        "tools": [
+            {
+                "name": name,
+                "title": title_of(name),
+                "suite": by_name[name].suite,
+                "summary": by_name[name].summary,
+            }
+            for name in chosen[:MOST]
+        ],
+        "of": len(texts),
+    }
+
+
+def _fields(spec: ToolSpec) -> list[tuple[int, set[str]]]:
+    properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
+    arguments = " ".join(f"{key} {item.get('description', '')}" for key, item in properties.items())
+    return [
+        (3, _words(f"{spec.name} {title_of(spec.name)}")),
+        (2, _words(f"{spec.summary} {spec.suite}")),
+        (1, _words(arguments)),
+    ]
+
+
+def _words(text: str) -> set[str]:
+    return set(WORD.findall(text.casefold()))
+
+
+def _holds(word: str, field: set[str]) -> bool:
+    """Plural and singular count as the same word."""
+    return word in field or word.removesuffix("s") in field or f"{word}s" in field
+
+
+def description(spec: ToolSpec) -> dict[str, Any]:
+    """All that a caller must know of one tool."""
+    tool = describe(spec)
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "arguments": tool.input_schema,
+        "result": lean(spec.output_schema),
+        "read_only": spec.read_only,
+    }

@@ -1,0 +1,95 @@
+"""Prompts that a client offers its user, and what their arguments may be completed to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+FOLDER = Path(__file__).with_name("prompts")
+LONGEST = 500
+"""Characters of one argument."""
+
+
+@dataclass(frozen=True)
+class PromptSpec:
+    """A prompt: its text is `prompts/NAME.md`, where {argument} stands for an argument."""
+
+    name: str
+    title: str
+    description: str
+    arguments: dict[str, str]
+
+
+PROMPTS = {
+    prompt.name: prompt
+    for prompt in (
+        PromptSpec(
+            "slides_and_survival",
+            "Measure slides and compare survival",
+            "Measure something on the slides of a cohort and relate it to an outcome",
+            {
+                "measurement": 'What to measure, e.g. "tertiary lymphoid structures per mm²"',
+                "slides": "Folder of the slides",
+                "cohort": "Cohort with the outcomes",
+                "endpoint": 'Endpoint, e.g. "OS"',
+            },
+        ),
+        PromptSpec(
+            "know_a_cohort",
+            "Get to know a cohort",
+            "What a cohort holds, and what would mislead an analysis of it",
+            {"cohort": "Cohort to describe"},
+        ),
+        PromptSpec(
+            "test_a_question",
+            "Test a question on a cohort",
+            "A whole run: hypotheses, review, a contract fixed before the outcomes, a verdict",
+            {"question": "The research question", "cohort": "Cohort to test it on"},
+        ),
+    )
+}
+
+
+def list_prompts() -> types.ListPromptsResult:
+    """All prompts with their arguments."""
+    return types.ListPromptsResult(
+        prompts=[
+            types.Prompt(
+                name=prompt.name,
+                title=prompt.title,
+                description=prompt.description,
+                arguments=[
+                    types.PromptArgument(name=name, description=text, required=True)
+                    for name, text in prompt.arguments.items()
+                ],
+            )
+            for prompt in PROMPTS.values()
+        ]
+    )
+
+
+def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+    """A prompt's text with its arguments filled in; raises `MCPError` for wrong ones."""
+    prompt = PROMPTS.get(name)
+    if prompt is None:
+        raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')
+    if set(arguments) != set(prompt.arguments):
+        needed = ", ".join(prompt.arguments)
+        raise MCPError(types.INVALID_PARAMS, f"{name} takes exactly these arguments: {needed}")
+    for key, value in arguments.items():
+        if len(value) > LONGEST:
+            raise MCPError(types.INVALID_PARAMS, f"{key} has more than {LONGEST} characters")
+    places = re.compile(r"\{(" + "|".join(prompt.arguments) + r")\}")
+    filled = places.sub(lambda place: arguments[place.group(1)], _text(name))
+    message = types.PromptMessage(role="user", content=types.TextContent(text=filled))
+    return types.GetPromptResult(description=prompt.description, messages=[message])
+
+
+@cache
+def _text(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
