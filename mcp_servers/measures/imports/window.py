@@ -18,6 +18,6 @@ def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:
         return None, {}
     around = shapely.MultiPoint(points)
     area = around.convex_hull if window == "hull" else shapely.box(*around.bounds)
-    if area.geom_type != "Polygon":  # the points lie on a line
+    if area.area == 0:  # the points lie on a line
         return None, {}
     return shapely.MultiPolygon([area]), {"window": f"{window} of the cells"}
