@@ -1,8 +1,8 @@
 """Planted spatial truth on simulated slides: found how often, and what false claims beside it.
 
-    python -m benchmarks.measures --sets 5 --draws 10 --null 42 --out benchmarks/results/measures.jsonl
+    python -m benchmarks.measures --sets 5 --null 42 --out benchmarks/results/measures.jsonl
 
-Each set of slides (600 patients) is measured and gated once, in about five minutes of processor
+Each set of slides (342 patients) is measured and gated once, in about two minutes of processor
 time; each cohort drawn from it takes two seconds. Lines that are there are not run again; the
 summary is printed from all lines.
 """

@@ -36,7 +36,10 @@ from sage.core.seeds import generator
 
 TRUTHS = ("clustering of B cells", "depth of T cells", "T cells beside B cells")
 NULL = "nothing"
-DISCOVERY, CONFIRMATION = 400, 200
+HAZARD_RATIO = 1.6
+"""Per standard deviation of the planted arrangement."""
+TELLS = 0.8
+"""Correlation of a measurement with the arrangement for which the cohorts are planned."""
 EVENTS = 0.65
 """Share of patients whose event is seen, about."""
 POWER, ALPHA = 0.9, 0.05
@@ -75,11 +78,16 @@ class Measurable:
     discovery: int
 
 
-def hazard_ratio(confirmation: int = CONFIRMATION) -> float:
-    """The hazard ratio per SD that the confirmation sees with the planned power (Schoenfeld)."""
+def planned_patients() -> int:
+    """Patients with whom the confirmation has the planned power (Schoenfeld's formula)."""
     z = NormalDist()
-    events = confirmation * EVENTS
-    return float(np.exp((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / np.sqrt(events)))
+    effect = TELLS * np.log(HAZARD_RATIO)
+    events = ((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / effect) ** 2
+    return int(np.ceil(events / EVENTS))
+
+
+CONFIRMATION = planned_patients()
+DISCOVERY = 2 * CONFIRMATION
 
 
 def simulate(seed: int, patients: int) -> tuple[list[SlideMaps], dict[str, F64]]:
@@ -150,7 +158,7 @@ def one_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
     age = rng.normal(65, 9, patients)
     hazard = 0.02 * (age - 65)
     if truth != NULL:
-        hazard += np.log(hazard_ratio(patients - given.discovery)) * given.planted[truth]
+        hazard += np.log(HAZARD_RATIO) * given.planted[truth]
     times = rng.exponential(1000 * np.exp(-hazard))
     follow_up = rng.uniform(500, 3000, len(times))
     event = times <= follow_up
@@ -280,7 +288,7 @@ def summary(lines: Sequence[Line]) -> dict[str, Any]:
     rates.append(rate("false claim in a planted cohort", [line.false for line in planted]))
     rates.append(rate("false claim in a null cohort", [line.false for line in null]))
     return {
-        "hazard_ratio": hazard_ratio(),
+        "hazard_ratio": HAZARD_RATIO,
         "discovery": DISCOVERY,
         "confirmation": CONFIRMATION,
         "sets": len({line.slides for line in lines}),
