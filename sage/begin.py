@@ -25,6 +25,7 @@ from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import graph_path, load_cohort
+from validation.overlap import require_other_cohort
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def begin(
     check_second(request.replicate, request.confirm, request.split)
     second = request.confirm or request.replicate
     if second:
-        load_cohort(second, settings)
+        require_other_cohort(cohort, load_cohort(second, settings))
     kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():

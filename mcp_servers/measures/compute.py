@@ -386,7 +386,7 @@ def _(node: Gradient, slide: Prepared) -> float:
     edges = np.linspace(-node.reach_um, node.reach_um, 2 * node.bands + 1)
     points = slide.points(node.of)
     middles, densities, areas, total = [], [], [], 0
-    for middle, band in slide.bands(node.region, edges):
+    for middle, band in slide.bands(node.region, tuple(edges.tolist())):
         area = band.area / UM2_PER_MM2
         if area < LEAST_AREA_MM2:
             continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -289,6 +290,13 @@ class CohortSpec(Strict):
         for name in (*self.variables, *self.endpoints, *self.derived):
             if not KEY.match(name):
                 raise ValueError(f'"{name}" is no valid name: letters, digits, _ . + - only')
+        try:
+            TopologicalSorter(
+                {f"derived:{name}": ratio.of for name, ratio in self.derived.items()}
+            ).prepare()
+        except CycleError as error:
+            chain = " of ".join(reversed(error.args[1]))
+            raise ValueError(f"a variable is derived from itself: {chain}") from None
         return self
 
     @property
