@@ -46,7 +46,7 @@ Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
 OBJECT_RADII = {"standard": (1000.0,), "full": (250.0, 500.0, 1000.0, 2000.0)}
 MARGINS = {"standard": (100.0,), "full": (50.0, 100.0, 250.0, 500.0)}
-FEW = 5
+FEW = 3
 """Objects that a statistic of theirs needs; of cells it needs the language's default."""
 
 
@@ -219,8 +219,8 @@ def _of_objects(
         for radius in OBJECT_RADII[suite]:
             yield Neighbors(of=things, to=things, radius_um=radius, at_least=FEW)
             yield RipleyL(of=things, radius_um=radius, at_least=FEW)
-            yield HotSpot(of=things, bandwidth_um=radius, at_least=FEW)
-            yield HotWindow(of=things, side_um=2 * radius, at_least=FEW)
+            yield HotSpot(of=things, bandwidth_um=radius, at_least=0)
+            yield HotWindow(of=things, side_um=2 * radius, at_least=0)
             yield Heterogeneity(of=things, side_um=2 * radius, index="morisita", at_least=FEW)
         for other in objects:
             if other != kind:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from pathlib import Path
@@ -487,3 +487,27 @@ def _sha256(path: Path) -> str:
 def _first(error: ValidationError) -> str:
     problem = error.errors()[0]
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+class MapsOnDisk:
+    """Maps in folders, read one slide at a time and as often as they are gone through.
+
+    Parameters
+    ----------
+    root : folder with folders of maps
+    patients : only these patients; None for all
+    """
+
+    def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
+        named = [(_read_manifest(folder), folder) for folder in list_maps(root)]
+        kept = sorted(
+            (manifest.patient, manifest.slide, folder)
+            for manifest, folder in named
+            if patients is None or manifest.patient in patients
+        )
+        if not kept:
+            raise InputError(f"{root}: none of its maps is of a patient of the cohort")
+        self.folders = [folder for *_, folder in kept]
+
+    def __iter__(self) -> Iterator[SlideMaps]:
+        return (read_maps(folder) for folder in self.folders)

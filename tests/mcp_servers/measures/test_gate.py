@@ -111,6 +111,10 @@ def test_half_of_the_tissue_is_not_assessed_where_it_is_unknown() -> None:
     report, _ = gate([parse("mean(count(cells.b))")], slides)
     assert "half of the tissue" in report.not_assessed[-1]
     assert report.measurements[0].passed
+    several = [replace(maps, window=None) for maps in patients(6, slides=4)]
+    mixed = [*several, *(replace(m, patient=f"Q{m.patient}") for m in slides)]
+    report, _ = gate([parse("mean(count(cells.b))")], mixed)
+    assert "half of the tissue" in report.not_assessed[-1] and report.measurements[0].passed
 
 
 def test_the_same_seed_gives_the_same_report() -> None:
