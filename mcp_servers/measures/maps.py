@@ -332,6 +332,37 @@ def list_maps(root: Path) -> list[Path]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the manifest of a slide's maps says, without reading the maps."""
+
+    slide: str
+    patient: str
+    types: tuple[str, ...]
+    objects: tuple[str, ...]
+    regions: tuple[str, ...]
+    columns: Mapping[str, str]
+
+
+def held_in(folder: Path) -> Held:
+    """What a slide's maps hold, by their manifest alone.
+
+    Raises
+    ------
+    InputError
+        If the folder has no manifest that can be read.
+    """
+    manifest = _read_manifest(folder)
+    return Held(
+        slide=manifest.slide,
+        patient=manifest.patient,
+        types=manifest.cells.types if manifest.cells else (),
+        objects=manifest.objects.kinds if manifest.objects else (),
+        regions=manifest.regions.kinds if manifest.regions else (),
+        columns=manifest.cells.columns if manifest.cells else {},
+    )
+
+
 def _read_manifest(folder: Path) -> _Manifest:
     path = folder / MANIFEST
     try:
