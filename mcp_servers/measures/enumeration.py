@@ -40,7 +40,7 @@ from mcp_servers.measures.language import (
     poolable,
 )
 from mcp_servers.measures.language import Arithmetic as Quotient
-from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.maps import Held
 
 Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
@@ -84,22 +84,15 @@ def enumerate_measurements(
     return list({measurement.name: measurement for measurement in made}.values())
 
 
-def suite_of(slides: Iterable[SlideMaps], suite: Suite = "standard") -> list[Measurement]:
+def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
     """The suite for what these maps hold between them."""
-    types: dict[str, None] = {}
-    objects: dict[str, None] = {}
-    regions: dict[str, None] = {}
-    columns: dict[str, str] = {}
-    for maps in slides:
-        if maps.cells is not None:
-            types |= dict.fromkeys(maps.cells.types)
-            columns |= {name: column.unit for name, column in maps.cells.columns.items()}
-        if maps.objects is not None:
-            objects |= dict.fromkeys(maps.objects.kinds)
-        if maps.regions is not None:
-            regions |= dict.fromkeys(maps.regions.kinds)
+    every = list(slides)
     return enumerate_measurements(
-        sorted(types), sorted(objects), sorted(regions), dict(sorted(columns.items())), suite
+        sorted({name for held in every for name in held.types}),
+        sorted({name for held in every for name in held.objects}),
+        sorted({name for held in every for name in held.regions}),
+        dict(sorted((name, unit) for held in every for name, unit in held.columns.items())),
+        suite,
     )
 
 

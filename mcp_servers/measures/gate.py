@@ -301,8 +301,8 @@ def _judge(
     notes = [
         f"rank correlation {rho:.2f} with {what}: adjust for {column}"
         for rho, what, column in (
-            (with_area, "tissue area", "tissue_area_mm2"),
-            (with_cells, "the number of cells", "cell_count"),
+            (with_area, "tissue area", "imaging:pooled_area_tissue"),
+            (with_cells, "the number of cells", "imaging:pooled_count_cells"),
         )
         if rho is not None and abs(rho) > limits.confounded
     ]

@@ -530,15 +530,18 @@ class MapsOnDisk:
     """
 
     def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
-        named = [(_read_manifest(folder), folder) for folder in list_maps(root)]
-        kept = sorted(
-            (manifest.patient, manifest.slide, folder)
-            for manifest, folder in named
-            if patients is None or manifest.patient in patients
-        )
-        if not kept:
+        named = [(held_in(folder), folder) for folder in list_maps(root)]
+        named = [
+            (held, folder) for held, folder in named if patients is None or held.patient in patients
+        ]
+        if not named:
             raise InputError(f"{root}: none of its maps is of a patient of the cohort")
-        self.folders = [folder for *_, folder in kept]
+        self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def __iter__(self) -> Iterator[SlideMaps]:
-        return (read_maps(folder) for folder in self.folders)
+        return (read_maps(folder) for _, folder in self._named)
+
+    @property
+    def held(self) -> list[Held]:
+        """What each slide's maps hold."""
+        return [held for held, _ in self._named]

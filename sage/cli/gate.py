@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.options import AsJson, Seed
+from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
+    from mcp_servers.measures.language import Measurement
+    from mcp_servers.measures.maps import MapsOnDisk
     from validation.cohort.cohort import Cohort
 
 app = typer.Typer(name="gate", help="Judge measurements before any outcome.")
@@ -41,7 +43,7 @@ def gate(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("gate"),
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the disturbances.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge measurements by stability, redundancy, gaps and confounding. No outcome is read.
@@ -67,7 +69,7 @@ def gate(
     measurements = _measurements(define, suite, slides)
     again = dict(_shifted(word) for word in shifted or ())
     with err.status("gate") as status:
-        report, _ = judge(
+        report, measured = judge(
             measurements,
             slides,
             shifted={name: MapsOnDisk(folder) for name, folder in again.items()},
@@ -78,8 +80,13 @@ def gate(
         )
     out.mkdir(parents=True, exist_ok=True)
     write_gate(report, out)
-    passed = [gated.formula for gated in report.measurements if gated.passed]
-    write_text(out / "passed.txt", "".join(f"{formula}\n" for formula in passed))
+    lines = [gated.formula for gated in report.measurements if gated.passed]
+    sizes = {"pooled(area(tissue))": measured.area_mm2, "pooled(count(cells))": measured.cells}
+    known = [formula for formula, sums in sizes.items() if any(size == size for size in sums)]
+    write_text(
+        out / "passed.txt",
+        "\n".join(dict.fromkeys([*lines, "# what may hide behind a measurement", *known])) + "\n",
+    )
     if as_json:
         print_json(report)
         return
@@ -90,8 +97,17 @@ def gate(
     console.print(f"report: {out / 'gate.txt'}", soft_wrap=True, markup=False)
 
 
-def _measurements(define: Path | None, suite: str | None, slides: object) -> list[object]:
-    raise NotImplementedError
+def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) -> list[Measurement]:
+    from mcp_servers.measures.definitions import read_definitions
+    from mcp_servers.measures.enumeration import suite_of
+
+    if (define is None) == (suite is None):
+        raise InputError("give --define FILE or --suite standard")
+    if define is not None:
+        return read_definitions(define)
+    if suite not in ("standard", "full"):
+        raise InputError(f"--suite {suite}: it is standard or full")
+    return suite_of(slides.held, "full" if suite == "full" else "standard")
 
 
 def _shifted(word: str) -> tuple[str, Path]:
@@ -113,5 +129,5 @@ def _known(cohort: Cohort) -> dict[str, dict[str, float]]:
             continue
         column = cohort.column(variable.key).dropna()
         patients = {pseudonym: patient for patient, pseudonym in cohort.pseudonyms.items()}
-        found[variable.key] = {patients[name]: float(value) for name, value in column.items()}
+        found[variable.key] = {patients[str(name)]: float(v) for name, v in column.items()}
     return found
