@@ -7,17 +7,17 @@ was. The variables are written from those records, one patient at a time.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mcp_servers.measures.compute import Value, of_patient
 from mcp_servers.measures.definitions import keep_definitions
-from mcp_servers.measures.enumeration import Suite, enumerate_measurements
+from mcp_servers.measures.enumeration import Suite, suite_of
 from mcp_servers.measures.language import Measurement
-from mcp_servers.measures.maps import MANIFEST, Held, held_in, list_maps
+from mcp_servers.measures.maps import MANIFEST, held_in, list_maps
+from mcp_servers.measures.variables import TABLE, KnownAt, about, declaration
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.cohort import Item, Outcome, items_of, run_items
@@ -27,10 +27,8 @@ from sage.core.files import replacing, write_json, write_text
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
-TABLE = "measured.csv"
 Progress = Callable[[str, Outcome, int, int], None]
 """Told the stage ("maps", "values"), how a slide ended, how many have ended and how many are."""
-KnownAt = Literal["baseline", "unknown"]
 
 
 @dataclass
@@ -127,19 +125,7 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
 
 def suite_for(items: Sequence[Item], suite: Suite) -> list[Measurement]:
     """The measurements of a suite on what these maps hold between them."""
-    held: list[Held] = [held_in(item.path.parent) for item in items]
-
-    def union(names: Callable[[Held], Sequence[str]]) -> list[str]:
-        return sorted({name for one in held for name in names(one)})
-
-    columns = {name: unit for one in held for name, unit in one.columns.items()}
-    return enumerate_measurements(
-        union(lambda one: one.types),
-        union(lambda one: one.objects),
-        union(lambda one: one.regions),
-        dict(sorted(columns.items())),
-        suite,
-    )
+    return suite_of((held_in(item.path.parent) for item in items), suite)
 
 
 def compute_values(
@@ -219,17 +205,11 @@ def write_variables(
             rows.writerow([patient, *(_number(value) if value.valid else "" for value in values)])
             counts = [len(slides[patient]) + len(own), len(slides[patient]), len(own)]
             notes.writerow([patient, *counts, *(_validity(value) for value in values)])
-    about = {
-        measurement.name: {
-            "kind": "number",
-            "label": measurement.sentence[:500],
-            "unit": measurement.unit,
-            "note": measurement.formula[:2000],
-            "known_at": known_at,
-        }
+    described = {
+        measurement.name: {"kind": "number", "known_at": known_at, **about(measurement)}
         for measurement in measurements
     }
-    write_json(found.table.with_name(f"{found.table.stem}.columns.json"), about)
+    write_json(found.table.with_name(f"{found.table.stem}.columns.json"), described)
     write_text(found.declaration, declaration(measurements, known_at))
     return found
 
@@ -262,28 +242,3 @@ def _validity(value: Value) -> str:
     if value.valid:
         return "ok"
     return f"{'missing' if value.value is None else 'not valid'}: {value.why_not}"[:500]
-
-
-def declaration(measurements: Sequence[Measurement], known_at: KnownAt | None) -> str:
-    """The table and its variables as lines for a `cohort.toml` beside `measured.csv`."""
-    lines = [
-        "# For cohort.toml: copy these lines, with `file` relative to the cohort's root.",
-        "[tables.measured]",
-        f'file = "{TABLE}"',
-        'key = "patient"',
-    ]
-    if known_at is not None:
-        lines.append(f'known_at = "{known_at}"')
-    for measurement in measurements:
-        lines += [
-            "",
-            f"[variables.{measurement.name}]",
-            'table = "measured"',
-            f'column = "{measurement.name}"',
-            'kind = "continuous"',
-            'modality = "imaging"',
-            f"label = {json.dumps(measurement.sentence, ensure_ascii=False)}",
-            f"unit = {json.dumps(measurement.unit, ensure_ascii=False)}",
-            f"note = {json.dumps(measurement.formula, ensure_ascii=False)}",
-        ]
-    return "\n".join(lines) + "\n"

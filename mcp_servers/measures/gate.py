@@ -52,7 +52,8 @@ class GateLimits(Strict):
 class Agreement(Strict):
     """Values before and after: intraclass correlation (absolute agreement) and rank correlation.
 
-    None where fewer than ten patients have both.
+    None where fewer than ten patients have both; no patients where fewer than ten of the cohort
+    could be disturbed so, which leaves it open.
     """
 
     icc: float | None
@@ -171,7 +172,9 @@ def gate(
         if name not in (shifted or {})
     ]
     if not any(agreement.patients for agreement in agreements["half of the tissue"]):
-        not_assessed.append("half of the tissue (the outline of the tissue is not known)")
+        not_assessed.append(
+            "half of the tissue (the outline of the tissue is known in too few patients)"
+        )
     judged = [
         _judge(place, measured, {name: found[place] for name, found in agreements.items()}, limits)
         for place in range(len(measurements))
@@ -252,6 +255,8 @@ def _agreements(before: Measured, after: Measured) -> list[Agreement]:
     rows = [i for i, patient in enumerate(before.patients) if patient in place]
     one = before.table[rows]
     other = after.table[[place[before.patients[i]] for i in rows]]
+    if len(rows) < LEAST_PATIENTS <= len(before.patients):
+        return [Agreement(icc=None, spearman=None, patients=0)] * one.shape[1]
     found = []
     for column in range(one.shape[1]):
         both = np.isfinite(one[:, column]) & np.isfinite(other[:, column])
@@ -296,8 +301,8 @@ def _judge(
     notes = [
         f"rank correlation {rho:.2f} with {what}: adjust for {column}"
         for rho, what, column in (
-            (with_area, "tissue area", "tissue_area_mm2"),
-            (with_cells, "the number of cells", "cell_count"),
+            (with_area, "tissue area", "imaging:pooled_area_tissue"),
+            (with_cells, "the number of cells", "imaging:pooled_count_cells"),
         )
         if rho is not None and abs(rho) > limits.confounded
     ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from pathlib import Path
@@ -518,3 +518,30 @@ def _sha256(path: Path) -> str:
 def _first(error: ValidationError) -> str:
     problem = error.errors()[0]
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+class MapsOnDisk:
+    """Maps in folders, read one slide at a time and as often as they are gone through.
+
+    Parameters
+    ----------
+    root : folder with folders of maps
+    patients : only these patients; None for all
+    """
+
+    def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
+        named = [(held_in(folder), folder) for folder in list_maps(root)]
+        named = [
+            (held, folder) for held, folder in named if patients is None or held.patient in patients
+        ]
+        if not named:
+            raise InputError(f"{root}: none of its maps is of a patient of the cohort")
+        self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
+
+    def __iter__(self) -> Iterator[SlideMaps]:
+        return (read_maps(folder) for _, folder in self._named)
+
+    @property
+    def held(self) -> list[Held]:
+        """What each slide's maps hold."""
+        return [held for held, _ in self._named]

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.measures.enumeration import suite_of
+from mcp_servers.measures.enumeration import enumerate_measurements
 from mcp_servers.measures.gate import gate, spearman
 from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map
 from mcp_servers.measures.table import Measured, measure_patients
-from mcp_servers.measures.variables import write_variables
+from mcp_servers.measures.variables import write_table
 from mcp_servers.slides.arrays import F64, BoolArray
 from sage.bench.null_statistics import rate
 from sage.core.files import write_text
@@ -140,7 +140,7 @@ def _slide(
 def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMATION) -> Measurable:
     """Simulate a set of slides, gate the suite on those of discovery, measure all of them."""
     slides, planted = simulate(seed, discovery + confirmation)
-    suite = suite_of(slides[:1], "standard")
+    suite = enumerate_measurements(TYPES, regions=("tumor",), suite="standard")
     report, _ = gate(suite, slides[:discovery], seed=seed)
     kept = [measurement for measurement in suite if measurement.name in report.passed]
     measured = measure_patients(kept, slides)
@@ -233,13 +233,13 @@ def _confirm(folder: Path, key: str, ratio: float, seed: int, ledger: Any) -> tu
 def _write_cohort(folder: Path, given: Measurable, rows: BoolArray, clinical: F64) -> None:
     places = np.flatnonzero(rows)
     measured = given.measured
-    write_variables(measured.of(rows), folder, given.keep)
+    write_table(measured.of(rows), folder, given.keep)
     lines = ["patient,age,days,dead"]
     for place in places:
         age, days, dead = clinical[place]
         lines.append(f"{measured.patients[place]},{age:.0f},{days:.0f},{dead:.0f}")
     write_text(folder / "clinical.csv", "\n".join(lines) + "\n")
-    write_text(folder / "cohort.toml", COHORT + (folder / "measures.toml").read_text())
+    write_text(folder / "cohort.toml", COHORT + (folder / "measured.toml").read_text())
 
 
 COHORT = """id = "simulated-slides"

@@ -22,6 +22,7 @@ GROUPS = {
     "validate": ("sage.cli.validate:app", "Test a hypothesis on a cohort; screen features."),
     "ledger": ("sage.cli.ledger:app", "What was asked of which patients: show, verify, merge."),
     "measure": ("sage.cli.measure:app", "Measure the slides of a cohort: variables of patients."),
+    "gate": ("sage.cli.gate:app", "Judge measurements before any outcome is read."),
     "maps": ("sage.cli.maps:app", "Maps of cells, objects and regions: import, export, show."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),

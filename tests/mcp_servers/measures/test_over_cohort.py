@@ -115,7 +115,7 @@ def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str,
         assert values.isna().sum() == 2
         (about,) = [variable for variable in cohort.dictionary().variables if variable.key == key]
         assert about.unit == "1/mm²"
-        assert about.label.startswith("The number of lymphoid cells per mm²")
+        assert about.label.startswith("number of lymphoid cells per mm²")
         assert about.known_at == "baseline"
 
 
