@@ -6,7 +6,7 @@ said and passes nobody off as stable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -52,7 +52,8 @@ class GateLimits(Strict):
 class Agreement(Strict):
     """Values before and after: intraclass correlation (absolute agreement) and rank correlation.
 
-    None where fewer than ten patients have both.
+    None where fewer than ten patients have both; no patients where fewer than ten of the cohort
+    could be disturbed so, which leaves it open.
     """
 
     icc: float | None
@@ -127,9 +128,9 @@ class _Clusters:
 
 def gate(
     measurements: Sequence[Measurement],
-    slides: Sequence[SlideMaps],
+    slides: Iterable[SlideMaps],
     *,
-    shifted: Mapping[str, Sequence[SlideMaps]] | None = None,
+    shifted: Mapping[str, Iterable[SlideMaps]] | None = None,
     known: Mapping[str, Mapping[str, float]] | None = None,
     limits: GateLimits | None = None,
     seed: int = 0,
@@ -139,7 +140,9 @@ def gate(
 
     Parameters
     ----------
-    slides : of discovery patients alone; patients kept for confirmation do not belong here
+    slides : of discovery patients alone, those of a patient one after the other; gone through
+        several times, so that maps on disk (`MapsOnDisk`) need not be held. Patients kept for
+        confirmation do not belong here
     shifted : maps of the same slides made again, by what changed ("resolution", "stain", "scanner")
     known : variables that the cohort has already, each by patient; what repeats one is said
     limits : see `GateLimits`
@@ -150,14 +153,13 @@ def gate(
     The report, and the undisturbed values.
     """
     limits = limits or GateLimits()
-    ordered = sorted(slides, key=lambda maps: (maps.patient, maps.slide))
     progress("measuring")
-    measured = measure_patients(measurements, ordered)
+    measured = measure_patients(measurements, slides)
     agreements: dict[str, list[Agreement]] = {}
     disturbed: dict[str, Callable[[], Iterator[SlideMaps]]] = {
-        "jitter": lambda: _jittered(ordered, limits, seed),
-        "loss": lambda: _dropped(ordered, limits, seed),
-        "half of the tissue": lambda: _halved(ordered, seed),
+        "jitter": lambda: _jittered(slides, limits, seed),
+        "loss": lambda: _dropped(slides, limits, seed),
+        "half of the tissue": lambda: _halved(slides, seed),
     }
     for name, maps in (shifted or {}).items():
         disturbed[name] = lambda maps=maps: iter(maps)  # type: ignore[misc]
@@ -169,8 +171,10 @@ def gate(
         for name in SHIFTS
         if name not in (shifted or {})
     ]
-    if all(maps.window is None for maps in ordered) and not _has_many(ordered):
-        not_assessed.append("half of the tissue (the outline of the tissue is not known)")
+    if not any(agreement.patients for agreement in agreements["half of the tissue"]):
+        not_assessed.append(
+            "half of the tissue (the outline of the tissue is known in too few patients)"
+        )
     judged = [
         _judge(place, measured, {name: found[place] for name, found in agreements.items()}, limits)
         for place in range(len(measurements))
@@ -181,7 +185,7 @@ def gate(
         judged = [_compare(gated, measured, known, limits) for gated in judged]
     report = GateReport(
         patients=len(measured.patients),
-        slides=len(ordered),
+        slides=int(measured.slides.sum()),
         limits=limits,
         measurements=tuple(judged),
         not_assessed=tuple(not_assessed),
@@ -228,27 +232,22 @@ def spearman(one: F64, other: F64) -> float | None:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _jittered(slides: Sequence[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+def _jittered(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = np.random.default_rng([seed, 1])
     for maps in slides:
         yield perturb.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
 
 
-def _dropped(slides: Sequence[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+def _dropped(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = np.random.default_rng([seed, 2])
     for maps in slides:
         yield perturb.drop(maps, limits.dropped, rng)
 
 
-def _halved(slides: Sequence[SlideMaps], seed: int) -> Iterator[SlideMaps]:
+def _halved(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
     rng = np.random.default_rng([seed, 3])
     for _, own in groupby(slides, key=lambda maps: maps.patient):
         yield from perturb.half_of(list(own), rng)
-
-
-def _has_many(slides: Sequence[SlideMaps]) -> bool:
-    own = groupby(slides, key=lambda maps: maps.patient)
-    return any(len(list(group)) >= 4 for _, group in own)
 
 
 def _agreements(before: Measured, after: Measured) -> list[Agreement]:
@@ -256,6 +255,8 @@ def _agreements(before: Measured, after: Measured) -> list[Agreement]:
     rows = [i for i, patient in enumerate(before.patients) if patient in place]
     one = before.table[rows]
     other = after.table[[place[before.patients[i]] for i in rows]]
+    if len(rows) < LEAST_PATIENTS <= len(before.patients):
+        return [Agreement(icc=None, spearman=None, patients=0)] * one.shape[1]
     found = []
     for column in range(one.shape[1]):
         both = np.isfinite(one[:, column]) & np.isfinite(other[:, column])
@@ -300,8 +301,8 @@ def _judge(
     notes = [
         f"rank correlation {rho:.2f} with {what}: adjust for {column}"
         for rho, what, column in (
-            (with_area, "tissue area", "tissue_area_mm2"),
-            (with_cells, "the number of cells", "cell_count"),
+            (with_area, "tissue area", "imaging:pooled_area_tissue"),
+            (with_cells, "the number of cells", "imaging:pooled_count_cells"),
         )
         if rho is not None and abs(rho) > limits.confounded
     ]

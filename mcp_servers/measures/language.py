@@ -611,6 +611,7 @@ class HotSpot(_Enough):
     kind: Literal["hotspot"] = "hotspot"
     of: Points
     bandwidth_um: Radius
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
 
     @property
     def unit(self) -> Unit:
@@ -632,6 +633,7 @@ class HotWindow(_Enough):
     kind: Literal["hot_window"] = "hot_window"
     of: Points
     side_um: Radius
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
 
     @property
     def unit(self) -> Unit:

@@ -63,12 +63,15 @@ class Prepared:
             sides.append(near.difference(region))
         return multipolygon(sides)
 
-    def bands(self, name: str, edges: F64) -> list[tuple[float, Any]]:
+    def bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         """Areas between signed distances to a region's border (negative inside), with middles."""
+        return self._once(("bands", name, edges), lambda: self._bands(name, edges))
+
+    def _bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         region, window, line = self.region(name), self.area(Tissue()), self.border(name)
         sides = {-1: region, 1: window.difference(region)}
         found = []
-        for low, high in pairwise(edges.tolist()):
+        for low, high in pairwise(edges):
             side = -1 if high <= 0 else 1
             near, far = sorted((abs(low), abs(high)))
             ring = line.buffer(far).difference(line.buffer(near)) if near else line.buffer(far)

@@ -11,7 +11,7 @@ from mcp_servers.measures.compute import Value, compute, of_patient
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import SlideMaps
 from mcp_servers.measures.prepared import Prepared
-from mcp_servers.slides.arrays import F64, BoolArray
+from mcp_servers.slides.arrays import F64, I64, BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Measured:
     measurements : (m,)
     values : patient by patient, one per measurement
     area_mm2, cells : (p,) tissue and cells of each patient, NaN where unknown
+    slides : (p,) how many slides each patient has
     """
 
     patients: tuple[str, ...]
@@ -31,6 +32,7 @@ class Measured:
     values: tuple[tuple[Value, ...], ...]
     area_mm2: F64
     cells: F64
+    slides: I64
 
     @property
     def table(self) -> F64:
@@ -45,6 +47,18 @@ class Measured:
         """(p, m) whether a value is defined and within the card."""
         rows = [[value.valid for value in row] for row in self.values]
         return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
+
+    def of(self, rows: BoolArray) -> Measured:
+        """The patients of a mask."""
+        places = np.flatnonzero(rows)
+        return Measured(
+            tuple(self.patients[place] for place in places),
+            self.measurements,
+            tuple(self.values[place] for place in places),
+            self.area_mm2[rows],
+            self.cells[rows],
+            self.slides[rows],
+        )
 
 
 def measure_patients(
@@ -84,4 +98,5 @@ def measure_patients(
         ),
         area_mm2=np.array([areas[patient] for patient in patients], dtype=np.float64),
         cells=np.array([cells[patient] for patient in patients], dtype=np.float64),
+        slides=np.array([len(by_patient[patient]) for patient in patients], dtype=np.int64),
     )

@@ -384,7 +384,10 @@ def test_what_cannot_be_measured_has_no_value_and_says_why(
 
 
 def test_zero_is_a_value_where_zero_was_counted() -> None:
-    for formula in ("count(objects.gland)", "density(cells.none)", "share(cells.none)"):
+    for formula in (
+        *("count(objects.gland)", "density(cells.none)", "share(cells.none)"),
+        *("hot_window(objects.gland, 500, at_least=0)", "hotspot(cells.none, 50, at_least=0)"),
+    ):
         assert compute(parse(f"mean({formula})"), a_slide(1)).value == 0
 
 
