@@ -12,12 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 from agents.question.agent import read_question
 from agents.question.types import Question
 from agents.types import History
-from kg.printable import one_line
 from sage import settings as settings_module
 from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import one_line
 from sage.machine.asking import ask_question
 from sage.machine.services import Services
 from sage.questions import Corrections, contract, question_input, refuse, settle

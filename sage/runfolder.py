@@ -19,11 +19,11 @@ from typing import IO, Any, Literal
 from pydantic import Field
 
 from agents.types import History
-from kg.printable import one_line
 from sage.core import clock, log
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_json
 from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
 from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]

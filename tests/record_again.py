@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.harness import REPO, sage
-from tests.end_to_end.recordings import command, surroundings
+from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.openai_server import Answer, request_key, serve
 
 READING = REPO / "tests" / "agents" / "replies" / "reading.json"
@@ -46,7 +46,7 @@ def main() -> int:
     """Run against the old replies, then write the new recording."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--run", type=Path, help="where to leave the run's folder")
+    parser.add_argument("--run", type=Path, help="a folder to leave the run in")
     parser.add_argument("--reply", action="append", default=[], metavar="SCHEMA[:N]=FILE")
     options = parser.parse_args()
     replies = old_replies(options.folder)
@@ -77,8 +77,10 @@ def main() -> int:
         return Answer(content=texts[key])
 
     with tempfile.TemporaryDirectory() as place, serve(answer) as server:
-        run = options.run or Path(place) / "run"
-        asked = command(options.folder.resolve(), server.url, run)
+        where = options.run or Path(place)
+        where.mkdir(parents=True, exist_ok=True)
+        run = where / OUT
+        asked = command(options.folder.resolve(), server.url, where)
         ended = sage(*asked, cwd=Path(place), timeout=900, **surroundings(Path(place)))
         sys.stdout.write(ended.out[-3000:] + ended.err[-3000:])
         if ended.code != 0 or not list(run.rglob("report.html")):

@@ -194,6 +194,12 @@ class SlideMaps:
         """Area of the window; None where it is unknown."""
         return None if self.window is None else float(self.window.area)
 
+    @property
+    def is_empty(self) -> bool:
+        """True when there is neither a window nor a cell, an object or a region."""
+        held = (self.cells, self.objects, self.regions)
+        return self.window is None and not any(held)
+
 
 class _Cells(Strict):
     types: tuple[Name, ...] = Field(max_length=64)

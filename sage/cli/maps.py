@@ -231,9 +231,15 @@ def export(
     from mcp_servers.measures.maps import list_maps, read_maps
 
     suffix, write = EXPORTS[to.value]
-    out.mkdir(parents=True, exist_ok=True)
+    left_out = []
     for path in list_maps(folder):
         maps = read_maps(path)
+        if maps.is_empty or (to is Also.ANNDATA and maps.cells is None):
+            left_out.append(maps.slide)
+            continue
+        out.mkdir(parents=True, exist_ok=True)
         target = out / f"{_folder(maps.slide)}{suffix}"
         write(maps, target)
         typer.echo(str(target))
+    if left_out:
+        typer.echo(f"nothing to export, left out: {', '.join(left_out)}", err=True)

@@ -222,8 +222,11 @@ def _export(items: list[Item], formats: list[Also], out: Path) -> None:
             target = out / name.value / f"{item.name}{suffix}"
             if target.exists() and target.stat().st_mtime >= item.path.stat().st_mtime:
                 continue
+            maps = read_maps(item.path.parent)
+            if maps.is_empty or (name is Also.ANNDATA and maps.cells is None):
+                continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            write(read_maps(item.path.parent), target)
+            write(maps, target)
 
 
 def _tell(found: Measured, *, as_json: bool) -> None:

@@ -13,17 +13,21 @@ TCGA = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "t
 BREAST_QUESTION = (
     "Does age at diagnosis relate to recurrence-free survival in node-positive breast cancer?"
 )
+OUT = "recorded"
 COMMANDS = {
     BLADDER: ("run", PROMPT, "--cohort", str(TCGA)),
     BREAST: ("campaign", BREAST_QUESTION, "--cohort", "gbsg2", "--rounds", "2", "--yes", "--json"),
 }
 
 
-def command(recording: Path, url: str, out: Path, *more: str) -> tuple[str, ...]:
-    """The arguments of `sage` that ask what was recorded of the model at `url`."""
+def command(recording: Path, url: str, place: Path, *more: str) -> tuple[str, ...]:
+    """The arguments of `sage` that ask what was recorded of the model at `url`.
+
+    The run's folder is `place / OUT`: a campaign's contracts, and so its prompts, hold that name.
+    """
     return (
         *COMMANDS[recording], "--reasoner", "chat", "--base-url", url, "--auto-approve",
-        "--out", str(out), *more,
+        "--out", str(place / OUT), *more,
     )  # fmt: skip
 
 
@@ -32,5 +36,6 @@ def surroundings(place: Path) -> dict[str, str]:
     return {
         "SAGE_API_KEY": "none",
         "SAGE_RETRIES": "0",
+        "XDG_DATA_HOME": str(place),
         "SAGE_LEDGER": str(place / "ledger.sqlite"),
     }

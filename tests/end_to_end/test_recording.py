@@ -10,8 +10,8 @@ import pytest
 
 from tests.end_to_end.harness import events, sage
 from tests.end_to_end.recordings import BLADDER as RECORDING
+from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.end_to_end.recordings import TCGA as SHARED
-from tests.end_to_end.recordings import command, surroundings
 from tests.openai_server import Answer, Server, from_folder, serve
 
 pytestmark = [
@@ -25,10 +25,10 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
     """The recorded run, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        asked = command(RECORDING, server.url, place / "run")
+        asked = command(RECORDING, server.url, place)
         ended = sage(*asked, cwd=place, **surroundings(place))
     assert ended.code == 0, ended.err[-3000:]
-    return place / "run", server
+    return place / OUT, server
 
 
 def test_the_recorded_run_ends_in_a_report_of_a_real_cohort(
@@ -74,10 +74,10 @@ def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_ag
         for role, name in (("nano", "gpt-5-nano"), ("mini", "gpt-5-mini"), ("high", "gpt-5"))
     )
     (tmp_path / "sage.toml").write_text(prices)
-    run = tmp_path / "run"
+    run = tmp_path / OUT
     with serve(from_folder(RECORDING)) as server:
-        model = surroundings(tmp_path)
-        asked = command(RECORDING, server.url, run, "--budget-usd", "0.2")
+        model = surroundings(tmp_path) | {"SAGE_BASE_URL": server.url}
+        asked = command(RECORDING, server.url, tmp_path, "--budget-usd", "0.2")
         stopped = sage(*asked, cwd=tmp_path, **model)
         assert stopped.code == 1
         assert "budget of 0.20 USD reached" in stopped.err
@@ -107,7 +107,7 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
         return Answer(replies[0]) if name == "Interpretation" else known(body)
 
     with serve(answer) as server:
-        asked = command(RECORDING, server.url, tmp_path / "run")
+        asked = command(RECORDING, server.url, tmp_path)
         more = surroundings(tmp_path) | {"SAGE_VISION": "true"}
         ended = sage(*asked, cwd=tmp_path, **more)
     assert ended.code == 0, ended.err[-2000:]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.harness import Done, events, sage
 from tests.end_to_end.recordings import BREAST as RECORDING
-from tests.end_to_end.recordings import command, surroundings
+from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.openai_server import Server, from_folder, request_key, serve
 
 pytestmark = pytest.mark.timeout(600)
@@ -21,10 +21,10 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     """The recorded campaign, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        asked = command(RECORDING, server.url, place / "campaign")
+        asked = command(RECORDING, server.url, place)
         ended = sage(*asked, cwd=place, timeout=500, **surroundings(place))
     assert ended.code == 0, ended.err[-3000:]
-    return place / "campaign", server, ended
+    return place / OUT, server, ended
 
 
 def test_both_rounds_end_in_reports_of_a_real_cohort(replayed: Replay) -> None:
