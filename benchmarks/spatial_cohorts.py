@@ -2,7 +2,8 @@
 
     python -m benchmarks.spatial_cohorts ../shared/data cohorts-with-maps
 
-Writes `blca`, `lusc` and `nsclc`, each with `cohort.toml`, `clinical.csv` and `maps/`.
+Writes `blca`, `lusc`, `nsclc-discovery` and `nsclc-confirmation`, each with `cohort.toml`,
+`clinical.csv` and `maps/`.
 
 TLS and germinal centers are HookNet-TLS's predictions (van Rijthoven et al. 2024, Communications
 Medicine) on slides that took no part in its training or validation; a slide of that list without an
@@ -14,7 +15,7 @@ where a slide has 15 objects and a density, their hull takes half of the tissue 
 The cells (Vectra, adapted by the R package mxfda from Bioconductor's VectraPolarisData) have
 coordinates in µm: they span 673 x 503, the field of the scanner at 20x. Only those of the tumor
 compartment are there, so the tissue is taken for what lies within 20 µm of a cell. Every third
-patient is kept for confirmation (`part` in clinical.csv).
+patient is kept for confirmation.
 """
 
 from __future__ import annotations
@@ -142,6 +143,11 @@ def cell_cohort(shared: Path, out: Path) -> None:
         cells.phenotype_cd14 == "CD14+",
     ]
     cells["code"] = np.select(positive, range(5), default=5)
+    patients = sorted(cells.patient_id.unique())
+    part = {
+        patient: "confirmation" if place % 3 == 2 else "discovery"
+        for place, patient in enumerate(patients)
+    }
     for field, own in cells.groupby("patientImage_id"):
         xy = own[["x", "y"]].to_numpy(dtype=float)
         maps = SlideMaps(
@@ -152,7 +158,8 @@ def cell_cohort(shared: Path, out: Path) -> None:
             mpp=UM_PER_PX,
             provenance={"cells": "Vectra, InForm phenotypes"},
         )
-        write_maps(maps, out / "maps" / f"F{field}")
+        folder = out / f"nsclc-{part[own.patient_id.iloc[0]]}"
+        write_maps(maps, folder / "maps" / f"F{field}")
     first = cells.groupby("patient_id").first().reset_index()
     clinical = pd.DataFrame(
         {
@@ -162,20 +169,21 @@ def cell_cohort(shared: Path, out: Path) -> None:
             "stage": first.stage,
             "days": first.survival_days,
             "dead": first.survival_status,
-            "part": np.where(np.arange(len(first)) % 3 == 2, "confirmation", "discovery"),
         }
     )
-    _write(
-        out,
-        clinical,
-        "nsclc-cells",
-        "Cells of 50 non-small-cell lung cancers",
-        "MIT; Artistic-2.0",
-        [
-            "Cells of the tumor compartment alone.",
-            "50 patients with 33 deaths: too few to confirm more than a very strong effect.",
-        ],
-    )
+    for name in ("discovery", "confirmation"):
+        _write(
+            out / f"nsclc-{name}",
+            clinical[first.patient_id.map(part) == name],
+            f"nsclc-{name}",
+            f"Cells of non-small-cell lung cancers, {name}",
+            "MIT; Artistic-2.0",
+            [
+                "Cells of the tumor compartment alone.",
+                "50 patients with 33 deaths in all: too few to confirm more than a very strong"
+                " effect.",
+            ],
+        )
 
 
 def _write(
@@ -194,7 +202,7 @@ def main() -> None:
     given = parser.parse_args()
     tls_cohort(given.shared, "BLCA", given.out / "blca")
     tls_cohort(given.shared, "LUSC", given.out / "lusc")
-    cell_cohort(given.shared, given.out / "nsclc")
+    cell_cohort(given.shared, given.out)
 
 
 if __name__ == "__main__":

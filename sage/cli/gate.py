@@ -128,6 +128,5 @@ def _known(cohort: Cohort) -> dict[str, dict[str, float]]:
         if not tissue or cohort.columns_read(variable.key) & outcomes:
             continue
         column = cohort.column(variable.key).dropna()
-        patients = {pseudonym: patient for patient, pseudonym in cohort.pseudonyms.items()}
-        found[variable.key] = {patients[str(name)]: float(v) for name, v in column.items()}
+        found[variable.key] = {str(patient): float(value) for patient, value in column.items()}
     return found

@@ -58,7 +58,24 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
                 "ranking": ranking,
             },
         )
+        for evaluation in evaluations:
+            if evaluation.ended == "tested":
+                _draw_measured(services, evaluation.hypothesis_id)
         services.folder.record.seal()
         write_report(services.folder)
         write_crate(services.folder.root, services.folder.manifest())
         return {"ranking": ranking}
+
+
+def _draw_measured(services: Services, name: str) -> None:
+    """Pictures of what was measured on slides, where the cohort says where its maps lie."""
+    from sage.report.fields import FOLDER, draw_measured
+    from validation.contracts.contract import FrozenContract, read_claim
+
+    home = services.folder.hypothesis(name)
+    if services.cohort.maps is None or not (home / "contract.json").is_file():
+        return
+    frozen = read_claim(home / "contract.json")
+    if isinstance(frozen, FrozenContract):
+        keys = [exposure.key for exposure in frozen.contract.exposures]
+        draw_measured(services.cohort, keys, home / FOLDER)

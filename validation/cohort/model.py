@@ -255,7 +255,8 @@ class SlideSpec(Strict):
 class CohortSpec(Strict):
     """A whole cohort description.
 
-    `known_at` holds for every table, for expression and slides that do not say their own.
+    `known_at` holds for every table, for expression and slides that do not say their own. `maps`
+    is the folder of the slides' maps, from which pictures of measured patients are drawn.
     """
 
     id: str
@@ -274,6 +275,7 @@ class CohortSpec(Strict):
     derived: dict[str, RatioSpec] = Field(default_factory=dict)
     endpoints: dict[str, EndpointSpec] = Field(default_factory=dict)
     slides: SlideSpec | None = None
+    maps: str | None = None
     truth: dict[str, str | float | bool | tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
