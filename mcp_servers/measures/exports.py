@@ -1,8 +1,11 @@
-"""Maps in the formats of other programs: AnnData (cells) and SpatialData (all of it), in µm."""
+"""Maps in the formats of other programs.
+
+AnnData (cells) and SpatialData (all of it) in µm, QuPath's GeoJSON (all of it) in pixels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,59 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
         remove(part)
 
 
+def write_qupath(maps: SlideMaps, path: Path) -> None:
+    """GeoJSON that QuPath opens on the slide: detections, annotations, in level-0 pixels.
+
+    Raises
+    ------
+    InputError
+        If the pixel size of the slide is not known.
+    """
+    from mcp_servers.formats.geojson import write_geojson
+
+    if maps.mpp is None:
+        raise InputError(f"{maps.slide}: its pixel size is not known, and QuPath counts in pixels")
+    with replacing(path) as part:
+        write_geojson(part, _features(maps, maps.mpp))
+
+
+def _features(maps: SlideMaps, mpp: float) -> Iterator[dict[str, Any]]:
+    import json
+
+    import shapely
+
+    def feature(shape: Any, kind: str, label: str | None, measured: Any = None) -> dict[str, Any]:
+        properties: dict[str, Any] = {"objectType": kind}
+        if label is not None:
+            properties["classification"] = {"name": label}
+        if measured:
+            properties["measurements"] = measured
+        pixels = shapely.transform(shape, lambda points: points / mpp)
+        geometry = json.loads(shapely.to_geojson(pixels))
+        return {"type": "Feature", "geometry": geometry, "properties": properties}
+
+    if maps.window is not None:
+        yield feature(maps.window, "annotation", "Tissue")
+    for shapes in (maps.regions, maps.objects):
+        if shapes is not None:
+            for shape, code in zip(shapes.shapes, shapes.codes, strict=True):
+                yield feature(shape, "annotation", shapes.kinds[code])
+    if maps.cells is not None:
+        cells = maps.cells
+        for number, (point, code) in enumerate(zip(cells.points, cells.codes, strict=True)):
+            measured = {
+                QUPATH_UNITS.get(column.unit, "{}").format(name): float(column.values[number])
+                for name, column in cells.columns.items()
+                if column.values[number] == column.values[number]  # JSON has no NaN
+            }
+            label = cells.types[code] if code >= 0 else None
+            yield feature(shapely.Point(point), "detection", label, measured)
+
+
+QUPATH_UNITS = {"µm": "{} µm", "µm²": "{} µm^2"}
+"""How QuPath's titles say a unit."""
+
+
 def _points(cells: CellMap) -> Any:
     import numpy as np
     import pandas as pd
@@ -127,6 +183,7 @@ def _about(maps: SlideMaps) -> dict[str, Any]:
 
 EXPORTS: dict[str, tuple[str, Callable[[SlideMaps, Path], None]]] = {
     "anndata": (".h5ad", write_anndata),
+    "qupath": (".geojson", write_qupath),
     "spatialdata": (".zarr", write_spatialdata),
 }
 """By name: the ending of a file or store, and what writes it."""

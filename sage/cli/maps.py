@@ -44,6 +44,7 @@ class Also(StrEnum):
     """Formats that maps are exported to."""
 
     ANNDATA = "anndata"
+    QUPATH = "qupath"
     SPATIALDATA = "spatialdata"
 
 
@@ -220,10 +221,10 @@ def show(
 @app.command()
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
-    to: Annotated[Also, typer.Option(help="anndata (cells) or spatialdata (all of it).")],
+    to: Annotated[Also, typer.Option(help="anndata (cells), spatialdata or qupath (all of it).")],
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("exported"),
 ) -> None:
-    """Export maps to AnnData or SpatialData, coordinates in µm.
+    """Export maps to AnnData or SpatialData (in µm), or to QuPath (in level-0 pixels).
 
     Example: sage maps export maps --to anndata --out exported
     """

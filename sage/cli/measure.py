@@ -38,6 +38,7 @@ class Also(StrEnum):
     """Further formats of the maps."""
 
     ANNDATA = "anndata"
+    QUPATH = "qupath"
     SPATIALDATA = "spatialdata"
 
 

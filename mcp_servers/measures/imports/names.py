@@ -74,6 +74,8 @@ def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str
     if colon and rest.strip():
         return f"{named(base, known, own)}_{slug(rest)}"[: LONGEST + 9]
     plain = slug(text)
+    if plain.startswith("other_"):
+        return plain
     for name, spellings in known.items():
         if plain in spellings:
             return name

@@ -33,7 +33,8 @@ def read_qupath_geojson(
     """Cells, objects, regions and the tissue of one slide from QuPath's export of objects.
 
     Detections and cells are cells by their class; annotations are the tissue (class Tissue,
-    Region*), objects (TLS, germinal center, gland, vessel), or regions by the name of their class.
+    Region*), objects (TLS, germinal center, gland, vessel), or regions by the name of their class;
+    points of other classes are cells.
     Annotations without a class are left out. Shape measurements in px are turned into µm.
 
     Parameters
@@ -58,7 +59,7 @@ def read_qupath_geojson(
     window: list[Any] = []
     for thing in read_objects(path):
         shape = _shape(thing, mpp)
-        if thing.kind in ("detection", "cell", "tile") or not thing.polygons:
+        if thing.kind in ("detection", "cell", "tile"):
             center = shapely.centroid(shape)
             cells.append((center.x, center.y, thing.label, thing.measurements))
         elif not thing.label:
@@ -66,7 +67,10 @@ def read_qupath_geojson(
         elif slug(thing.label) in {slug(word) for word in WINDOW}:
             window.append(shape)
         elif (kind := named(thing.label, OBJECTS, own)) in OBJECTS:
-            objects.append((shape, kind))
+            dots = shapely.points(thing.points * mpp)
+            objects += [(shape, kind)] if thing.polygons else [(dot, kind) for dot in dots]
+        elif not thing.polygons:  # of the points tool: a cell each
+            cells += [(x, y, thing.label, {}) for x, y in thing.points * mpp]
         else:
             regions.append((shape, named(thing.label, REGIONS, own)))
     return SlideMaps(

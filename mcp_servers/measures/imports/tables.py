@@ -120,6 +120,7 @@ def column_of(title: str, mpp: float | None) -> tuple[str, str, float]:
         for ending, unit in units.items():
             if text.endswith(f" {ending}"):
                 base = slug(text.removesuffix(ending)) or "value"
+                base = re.sub(r"_um2?$", "", base)  # "area_um2 µm^2", as exports write it
                 if is_px and mpp is None:
                     return f"{base}_px"[:60], "1", 1.0
                 power = 2 if unit == "µm²" else 1

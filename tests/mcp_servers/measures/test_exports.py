@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import shapely
 
-from mcp_servers.measures.exports import write_anndata, write_spatialdata
+from mcp_servers.measures.exports import write_anndata, write_qupath, write_spatialdata
 from mcp_servers.measures.maps import (
     CellMap,
     Column,
@@ -55,6 +55,33 @@ def test_anndata_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
     assert read.uns["sage"]["patient"] == "p"
     with pytest.raises(InputError, match="no cells"):
         write_anndata(SlideMaps("s", "p"), tmp_path / "none.h5ad")
+
+
+def test_qupath_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
+    from mcp_servers.formats.geojson import read_objects
+    from mcp_servers.measures.imports.outlines import read_qupath_geojson
+
+    path = tmp_path / "s.geojson"
+    write_qupath(maps, path)
+    kinds = [thing.kind for thing in read_objects(path)]
+    assert (kinds.count("annotation"), kinds.count("detection")) == (4, 40)
+    read = read_qupath_geojson(path, mpp=0.5, slide="s", patient="p")
+    assert maps.cells is not None
+    assert read.cells is not None
+    np.testing.assert_allclose(read.cells.points, maps.cells.points, atol=1e-9)
+    assert read.cells.types == maps.cells.types
+    np.testing.assert_array_equal(read.cells.codes, maps.cells.codes)
+    areas = (read.cells.columns["area_um2"], maps.cells.columns["area_um2"])
+    assert areas[0].unit == areas[1].unit
+    np.testing.assert_allclose(areas[0].values, areas[1].values)
+    assert read.regions is not None
+    assert maps.regions is not None
+    assert read.window.equals(maps.window)
+    assert shapely.equals(read.regions.shapes, maps.regions.shapes).all()
+    assert read.objects is not None
+    assert read.objects.kinds == ("tls",)
+    with pytest.raises(InputError, match="pixel size is not known"):
+        write_qupath(SlideMaps("s", "p"), tmp_path / "none.geojson")
 
 
 def test_spatialdata_reads_back(tmp_path: Path, maps: SlideMaps) -> None:

@@ -170,10 +170,13 @@ def test_objects_of_qupath(tmp_path: Path) -> None:
         feature("annotation", "Fold", SQUARE),
         feature("annotation", None, SQUARE),
     ]
+    dots = feature("annotation", "Mitosis", SQUARE)
+    dots["geometry"] = {"type": "MultiPoint", "coordinates": [[2, 2], [4, 6]]}
+    features.append(dots)
     path = tmp_path / "s.geojson"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     maps = kept(read_qupath_geojson(path, mpp=0.5, slide="s", patient="p"), tmp_path)
-    assert counts(maps) == {"inflammatory": 1, "neoplastic_positive": 1}
+    assert counts(maps) == {"inflammatory": 1, "mitosis": 2, "neoplastic_positive": 1}
     assert maps.cells is not None
     assert maps.cells.points[0].tolist() == [2.5, 2.5]
     assert (maps.cells.codes == -1).sum() == 1
