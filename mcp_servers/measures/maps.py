@@ -477,7 +477,9 @@ def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
     kinds: list[str] = []
     for thing in read_objects(path):
         parts = [shapely.Polygon(p.exterior, p.holes) for p in thing.polygons]
-        if parts:
+        if not parts and not len(thing.points):
+            shapes.append(shapely.MultiPolygon())
+        elif parts:
             shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
         else:
             shapes.append(shapely.Point(thing.points[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from sage.core.errors import FaultError, InputError
 EVERY_SECONDS = 1.0
 """Between two looks at how many slides are done."""
 LISTED = 300
+ROWS = ".rows"
+"""Where rows of patients are written: tools take files from it, and no client reads them."""
 
 
 class MeasureCohortInput(Given):
@@ -55,9 +58,12 @@ class MeasuredVariable(BaseModel):
 class MeasureCohortResult(BaseModel):
     """Tables of the cohort, and what failed."""
 
-    table: OutputName = Field(description="Give this in `tables` to the oncology tools")
-    columns: OutputName
-    validity: OutputName = Field(description="Why a value is missing, by patient and measurement")
+    table: OutputName = Field(
+        description="Give this in `tables` to the oncology tools; it has rows of patients, so that "
+        "it cannot be read as a resource"
+    )
+    validity: OutputName = Field(description="Why values are missing, by patient; not readable too")
+    columns: OutputName = Field(description="Sentence, formula and unit of each variable")
     declaration: OutputName = Field(description="The same variables as lines for cohort.toml")
     patients: int
     slides: int
@@ -81,22 +87,23 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
     )
     def measure_cohort(given: MeasureCohortInput, context: ToolContext) -> MeasureCohortResult:
         words, source, cohort = _words(given, context)
-        out = context.roots.write_path("measured").resolve()
+        out = context.roots.write_path(ROWS).resolve()
         words += ["--out", str(out)]
         words += ["--cache", cache_folder] if cache_folder is not None else []
         answer = drive([*words, "--", cohort], _watch(out, _count(source, given), context))
         told = _told(answer.code, answer.stdout, answer.stderr)
-        files = ("measured.csv", "measured.columns.json", "validity.csv", "measured.toml")
-        names = [f"measured/{name}" for name in files]
-        for name in names:
+        for name in (f"{ROWS}/measured.csv", f"{ROWS}/validity.csv"):
             context.output(name)
+        for name in ("measured.columns.json", "measured.toml"):
+            with context.writing(name) as path:
+                shutil.copyfile(out / name, path)
         about = json.loads((out / "measured.columns.json").read_text(encoding="utf-8"))
         listed = list(about.items())[:LISTED]
         return MeasureCohortResult(
-            table=names[0],
-            columns=names[1],
-            validity=names[2],
-            declaration=names[3],
+            table=f"{ROWS}/measured.csv",
+            validity=f"{ROWS}/validity.csv",
+            columns="measured.columns.json",
+            declaration="measured.toml",
             patients=told["patients"],
             slides=told["slides"],
             measurements=told["measurements"],

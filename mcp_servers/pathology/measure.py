@@ -24,6 +24,7 @@ from mcp_servers.pathology.tumor import (
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
 from mcp_servers.workers.cohort import patient_of
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.measures.maps import CellMap, ObjectMap, RegionMap, SlideMaps
@@ -146,6 +147,8 @@ def _gather(
     mpp = slide.need_mpp()
     tissue = read_objects(folder / found["tissue"].geojson)
     window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
+    if window.is_empty:
+        raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to measure")
     aggregates = _valid(
         [
             polygon

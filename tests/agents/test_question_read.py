@@ -273,3 +273,18 @@ def test_a_question_without_an_endpoint_is_told_so(known: Known) -> None:
     assert any("endpoint: none named" in line for line in lines(ask(known, "What does FGFR3 do?")))
     named = lines(ask(known, "Does FGFR3 relate to overall survival?"))
     assert not any("none named" in line for line in named)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "exposures"),
+    [
+        ("Do tertiary lymphoid structures (TLS) relate to overall survival?", 1),
+        ("Does fibroblast growth factor receptor 3 (FGFR3) relate to survival?", 1),
+        ("Do TLS and FGFR3 relate to overall survival?", 2),
+    ],
+)
+def test_a_name_and_its_abbreviation_are_one_part(
+    known: Known, prompt: str, exposures: int
+) -> None:
+    question = ask(known, prompt)
+    assert len(question.named(PartRole.EXPOSURE)) == exposures

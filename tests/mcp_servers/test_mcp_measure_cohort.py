@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
 from tests.mcp_servers.test_mcp_oncology import small_cohort
@@ -35,6 +36,13 @@ def test_a_cohort_is_measured_and_analyzed(folder: Path) -> None:
             given = {"cohort": "c", "maps": "maps", "formulas": ["pooled(density(cells.lymphoid))"]}
             answer = await client.call_tool("measure_cohort", given, progress_callback=heard)
             found = data(answer)["result"]
+            files = {file["path"]: file["uri"] for file in data(answer)["files"]}
+            for kept in ("table", "validity"):  # rows of patients stay on the server
+                with pytest.raises(MCPError, match="is not an output"):
+                    await client.read_resource(files[found[kept]])
+            text = (await client.read_resource(files[found["columns"]])).contents[0].text
+            assert "lymphoid cells per mm²" in text
+            assert "p07" not in f"{answer.model_dump_json()}{text}"
             test = await client.call_tool(
                 "logrank",
                 {"cohort": "c", "endpoint": "OS", "group": found["variables"][0]["key"],
@@ -70,10 +78,10 @@ def test_a_cancelled_call_is_gone_on_with_by_the_next(folder: Path) -> None:
             job = data(await client.call_tool("measure_cohort", given))["job"]
             out = folder / "out" / "measure_cohort"
             with anyio.fail_after(60):
-                while len(list(out.glob("*/measured/measure_maps/*/run.json"))) < 3:
+                while len(list(out.glob("*/.rows/measure_maps/*/run.json"))) < 3:
                     await anyio.sleep(0.05)
             assert data(await client.call_tool("job_cancel", {"job": job}))["state"] == "cancelled"
-            first = {path.parent.name for path in out.glob("*/measured/measure_maps/*/run.json")}
+            first = {path.parent.name for path in out.glob("*/.rows/measure_maps/*/run.json")}
             again = data(await client.call_tool("measure_cohort", given))["job"]
             with anyio.fail_after(90):
                 while (answer := data(await client.call_tool("job_result", {"job": again})))[

@@ -176,6 +176,24 @@ def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
     assert again["resumed"] == 3
 
 
+def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
+    from mcp_servers.pathology.measure import MapsInput, slide_maps
+    from sage.core.errors import InputError
+    from tests.mcp_servers.slide_tools import context, png
+
+    png(tmp_path / "glass.png", np.full((600, 600, 3), 243, np.uint8))
+    with pytest.raises(InputError, match=r"glass\.png: no tissue was found"):
+        slide_maps(MapsInput(slide="glass.png", mpp=0.5), context(tmp_path))
+    assert not list((tmp_path / "out").rglob("*.part*"))
+
+
+def test_an_empty_window_reads_back(tmp_path: Path) -> None:
+    empty = SlideMaps("s", "p", shapely.MultiPolygon())
+    read = read_maps(write_maps(empty, tmp_path / "s"))
+    assert read.area_um2 == 0.0
+    assert compute(parse(FORMULAS[0]), read).value is None
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
