@@ -62,7 +62,12 @@ def _makers(given: Any) -> str:
     "1.0.0",
     "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
     "TLS, tumor, tissue, in µm.",
-    resources=Resources(cpu=2, memory_mb=1536, seconds_per_item=40.0),
+    resources=Resources(
+        cpu=2,
+        memory_mb=1536,
+        gpu=getattr(segment_nuclei, ATTRIBUTE).resources.gpu,
+        seconds_per_item=40.0,
+    ),
     validity=Validity(
         stain="H&E",
         mpp=NUCLEI_VALIDITY.mpp,
