@@ -326,6 +326,25 @@ def test_every_text_becomes_a_name_that_maps_may_have(text: str) -> None:
     name = named(text, TYPES, {})
     check_own({"x": name})
     assert len(slug(text)) <= 50
+    assert named(name, TYPES, {}) == name or len(name) > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Tumor", "neoplastic"),
+        ("Tumor: Positive", "neoplastic_positive"),
+        ("neoplastic_positive", "neoplastic_positive"),
+        ("CD8+", "cd8_t_cell"),
+        ("CD8-", "other_cd8_negative"),
+        ("Immune cells", "inflammatory"),
+        ("other_weird", "other_weird"),
+        ("Odd µ thing", "other_odd_thing"),
+        ("???", "other"),
+    ],
+)
+def test_names_of_types(text: str, name: str) -> None:
+    assert named(text, TYPES, {}) == name
 
 
 @pytest.mark.parametrize(
