@@ -62,7 +62,12 @@ def _makers(given: Any) -> str:
     "1.0.0",
     "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
     "TLS, tumor, tissue, in µm.",
-    resources=Resources(cpu=2, memory_mb=1536, seconds_per_item=40.0),
+    resources=Resources(
+        cpu=2,
+        memory_mb=1536,
+        gpu=getattr(segment_nuclei, ATTRIBUTE).resources.gpu,
+        seconds_per_item=40.0,
+    ),
     validity=Validity(
         stain="H&E",
         mpp=NUCLEI_VALIDITY.mpp,
@@ -142,6 +147,7 @@ def _gather(
     slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
 ) -> SlideMaps:
     from mcp_servers.formats.geojson import read_objects
+    from mcp_servers.measures.imports.names import OBJECTS, named
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
     mpp = slide.need_mpp()
@@ -149,17 +155,15 @@ def _gather(
     window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
     if window.is_empty:
         raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to measure")
-    aggregates = _valid(
-        [
-            polygon
-            for thing in read_objects(folder / found["tls"].geojson)
-            if not thing.name.startswith("rejected")
-            for polygon in thing.polygons
-        ],
-        mpp,
-    )
+    objects: list[tuple[Any, str]] = []
+    for thing in read_objects(folder / found["tls"].geojson):
+        if not thing.name.startswith("rejected"):
+            kind = named(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
+            kind = "tls" if kind.startswith("other") else kind
+            objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
     spec = getattr(segment_nuclei, ATTRIBUTE)
     outside = beyond_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
+    outside += _untyped(getattr(found["nuclei"], "types", {}))
     versions = {
         what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
         for what, maker in zip(("window", "cells", "objects", "regions"), MAKERS, strict=True)
@@ -169,12 +173,24 @@ def _gather(
         patient=patient_of(slide.path),
         window=window,
         cells=_cells(folder / found["nuclei"].table, mpp),
-        objects=shape_map(ObjectMap, aggregates, ["tls"] * len(aggregates), ["tls"]),
+        objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], ["tls"]),
         regions=_regions(_valid(tumor_polygons, mpp), window),
         mpp=mpp,
         provenance=versions,
         outside_card=tuple(outside),
     )
+
+
+MOST_UNTYPED = 0.2
+"""Share of nuclei without a type above which a slide lies outside the card."""
+
+
+def _untyped(types: dict[str, int]) -> list[str]:
+    """Why a slide lies outside the card where many nuclei have no type; nothing where few."""
+    count, untyped = sum(types.values()), types.get("outside", 0)
+    if untyped <= MOST_UNTYPED * count:
+        return []
+    return [f"{untyped} of {count} nuclei have no type: color, size or resolution is unlike others"]
 
 
 UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}

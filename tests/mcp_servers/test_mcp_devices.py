@@ -69,31 +69,23 @@ def test_a_job_that_waits_for_its_card_lets_others_pass(pool: LocalPool, roots: 
 
 def test_a_card_is_taken_only_where_a_network_computes() -> None:
     registry = load("pathology")
-    needs: dict[tuple[str, str], str] = {}
-    for tool, given in (
-        ("nuclei", {}),
-        ("nuclei", {"weights": "n.pt"}),
-        ("nuclei", {"weights": "n.pt", "device": "cpu"}),
-        ("tumor", {}),
-        ("tumor", {"model": "m"}),
-        ("til", {"model": "m"}),
-        ("slide_maps", {"model": "m"}),
-        ("slide_maps", {}),
-        ("tissue_mask", {}),
+    for tool, given, expected in (
+        ("nuclei", {}, None),
+        ("nuclei", {"weights": "n.pt"}, "optional"),
+        ("nuclei", {"weights": "n.pt", "device": "cpu"}, "none"),
+        ("nuclei", {"device": "cpu"}, "none"),
+        ("tumor", {}, None),
+        ("tumor", {"model": "m"}, "optional"),
+        ("til", {"model": "m"}, "optional"),
+        ("slide_maps", {"model": "m"}, "optional"),
+        ("encode_tiles", {"device": "cpu"}, "none"),
+        ("tissue_mask", {}, "none"),
     ):
         spec = registry.get(tool)
-        needs[tool, str(given)] = spec.needs(spec.parse({"slide": "s.svs", **given})).gpu
-    assert needs == {
-        ("nuclei", "{}"): "none",
-        ("nuclei", "{'weights': 'n.pt'}"): "optional",
-        ("nuclei", "{'weights': 'n.pt', 'device': 'cpu'}"): "none",
-        ("tumor", "{}"): "none",
-        ("tumor", "{'model': 'm'}"): "optional",
-        ("til", "{'model': 'm'}"): "optional",
-        ("slide_maps", "{'model': 'm'}"): "optional",
-        ("slide_maps", "{}"): "none",
-        ("tissue_mask", "{}"): "none",
-    }
+        needs = spec.needs(spec.parse({"slide": "s.svs", **given}))
+        assert needs.gpu == (expected or spec.resources.gpu), (tool, given)
+    maker = registry.get("nuclei").resources.gpu
+    assert registry.get("slide_maps").resources.gpu == maker
 
 
 @pytest.mark.parametrize(

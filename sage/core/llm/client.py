@@ -231,7 +231,7 @@ class Client:
 
             try:
                 async with asyncio.timeout(self.endpoint.timeout_s):
-                    await self._send(service, request, model, limit, wire, received)
+                    await self._send(_Call(service, request, model, limit, wire, received))
             except TimeoutError:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
@@ -259,15 +259,7 @@ class Client:
             self._refuse_unusable(received, request, model)
             return received.reply(model.name), paid.usd
 
-    async def _send(
-        self,
-        service: openai.AsyncOpenAI,
-        request: Request,
-        model: ModelChoice,
-        limit: int | None,
-        wire: _Wire,
-        received: _Received,
-    ) -> None:
+    async def _send(self, call: _Call) -> None:
         """Send until the server serves the request, and read the reply to its end."""
 
         def pause(state: RetryCallState) -> float:
@@ -277,16 +269,16 @@ class Client:
             if error.wait >= self.endpoint.timeout_s:
                 raise Unavailable(
                     ModelError(
-                        f"{self._where()} asks agent {request.agent} to wait {error.wait:.0f} s,"
-                        f" longer than timeout_s ({self.endpoint.timeout_s:g}); `sage resume` after"
-                        " that"
+                        f"{self._where()} asks agent {call.request.agent} to wait"
+                        f" {error.wait:.0f} s, longer than timeout_s"
+                        f" ({self.endpoint.timeout_s:g}); `sage resume` after that"
                     )
                 )
             return error.wait
 
         def tell(state: RetryCallState) -> None:
             seconds = round(state.upcoming_sleep, 2)
-            log.info("asked again", agent=request.agent, model=model.name, wait_s=seconds)
+            log.info("asked again", agent=call.request.agent, model=call.model.name, wait_s=seconds)
 
         tries = AsyncRetrying(
             retry=retry_if_exception_type(_NotServed),
@@ -297,44 +289,36 @@ class Client:
         try:
             async for attempt in tries:
                 with attempt:
-                    await self._once(service, request, model, limit, wire, received)
+                    await self._once(call)
         except RetryError as ended:
             raise cast(_NotServed, ended.last_attempt.exception()).problem from None
 
-    async def _once(
-        self,
-        service: openai.AsyncOpenAI,
-        request: Request,
-        model: ModelChoice,
-        limit: int | None,
-        wire: _Wire,
-        received: _Received,
-    ) -> None:
+    async def _once(self, call: _Call) -> None:
         """Send and read the reply, in a simpler form where the server takes no other."""
         import openai
 
         try:
-            body = wire.body(request, model, limit, official=self._official)
-            received.under_way = True
-            completions = service.chat.completions.with_raw_response
-            await received.read(await completions.create(**body))
+            body = call.wire.body(call.request, call.model, call.limit, official=self._official)
+            call.received.under_way = True
+            completions = call.service.chat.completions.with_raw_response
+            await call.received.read(await completions.create(**body))
         except openai.APIStatusError as error:
             if error.status_code in (408, 504):
                 raise TimeoutError from None
-            received.under_way = False
-            if error.status_code == 400 and wire.simplify(provider_reason(error)):
-                await self._once(service, request, model, limit, wire, received)
+            call.received.under_way = False
+            if error.status_code == 400 and call.wire.simplify(provider_reason(error)):
+                await self._once(call)
                 return
-            problem = explain(error, self._where(), request.agent, model.name)
+            problem = explain(error, self._where(), call.request.agent, call.model.name)
             if not passes(error):
                 raise problem from None
             raise _NotServed(problem, retry_after(error)) from None
         except openai.APIConnectionError:
-            if received.completion:
+            if call.received.completion:
                 raise _BrokenOff("the connection was lost") from None
-            received.under_way = False
+            call.received.under_way = False
             problem = ModelError(
-                f"{self._where()} cannot be reached (agent {request.agent}); check the"
+                f"{self._where()} cannot be reached (agent {call.request.agent}); check the"
                 " address, then `sage resume`, or run with --reasoner rules"
             )
             raise _NotServed(Unavailable(problem)) from None
@@ -346,7 +330,7 @@ class Client:
             lost = connection_lost(error)
             if not (lost or isinstance(error, MALFORMED)):
                 raise
-            if lost or received.completion:
+            if lost or call.received.completion:
                 raise _BrokenOff(type(error).__name__) from None
 
     async def _wait_for_turn(self) -> None:
@@ -409,6 +393,18 @@ class Client:
 
     def _where(self) -> str:
         return f"the model endpoint {self.endpoint.base_url or '(OpenAI)'}"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One request to one model's server, and what has come of it."""
+
+    service: openai.AsyncOpenAI
+    request: Request
+    model: ModelChoice
+    limit: int | None
+    wire: _Wire
+    received: _Received
 
 
 class _BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause

@@ -187,6 +187,49 @@ def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("*.part*"))
 
 
+@pytest.mark.parametrize(("types", "said"), [
+    ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
+])  # fmt: skip
+def test_many_nuclei_without_a_type_are_outside_the_card(types: dict[str, int], said: int) -> None:
+    from mcp_servers.pathology.measure import _untyped
+
+    assert len(_untyped(types)) == said
+
+
+def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
+    from mcp_servers.pathology.measure import _cells
+
+    (tmp_path / "n.csv").write_text(
+        "x,y,area_um2,type,p_neoplastic,p_lymphoid\n"
+        "10,20,30.5,lymphoid,0.2,0.8\n4,2,80,neoplastic,0.9,0.1\n6,6,9,outside,0.5,0.5\n"
+    )
+    cells = _cells(tmp_path / "n.csv", 0.5)
+    assert cells.types == ("neoplastic", "lymphoid")
+    assert cells.codes.tolist() == [1, 0, -1]
+    assert cells.points.tolist() == [[5, 10], [2, 1], [3, 3]]
+    assert cells.probabilities is not None
+    assert cells.probabilities[0].tolist() == [0.2, 0.8]
+    assert {name: column.unit for name, column in cells.columns.items()} == {"area_um2": "µm²"}
+
+
+def test_patients_of_slides_are_those_of_the_cohorts_table(tmp_path: Path) -> None:
+    from mcp_servers.measures.cohort import items_with_patients
+    from validation.cohort import load
+
+    (tmp_path / "clinical.csv").write_text("id,age\nA,1\nB,2\n")
+    (tmp_path / "slides.csv").write_text("id,file\nA,x/one.svs\nB,two.svs\n")
+    (tmp_path / "cohort.toml").write_text(
+        'id = "c"\ntitle = "C"\npatient = { table = "clinical" }\n'
+        'tables.clinical = { file = "clinical.csv", key = "id" }\n'
+        'tables.slides = { file = "slides.csv", key = "id" }\n'
+        'slides = { table = "slides", file_column = "file" }\n'
+        'variables.age = { table = "clinical", column = "age", kind = "continuous" }\n'
+    )
+    paths = [tmp_path / "s" / name for name in ("one.svs", "TWO.svs", "three.x.svs")]
+    items = items_with_patients(paths, load(tmp_path))
+    assert [item.patient for item in items] == ["A", "B", "three"]
+
+
 def test_an_empty_window_reads_back(tmp_path: Path) -> None:
     empty = SlideMaps("s", "p", shapely.MultiPolygon())
     read = read_maps(write_maps(empty, tmp_path / "s"))
