@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EDGE_UM = 1.0
 """A region's border this near to the tissue's edge is no border to other tissue."""
+MOST_FIELDS = 1_000_000
 T = TypeVar("T")
 
 
@@ -261,6 +262,8 @@ def squares(window: Any, side_um: float) -> tuple[F64, F64]:
     import shapely
 
     x0, y0, x1, y1 = window.bounds
+    if (x1 - x0) / side_um * (y1 - y0) / side_um > MOST_FIELDS:
+        raise Undefined(f"more than {MOST_FIELDS:,} fields of {side_um:g} µm")
     xs, ys = np.arange(x0, x1, side_um), np.arange(y0, y1, side_um)
     corners = np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1).reshape(-1, 2)
     boxes = shapely.box(corners[:, 0], corners[:, 1], *(corners + side_um).T)
