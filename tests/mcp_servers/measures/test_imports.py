@@ -237,7 +237,7 @@ def test_cells_of_inform(tmp_path: Path) -> None:
     mapping = preset("inform", path)
     own = {"CK+": "neoplastic"}
     (maps,) = read_table(path, mapping, mpp=0.5, types=own, window="box", patient="p7")
-    assert counts(kept(maps, tmp_path)) == {"cd8_t_cell": 1, "neoplastic": 1, "other_other": 1}
+    assert counts(kept(maps, tmp_path)) == {"cd8_t_cell": 1, "neoplastic": 1, "other": 1}
     assert maps.cells is not None
     assert (maps.cells.codes == -1).sum() == 1
     assert maps.patient == "p7"
