@@ -30,7 +30,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from agents.base import View
-from agents.statement import label_of, settled
+from agents.statement import TURNED, label_of, same_claim, settled
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Rules
 from validation.contracts.planned_power import planned_power
@@ -38,7 +38,6 @@ from validation.dictionary import DataDictionary, Variable
 from validation.hypothesis import (
     Comparison,
     CutRule,
-    Direction,
     Exposure,
     Filter,
     Hypothesis,
@@ -57,10 +56,6 @@ DEEPEST = 3
 FEWEST = 0.15
 """Share of patients that a subgroup has at least."""
 MOST_MODIFIERS = 3
-TURNED = {
-    Direction.HIGHER_RISK: Direction.LOWER_RISK,
-    Direction.LOWER_RISK: Direction.HIGHER_RISK,
-}
 
 
 class Earlier(View):
@@ -106,33 +101,6 @@ def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
     )
     same = asked == known
     return same and not disjoint(levels_of(hypothesis), levels_of(held))
-
-
-def form(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """What is asked, in which form: claims of one form are the same.
-
-    Without a cut, or as a product, a lower side at lower risk is a higher side at higher risk.
-    """
-    levels = {exposure.variable: exposure.level for exposure in hypothesis.exposures}
-    direction = hypothesis.direction
-    if hypothesis.comparison in (Comparison.PER_SD, Comparison.INTERACTION):
-        if sum(level == "low" for level in levels.values()) % 2:
-            direction = TURNED[direction]
-        levels = dict.fromkeys(levels, "high")
-    exposures = {
-        (exposure.variable, levels[exposure.variable], exposure.cut)
-        for exposure in hypothesis.exposures
-    }
-    filters = frozenset(
-        (each.variable, each.op, str(each.value)) for each in hypothesis.population.filters
-    )
-    return (
-        frozenset(exposures),
-        hypothesis.comparison,
-        hypothesis.endpoint,
-        direction,
-        filters,
-    )
 
 
 def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
@@ -436,7 +404,7 @@ class Policy:
         found: list[Move] = []
         for claim in sorted(earlier, key=lambda claim: (order.get(claim.came, 9), claim.depth)):
             for move in self._of(claim):
-                key = form(move.hypothesis)
+                key = same_claim(move.hypothesis)
                 if key not in asked and not any(reopens(move.hypothesis, held) for held in closed):
                     asked.add(key)
                     found.append(move)
@@ -448,7 +416,7 @@ class Policy:
         found = [
             (self._bits(move, FRESH), move)
             for move in self._fresh
-            if form(move.hypothesis) not in asked
+            if same_claim(move.hypothesis) not in asked
             and not any(reopens(move.hypothesis, held) for held in closed)
         ]
         came = {claim.id: claim.came for claim in earlier}
@@ -458,7 +426,7 @@ class Policy:
         return tuple(sorted(found, key=lambda candidate: -candidate[0]))
 
     def _known(self, earlier: Sequence[Earlier]) -> tuple[set[object], list[Hypothesis]]:
-        asked: set[object] = {form(claim.hypothesis) for claim in earlier}
+        asked: set[object] = {same_claim(claim.hypothesis) for claim in earlier}
         return asked, [claim.hypothesis for claim in earlier if claim.came == "held"]
 
     def _of(self, claim: Earlier) -> tuple[Move, ...]:
@@ -469,7 +437,7 @@ class Policy:
         return self._moves[key]
 
     def _bits(self, move: Move, prior: float) -> float:
-        key = form(move.hypothesis)
+        key = same_claim(move.hypothesis)
         if key not in self._power:
             self._power[key] = exploring_power(move.hypothesis, self.known, self.share)
         return information(prior, self._power[key])

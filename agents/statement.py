@@ -429,3 +429,51 @@ def _comparison(text: str, rest: str, exposures: int, before: Hypothesis) -> Com
     if rest or exposures != len(before.exposures) or before.comparison is Comparison.PER_SD:
         return Comparison.EXTREMES
     return before.comparison
+
+
+DIRECTED = (Comparison.PREDICTIVE, Comparison.MODIFICATION, Comparison.MEDIATION)
+"""Comparisons in which it matters which exposure comes first."""
+UNCUT = (Comparison.PER_SD, Comparison.INTERACTION)
+"""Comparisons by a slope or a product: each lower side turns the direction."""
+TURNED = {
+    Direction.HIGHER_RISK: Direction.LOWER_RISK,
+    Direction.LOWER_RISK: Direction.HIGHER_RISK,
+}
+_BESIDE = {
+    "id", "statement", "exposures", "direction", "rationale", "feasibility", "untested",
+    "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
+    "negative_endpoint",
+}  # fmt: skip
+"""Fields that say how a claim is told, adjusted and controlled, not what it claims."""
+
+
+def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
+    """What a hypothesis claims, whatever its words: two claims of one key are the same test.
+
+    "High X at higher risk" and "low X at lower risk" are one claim: on one exposure, between
+    extremes, and by slopes and products, where every lower side turns the direction.
+    """
+    exposures, direction = list(hypothesis.exposures), hypothesis.direction
+    comparison = hypothesis.comparison
+    levels = [str(exposure.level) for exposure in exposures]
+    if comparison in UNCUT:
+        if levels.count("low") % 2:
+            direction = TURNED[direction]
+        levels = ["high"] * len(levels)
+    elif (len(exposures) == 1 or comparison is Comparison.EXTREMES) and not any(
+        exposure.cut is CutRule.TERTILE
+        for exposure in exposures  # the middle is on neither side
+    ):
+        first = min(range(len(exposures)), key=lambda at: exposures[at].variable)
+        if levels[first] == "low":
+            levels = ["low" if level == "high" else "high" for level in levels]
+            direction = TURNED[direction]
+    sides = [
+        (exposure.variable, level, exposure.cut, str(exposure.threshold), str(exposure.transform),
+         exposure.randomized)
+        for exposure, level in zip(exposures, levels, strict=True)
+    ]  # fmt: skip
+    plain = hypothesis.model_dump(mode="json", exclude=_BESIDE)
+    plain["population"] = sorted(str(condition) for condition in plain["population"]["filters"])
+    ordered = sides if comparison in DIRECTED else sorted(sides)
+    return tuple(ordered), direction, str(sorted(plain.items()))

@@ -132,8 +132,18 @@ class ToolSpec:
         return not self.acts and not _has_output(self.returns, set())
 
     def needs(self, given: BaseModel) -> Resources:
-        """What a call with these arguments needs."""
-        own = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
+        """What a call with these arguments needs.
+
+        A GPU only where it would be used: not with device = "cpu"; and, for a tool that takes a
+        device and computes without one by default, where the arguments name a network.
+        """
+        own: dict[str, Any] = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
+        device = wanted_device(given)
+        network = getattr(given, "weights", None) or getattr(given, "model", None)
+        if self.resources.gpu == "optional" and device == "cpu":
+            own["gpu"] = "none"
+        elif self.resources.gpu == "none" and device not in ("", "cpu") and network:
+            own["gpu"] = "optional"
         return self.resources.model_copy(update=own)
 
     def path_fields(self) -> tuple[str, ...]:
@@ -155,6 +165,12 @@ class ToolSpec:
             return self.given.model_validate(dict(arguments))
         except ValidationError as error:
             raise InputError(f"{self.name}: {explain(error)}") from error
+
+
+def wanted_device(given: Any) -> str:
+    """The device that a call's arguments name, "" where the tool takes none."""
+    device = getattr(given, "device", None)
+    return device if isinstance(device, str) else ""
 
 
 def _has_output(model: type[BaseModel], seen: set[type]) -> bool:

@@ -76,7 +76,7 @@ def _say(message: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from kg.printable import printable
+    from sage.core.printable import printable
 
     line = Text("error: ", style="bold red")
     line.append(printable(message), style="default")

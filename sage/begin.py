@@ -12,12 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 from agents.question.agent import read_question
 from agents.question.types import Question
 from agents.types import History
-from kg.printable import one_line
 from sage import settings as settings_module
 from sage.core import clock
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.extras import need
+from sage.core.printable import one_line
 from sage.machine.asking import ask_question
 from sage.machine.services import Services
 from sage.questions import Corrections, contract, question_input, refuse, settle
@@ -25,6 +25,7 @@ from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
 from sage.settings import Settings
 from sage.versions import versions
 from sage.wiring import graph_path, load_cohort
+from validation.overlap import require_other_cohort
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def begin(
     check_second(request.replicate, request.confirm, request.split)
     second = request.confirm or request.replicate
     if second:
-        load_cohort(second, settings)
+        require_other_cohort(cohort, load_cohort(second, settings))
     kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():

@@ -14,7 +14,7 @@ from rich.errors import MarkupError
 from rich.markup import escape
 from rich.text import Text
 
-from kg.printable import printable
+from sage.core.printable import printable
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
 # What rich reads as a tag (rich.markup.escape), but for SAGE's own styles.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from agents.question.types import (
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
-from sage.core.models import Strict
+from sage.core.models import Strict, read_model
 from sage.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from kg.lexicon.ontology import Ontology
     from validation.dictionary import DataDictionary
     from validation.hypothesis import Hypothesis
-
-Ask = Callable[[QuestionInput], Reading]
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class Redesign(Strict):
 def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
     """What the hypothesis is a redesign of, if it is one."""
     path = folder.output(f"redesign-{hypothesis_id}")
-    return Redesign.model_validate(read_json(path)) if path.exists() else None
+    return read_model(path, Redesign) if path.exists() else None
 
 
 def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
@@ -146,7 +143,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
     path = folder.output("question_contract")
     if not path.exists():
         return Question(prompt=folder.manifest().prompt)
-    question = Question.model_validate(read_json(path))
+    question = read_model(path, Question)
     redesign = redesign_of(folder, hypothesis_id)
     if redesign is None:
         return question
@@ -212,6 +209,8 @@ def lines(question: Question) -> list[str]:
     out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
+    if not question.named(PartRole.ENDPOINT) and not question.refusals:
+        out.append("  endpoint: none named; the hypothesis chooses one, overall survival first")
     setting = question.setting
     about = {"question": setting.asked, "cohort": setting.cohort, "graph": setting.graph}
     said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())

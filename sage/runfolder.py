@@ -16,14 +16,14 @@ import uuid
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.types import History
-from kg.printable import one_line
 from sage.core import clock, log
 from sage.core.errors import InputError
-from sage.core.files import append_line, read_json, write_json
-from sage.core.models import Strict
+from sage.core.files import append_line, write_json
+from sage.core.models import Strict, read_model
+from sage.core.printable import one_line
 from sage.integrity import Record
 
 RunStatus = Literal["running", "waiting for review", "escalated", "finished", "failed", "stopped"]
@@ -139,15 +139,9 @@ class RunFolder:
         """
         path = self.root / "manifest.json"
         try:
-            manifest = Manifest.model_validate(read_json(path))
+            manifest = read_model(path, Manifest)
         except FileNotFoundError:
             raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(
-                f"{path} is damaged: {where}: {first['msg']}. Restore it from a backup"
-            ) from None
         if manifest.format > FORMAT:
             raise InputError(f"{path} is of a newer SAGE (format {manifest.format}); upgrade")
         return manifest

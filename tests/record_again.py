@@ -1,6 +1,6 @@
 """Record a model run again after its prompts changed, from the replies of the old recording.
 
-    python -m tests.record_again FOLDER [--cohort DIR] [--reply SCHEMA=FILE ...]
+    python -m tests.record_again FOLDER [--reply SCHEMA=FILE ...]
 
 Replies are handed out by output schema, in the order of the old recording, with the contract's new
 hash in the place of the old one; `--reply` gives another text where the content must change (repeat
@@ -20,7 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.harness import PROMPT, REPO, sage
+from tests.end_to_end.harness import REPO, sage
+from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.openai_server import Answer, request_key, serve
 
 READING = REPO / "tests" / "agents" / "replies" / "reading.json"
@@ -45,8 +46,7 @@ def main() -> int:
     """Run against the old replies, then write the new recording."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--cohort", default=str(REPO.parent / "shared/data/tcga_blca"))
-    parser.add_argument("--run", type=Path, help="where to leave the run's folder")
+    parser.add_argument("--run", type=Path, help="a folder to leave the run in")
     parser.add_argument("--reply", action="append", default=[], metavar="SCHEMA[:N]=FILE")
     options = parser.parse_args()
     replies = old_replies(options.folder)
@@ -77,14 +77,13 @@ def main() -> int:
         return Answer(content=texts[key])
 
     with tempfile.TemporaryDirectory() as place, serve(answer) as server:
-        run = options.run or Path(place) / "run"
-        ended = sage(
-            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--cohort", options.cohort, "--out", str(run),
-            cwd=Path(place), timeout=900, SAGE_API_KEY="none", SAGE_RETRIES="0",
-        )  # fmt: skip
+        where = options.run or Path(place)
+        where.mkdir(parents=True, exist_ok=True)
+        run = where / OUT
+        asked = command(options.folder.resolve(), server.url, where)
+        ended = sage(*asked, cwd=Path(place), timeout=900, **surroundings(Path(place)))
         sys.stdout.write(ended.out[-3000:] + ended.err[-3000:])
-        if ended.code != 0 or not (run / "report.html").is_file():
+        if ended.code != 0 or not list(run.rglob("report.html")):
             sys.stderr.write("the run did not end in a report; the recording is as it was\n")
             return 1
     for path in options.folder.glob("*.reply.txt"):

@@ -38,39 +38,58 @@ def require_other_patients(
     InputError
         If the same patients would be read again.
     """
-    known = {digest for name, digest in frozen.data_hashes.items() if name != DESCRIPTION}
+    known = set(frozen.data_hashes.values())
+    _require_other_files(known, frozen.contract.cohort, second, first)
+    if first is not None:
+        _refuse_copy(frozen, second, first)
+
+
+def require_other_cohort(first: Cohort, second: Cohort) -> None:
+    """Check by files and barcodes, before there is a contract, that cohorts have other patients.
+
+    Raises
+    ------
+    InputError
+        If the same patients would be read again.
+    """
+    _require_other_files(set(first.hashes().values()), first.id, second, first)
+    _refuse_barcodes(second, first)
+
+
+def _require_other_files(known: set[str], name: str, second: Cohort, first: Cohort | None) -> None:
     shared = [
-        name for name, digest in second.hashes().items() if name != DESCRIPTION and digest in known
+        file for file, digest in second.hashes().items() if file != DESCRIPTION and digest in known
     ]
     base = second.spec.patient.table
     whole = not second.spec.tables[base].where
     again = bool(shared) and whole and sha256_file(second.tables[base].path) in known
     if first is not None:
-        both = set(first.patients) & set(second.patients)
-        again = again or bool(shared and both)
-        if not again:
-            _refuse_copy(frozen, second, first, both)
+        again = again or bool(shared and set(first.patients) & set(second.patients))
     if again:
         raise InputError(
-            f'a replication needs another cohort: "{second.id}" reads the same patients as '
-            f'"{frozen.contract.cohort}" ({", ".join(shared)} is the same file). Give the data of '
-            "other patients"
+            f'a second cohort needs other patients: "{second.id}" reads the same patients as '
+            f'"{name}" ({", ".join(shared)} is the same file). Give the data of other patients'
         )
 
 
-def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort, both: set[str]) -> None:
+def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
+    both = set(first.patients) & set(second.patients)
     barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
-            f'a replication needs another cohort: {len(barcodes)} patients of "{second.id}" are in '
-            f'"{frozen.contract.cohort}" too (such as {min(barcodes)}). Leave them out of one'
+            f'a second cohort needs other patients: {len(barcodes)} of "{second.id}" are in '
+            f'"{first.id}" too (such as {min(barcodes)}). Leave them out of one'
         )
+
+
+def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
+    _refuse_barcodes(second, first)
     share = copied(frozen, second, first)
     if share > ALIKE:
         raise InputError(
-            f'a replication needs another cohort: {share:.0%} of the patients of "{second.id}", or '
-            f'of "{frozen.contract.cohort}", have the very exposures and covariates of a patient '
-            "of the other. Give the data of other patients"
+            f'a second cohort needs other patients: {share:.0%} of the patients of "{second.id}", '
+            f'or of "{frozen.contract.cohort}", have the very exposures and covariates of a '
+            "patient of the other. Give the data of other patients"
         )
 
 

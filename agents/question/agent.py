@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from agents.base import Agent, Resources, Role, prompt_file
-from agents.question.ground import ground
 from agents.question.read import read
-from agents.question.types import PartRole, Question, QuestionInput, Reading
+from agents.question.types import PartRole, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from agents.question.words import key_of
-from kg.lexicon.ontology import Ontology
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:
@@ -34,11 +32,6 @@ def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
     if sum(part.role is PartRole.ENDPOINT for part in reading.parts) > 3:
         problems.append("name at most three endpoints")
     return problems
-
-
-def contract_of(given: QuestionInput, reading: Reading, ontology: Ontology) -> Question:
-    """The contract of a reading: every part looked up, whoever read it."""
-    return ground(given, reading, Vocabulary(given, ontology))
 
 
 QUESTION = Agent(

@@ -62,7 +62,7 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
         f"{row.words} ({row.role.value}): {row.how}" for row in rows if not row.kept
     )
     line = f"Carries: {kept or 'no named part'}."
-    added = _beyond(question, hypothesis)
+    added = beyond(question, hypothesis)
     if added:
         line += f" Beyond the question: {', '.join(added)}."
     return f"{line} Dropped: {dropped}." if dropped else line
@@ -72,7 +72,7 @@ def _by_stand_in(part: Part, row: Carried) -> str:
     return f", for which {row.how} stands in" if part.stands_in else ""
 
 
-def _beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
+def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
     """Exposures that no part of the question asked for; a question without exposures leaves all
     open.
     """
@@ -89,7 +89,7 @@ def _beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
     ]
 
 
-FIXED = (PartRole.POPULATION, PartRole.ENDPOINT)
+FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE)
 """Roles that no exposure can carry."""
 
 
@@ -153,6 +153,9 @@ def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
         return f"endpoint {part.endpoint}" if hypothesis.endpoint == part.endpoint else ""
     if part.negated:
         return "" if set(part.variables) & set(exposed) else "not among the exposures"
+    if part.role is PartRole.COVARIATE:
+        adjusted = (*hypothesis.covariates, *hypothesis.strata)
+        return next((key for key in part.variables if key in adjusted), "")
     if part.role is PartRole.COMPARATOR and part.variables:
         used = [key for key in part.variables if key in (*exposed, *hypothesis.covariates)]
         return used[0] if used else ""
@@ -169,7 +172,8 @@ def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
 def _open_keys(part: Part, exposed: list[str]) -> list[str]:
     if not part.open_to or part.variables:
         return []
-    return [key for key in exposed if part.open_to == "any" or key.startswith(f"{part.open_to}:")]
+    kinds = (f"{part.open_to}:", *(("signature:",) if part.open_to == "expression" else ()))
+    return [key for key in exposed if part.open_to == "any" or key.startswith(kinds)]
 
 
 def _why_dropped(part: Part) -> str:
@@ -190,6 +194,8 @@ def _how_to_carry(part: Part) -> str:
         return f"filter the population by {shown}"
     if part.negated:
         return f"use none of {', '.join(part.variables[:6])}"
+    if part.role is PartRole.COVARIATE:
+        return f"adjust for one of {', '.join(part.variables[:6])}"
     if part.variables:
         return f"use one of {', '.join(part.variables[:6])}"
     return f"use a variable of {part.open_to} data"

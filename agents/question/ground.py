@@ -30,9 +30,11 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
     """
     setting = _setting(given, reading)
     notes = list(reading.notes)
-    parts = []
+    parts: list[Part] = []
     for asked in reading.parts:
         part, note = _part(asked, given, vocabulary, setting)
+        if any(_same(part, earlier) for earlier in parts):
+            continue  # "tertiary lymphoid structures (TLS)"
         parts.append(part)
         if note:
             notes.append(f"{note}.")
@@ -53,6 +55,12 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
         notes=tuple(dict.fromkeys(notes)),
         refusals=tuple(dict.fromkeys(refusals)),
     )
+
+
+def _same(part: Part, earlier: Part) -> bool:
+    """True for another word for what was named before, on the same side."""
+    alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
+    return bool(part.name) and all(getattr(part, it) == getattr(earlier, it) for it in alike)
 
 
 def _part(

@@ -60,6 +60,13 @@ BOTH_WAYS = re.compile(
     rf"(?:{BETTER.pattern})\s+(?:and|but also)\s+(?:{WORSE.pattern})"
 )
 CONTROL = re.compile(r"\b(?:negative control|unrelated|should not (?:relate|matter)|no relation)\b")
+ADJUSTED = re.compile(
+    r"\b(?:adjust(?:ed|ing|ment)? (?:for|by)|controll(?:ed|ing) for|control for|"
+    r"account(?:ed|ing)? for|correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|"
+    r"given|on top of|over and above)\s+(?:the |an? )?$"
+)
+LISTED = frozenset({"and", "or", "as", "well", "the", "both", "patient", "tumor"})
+"""Words between the members of a list."""
 WITH_PEOPLE = re.compile(
     r"\b(?:patients?|tumors?|women|men|people|cases?|individuals)\s+(?:with|who have|having)\s+"
     r"(?:an? |the )?$"
@@ -385,6 +392,7 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
         hit.concept is not None and hit.concept.outcome and hit.concept.name for hit in hits
     )
     modifiers = _modifiers(reader, hits)
+    adjusted = _adjusted(reader, hits)
     about_drugs = bool(BENEFIT.search(reader.text))
     others = any(
         hit.concept is not None
@@ -419,6 +427,8 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
                 role = PartRole.POPULATION
             elif hit in modifiers:
                 role = PartRole.MODIFIER
+            elif hit in adjusted:
+                role = PartRole.COVARIATE
             elif others and (
                 (concept.kind in DRUGS and (about_drugs or not concept.variables))
                 or (about_drugs and _is_drug_record(reader, hit))
@@ -483,6 +493,21 @@ def _modifiers(reader: Reader, hits: list[Hit]) -> list[Hit]:
         concepts = [hit for hit in plain if hit.concept is not None]
         return concepts[1:2]
     return []
+
+
+def _adjusted(reader: Reader, hits: list[Hit]) -> list[Hit]:
+    """What the question adjusts for: the name after such words, and those listed with it."""
+    found: list[Hit] = []
+    for hit in hits:
+        if hit.concept is None or hit.concept.outcome or hit.concept.kind in DRUGS:
+            continue
+        listed = bool(found) and all(
+            token.text.casefold() in LISTED for token in reader.tokens[found[-1].last : hit.first]
+        )
+        measured = any(not key.startswith("expression:") for key in hit.concept.variables)
+        if ADJUSTED.search(reader.before(hit.first)) or (listed and measured):
+            found.append(hit)
+    return found
 
 
 def _intent(text: str, parts: list[Asked], hits: list[Hit]) -> Intent:

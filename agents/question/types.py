@@ -43,6 +43,8 @@ class PartRole(StrEnum):
     ENDPOINT = "endpoint"
     MODIFIER = "modifier"
     TREATMENT = "treatment"
+    COVARIATE = "covariate"
+    """What is adjusted for."""
 
 
 class Supply(View):

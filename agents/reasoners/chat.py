@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from agents.base import Agent, I, O, Reply, Role
 from agents.disclosure import Withheld, require_disclosable
 from agents.reasoners.prompting import parse, render
-from kg.printable import one_line
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import ModelPolicy, RefusedError, Task, take_turns
 from sage.core.models import Strict
+from sage.core.printable import one_line
 
 
 class ChatSettings(Strict):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from agents.base import PromptFile
-from kg.printable import printable, quoted
 from sage.core.errors import InputError
+from sage.core.printable import printable, quoted
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -248,10 +248,19 @@ def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
 
     Any variable of the cohort may be used, whether or not the brief names it.
     """
-    known = bench.cohort.dictionary
+
+    def wording() -> Wording[ScientistInput, Candidates]:
+        return _wording(bench.cohort.dictionary, bench.found)
+
     return replace(
         SCIENTIST,
         tools=bench.tools(),
-        check=lambda given, answer: check_candidates(given, answer, known, bench.found),
-        wording=_wording(known, bench.found),
+        # the dictionary as it is when the answer comes: a measurement may have joined it
+        check=lambda given, answer: check_candidates(
+            given, answer, bench.cohort.dictionary, bench.found
+        ),
+        wording=Wording(
+            problems=lambda given, answer: wording().problems(given, answer),
+            replace=lambda given, answer: wording().replace(given, answer),
+        ),
     )

@@ -13,27 +13,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agents.base import Resources
-from agents.question.carried import excluded_keys, filters_of
+from agents.question.carried import excluded_keys
+from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, plain
 from agents.scientist.views import Proposal, ScientistInput, StepRef
-from agents.statement import settled, within_sentence
+from agents.statement import within_sentence
 from agents.types import DictionaryView, Relationship
-from agents.wording import describe_design
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
-from validation.dictionary import Endpoint, Variable
-from validation.hypothesis import (
-    Comparison,
-    CutRule,
-    Direction,
-    Exposure,
-    Filter,
-    Hypothesis,
-    Population,
-)
+from validation.dictionary import Endpoint
+from validation.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis
 
 SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 BAD_OUTCOME = ("mortality", "death", "recurrence", "progression", "metasta", "risk", "relapse")
-USUAL_COVARIATES = ("age", "stage", "sex", "gender")
 
 
 @dataclass(frozen=True)
@@ -88,11 +79,11 @@ def proposals(given: ScientistInput, resources: Resources) -> Iterator[Proposal]
         signed = sum(item.risk != 0 for item in measured)
         ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
     ranked = [(*row[:4], _signed_by_others(row[4], ranked)) for row in ranked]
-    filters = filters_of(given.question)
     for _, _, chain, steps, measured in sorted(ranked, key=lambda one: one[:3]):
-        endpoint = _asked_endpoint(given) or _endpoint(steps, given.dictionary)
+        outcomes = [name for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT]
+        endpoint = endpoint_of(given, outcomes)
         for chosen in _choices(measured):
-            hypothesis = _claim(chosen, steps, endpoint, given.dictionary, filters)
+            hypothesis = _claim(given, chosen, steps, endpoint)
             if hypothesis.statement not in given.already:
                 rest = tuple(
                     measured.exposure
@@ -125,11 +116,6 @@ def _signed_by_others(measured: list[Measured], ranked: Sequence[Ranked]) -> lis
             one = replace(one, exposure=exposure, risk=1 if total > 0 else -1)
         found.append(one)
     return found
-
-
-def _asked_endpoint(given: ScientistInput) -> Endpoint | None:
-    asked = given.question.endpoint
-    return next((one for one in given.dictionary.endpoints if one.key == asked), None)
 
 
 def _concepts(
@@ -208,22 +194,11 @@ def _variable(
         gene = upper.get(text.upper())
         if gene:
             return f"expression:{gene}", f"{gene} expression", "expression"
-    wanted = {_plain(name) for name in names}
+    wanted = {plain(name) for name in names}
     for variable in dictionary.variables:
-        if variable.kind == "continuous" and not variable.late and wanted & _names(variable):
+        if variable.kind == "continuous" and not variable.late and wanted & names_of(variable):
             return variable.key, variable.label, variable.modality
     return None
-
-
-def _names(variable: Variable) -> set[str]:
-    return {
-        _plain(synonym)
-        for synonym in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
-    }
-
-
-def _plain(text: str) -> str:
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
 def _risk(name: str, steps: list[Relationship]) -> int:
@@ -286,79 +261,27 @@ def _harm(outcome: str, kind: EntityType) -> int:
     return 1 if any(word in lowered for word in BAD_OUTCOME) and "free" not in lowered else -1
 
 
-def _endpoint(steps: list[Relationship], dictionary: DictionaryView) -> Endpoint:
-    """The endpoint that the chain names, else the survival endpoint with the most events."""
-    if not dictionary.endpoints:
-        raise ValueError(f"cohort {dictionary.cohort} has no endpoint; add one to cohort.toml")
-    named = {
-        _plain(name) for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT
-    }
-    for endpoint in dictionary.endpoints:
-        if {_plain(endpoint.key), _plain(endpoint.label)} & named:
-            return endpoint
-    overall = next(
-        (endpoint for endpoint in dictionary.endpoints if endpoint.key.upper() == "OS"), None
-    )
-    if overall:
-        return overall
-    survival = [endpoint for endpoint in dictionary.endpoints if endpoint.kind == "survival"]
-    return max(survival or list(dictionary.endpoints), key=lambda endpoint: endpoint.events or 0)
-
-
 def _claim(
+    given: ScientistInput,
     chosen: tuple[Measured, ...],
     steps: list[Relationship],
     endpoint: Endpoint,
-    dictionary: DictionaryView,
-    filters: tuple[Filter, ...] = (),
 ) -> Hypothesis:
-    exposures = tuple(measured.exposure for measured in chosen)
-    exposed = {exposure.variable for exposure in exposures}
-    covariates = tuple(
-        variable.key
-        for variable in dictionary.variables
-        if variable.modality == "clinical"
-        and variable.key not in exposed
-        and _names(variable) & set(USUAL_COVARIATES)
-        and variable.missing <= 0.2
-        and not variable.late
-    )[:3]
     unmeasured = [
         name
         for name, kind in _entities(steps)
         if kind not in (EntityType.CLINICAL_ENDPOINT, EntityType.DISEASE)
         and name not in {measured.name for measured in chosen}
     ]
-    comparison = Comparison.EXTREMES if len(exposures) > 1 else Comparison.EXPOSED_VS_REST
     unsigned = [measured.exposure.label for measured in chosen if measured.risk == 0]
-    rationale = "; ".join(dict.fromkeys(step.process for step in steps)) + "."
-    if unsigned:
-        rationale += (
-            f" The literature gives no sign for {' and '.join(unsigned)}; the direction is a"
-            " conjecture."
-        )
-    hypothesis = Hypothesis(
-        id="draft",
-        statement="",
-        population=Population(description=f"all patients of {dictionary.cohort}", filters=filters),
-        exposures=exposures,
-        comparison=comparison,
-        endpoint=endpoint.key,
-        secondary_endpoints=tuple(
-            item.key
-            for item in dictionary.endpoints
-            if item.key != endpoint.key and item.kind in ("survival", "binary")
-        )[:2],
+    return draft(
+        given,
+        [measured.exposure for measured in chosen],
+        endpoint,
+        comparison=Comparison.EXTREMES if len(chosen) > 1 else Comparison.EXPOSED_VS_REST,
         direction=Direction.HIGHER_RISK,
-        covariates=covariates,
-        rationale=rationale,
-        untested=tuple(f"the role of {name} in the mechanism" for name in unmeasured),
-    )
-    return settled(hypothesis, dictionary).model_copy(
-        update={
-            "feasibility": (
-                f"{describe_design(hypothesis)[:1].upper()}{describe_design(hypothesis)[1:]}: every"
-                f" variable is in the data dictionary of {dictionary.cohort}."
-            )
-        }
+        rationale="; ".join(dict.fromkeys(step.process for step in steps))
+        + "."
+        + conjecture(unsigned),
+        untested=[f"the role of {name} in the mechanism" for name in unmeasured],
     )

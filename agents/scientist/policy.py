@@ -14,9 +14,10 @@ from itertools import combinations, islice, product
 from typing import Any
 
 from agents.base import Resources
-from agents.question.carried import excluded_keys, filters_of, unanswered
+from agents.question.carried import excluded_keys, unanswered
 from agents.question.types import PartRole, Question
-from agents.scientist.chains import BETTER, USUAL_COVARIATES, WORSE, proposals
+from agents.scientist.chains import BETTER, WORSE, proposals
+from agents.scientist.drafts import conjecture, draft, endpoint_of
 from agents.scientist.tools import (
     MOSTLY_UNDETECTED,
     CohortDescribe,
@@ -27,10 +28,8 @@ from agents.scientist.tools import (
 )
 from agents.scientist.views import Candidates, Proposal, ScientistInput
 from agents.statement import label_of, settled
-from agents.wording import describe_design
 from kg.types import EntityType
 from sage.core.llm.turns import Moves, Use
-from validation.dictionary import Endpoint
 from validation.hypothesis import (
     Comparison,
     CutRule,
@@ -38,7 +37,6 @@ from validation.hypothesis import (
     Exposure,
     Filter,
     Hypothesis,
-    Population,
 )
 
 MOST_MISSING = 0.4
@@ -200,7 +198,7 @@ def _neighbors(
 
 def _look_up(concept: Concept, given: ScientistInput, known: Known) -> Looks:
     """What the literature says of a concept, and on which side it sees the risk."""
-    endpoint = _endpoint(given)
+    endpoint = endpoint_of(given)
     disease = given.question.setting.asked or given.question.setting.cohort
     query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
     found = yield Use(
@@ -215,21 +213,6 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known) -> Looks:
     better = sum(bool(BETTER.search(text.lower())) for text in sentences)
     if worse != better:
         known.risk.setdefault(concept.variable, "high" if worse > better else "low")
-
-
-def _endpoint(given: ScientistInput) -> Endpoint:
-    """The endpoint that was asked for, else overall survival, else the one with most events."""
-    endpoints = given.dictionary.endpoints
-    if not endpoints:
-        raise ValueError(
-            f"cohort {given.dictionary.cohort} has no endpoint; add one to cohort.toml"
-        )
-    for key in (given.question.endpoint, "OS"):
-        for endpoint in endpoints:
-            if key and endpoint.key.upper() == key.upper():
-                return endpoint
-    survival = [endpoint for endpoint in endpoints if endpoint.kind == "survival"]
-    return max(survival or list(endpoints), key=lambda item: item.events or 0)
 
 
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
@@ -335,7 +318,7 @@ def _proposal(
     cut: CutRule,
 ) -> Proposal:
     question, dictionary = given.question, given.dictionary
-    endpoint = _endpoint(given)
+    endpoint = endpoint_of(given)
     levels = {
         part.variables[0]: part.level for part in question.parts if part.variables and part.level
     }
@@ -365,33 +348,15 @@ def _proposal(
         if sources
         else " No source that was searched supports it."
     )
-    if unsigned and question.direction is None:
-        rationale += (
-            f" The literature gives no sign for {' and '.join(unsigned)}; the direction is a"
-            " conjecture."
-        )
-    hypothesis = Hypothesis(
-        id="draft",
-        statement="",
-        population=Population(description="", filters=filters_of(question)),
-        exposures=exposures,
+    if question.direction is None:
+        rationale += conjecture(unsigned)
+    hypothesis = draft(
+        given,
+        exposures,
+        endpoint,
         comparison=comparison,
-        endpoint=endpoint.key,
-        secondary_endpoints=tuple(
-            item.key
-            for item in dictionary.endpoints
-            if item.key != endpoint.key and item.kind in ("survival", "binary")
-        )[:2],
         direction=direction,
-        covariates=_covariates(given, set(variables)),
         rationale=rationale,
-    )
-    design = describe_design(settled(hypothesis, dictionary))
-    hypothesis = settled(hypothesis, dictionary).model_copy(
-        update={
-            "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the data"
-            f" dictionary of {dictionary.cohort}."
-        }
     )
     disease = question.setting.asked or question.setting.cohort
     names = [*(concept.name for concept in concepts), endpoint.label.lower(), disease]
@@ -402,24 +367,6 @@ def _proposal(
         conjecture=bool(unsigned),
         concepts=tuple(dict.fromkeys(name for name in names if name))[:8],
     )
-
-
-def _covariates(given: ScientistInput, exposed: set[str]) -> tuple[str, ...]:
-    """Age, stage and sex where most patients have them, and what the question compares with."""
-    usual = [
-        variable.key
-        for variable in given.dictionary.variables
-        if variable.modality == "clinical"
-        and set(variable.key.split(":")[-1].lower().split("_")) & set(USUAL_COVARIATES)
-        and variable.missing <= 0.2
-        and not variable.late
-    ][:3]
-    compared = [
-        key for part in given.question.testable(PartRole.COMPARATOR) for key in part.variables[:1]
-    ]
-    fixed = {condition.variable for condition in filters_of(given.question) if condition.op == "eq"}
-    unfit = {*exposed, *fixed, *_endpoint(given).contained_in}
-    return tuple(dict.fromkeys(key for key in (*compared, *usual) if key not in unfit))
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:

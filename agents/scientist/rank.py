@@ -12,10 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from agents.base import View
-from agents.question.carried import account, unanswered
-from agents.question.types import Question
+from agents.question.carried import account, beyond, unanswered
+from agents.question.types import Intent, Question
 from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
+from agents.statement import same_claim
 from agents.types import Citation, OntologyBrief
 from validation.hypothesis import Hypothesis
 
@@ -32,7 +33,8 @@ CONJECTURED = 0.7
 class RankParts(View):
     """The parts of a candidate's rank; `expected_information` is their product.
 
-    `left_out` counts parts of the question that the cohort can carry and the claim does not.
+    `left_out` counts parts of the question that the cohort can carry and the claim does not,
+    `added` the exposures that a question with all its parts named did not ask for.
     `detectable` is the smallest effect seen with 80% power, on `scale`; `studied` counts records of
     the local index that name all exposures together.
     """
@@ -43,6 +45,7 @@ class RankParts(View):
     relevance: float
     expected_information: float
     left_out: int = 0
+    added: int = 0
     detectable: float | None = None
     scale: str = ""
     events: float | None = None
@@ -76,41 +79,6 @@ class Ranking(View):
     set_aside: tuple[SetAside, ...] = ()
 
 
-ROLES = ("predictive", "modification")
-"""Comparisons in which it matters which exposure comes first."""
-
-
-def fingerprint(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """What a hypothesis claims, whatever its words: two of one fingerprint are rewordings.
-
-    "High X at higher risk" and "low X at lower risk" are one claim on a cut at the same place.
-    """
-    sides = [
-        (
-            exposure.variable,
-            str(exposure.level),
-            (exposure.cut, exposure.threshold, exposure.transform, exposure.randomized),
-        )
-        for exposure in hypothesis.exposures
-    ]
-    direction = hypothesis.direction.value
-    mirrored = len(sides) == 1 or hypothesis.comparison.value == "extremes"
-    if mirrored and sorted(sides)[0][1] == "low":
-        other = {"high": "low", "low": "high"}
-        sides = [(key, other[level], cut) for key, level, cut in sides]
-        direction = {"higher_risk": "lower_risk", "lower_risk": "higher_risk"}[direction]
-    plain = hypothesis.model_dump(
-        mode="json",
-        exclude={
-            "id", "statement", "exposures", "direction", "rationale", "feasibility", "untested",
-            "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
-        },
-    )  # fmt: skip
-    plain["population"] = sorted(str(condition) for condition in plain["population"]["filters"])
-    ordered = sides if hypothesis.comparison.value in ROLES else sorted(sides, key=str)
-    return str(ordered), direction, str(sorted(plain.items()))
-
-
 def without_rewordings(
     candidates: Candidates, statement: Callable[[Hypothesis], str]
 ) -> tuple[list[Proposal], list[SetAside]]:
@@ -118,7 +86,7 @@ def without_rewordings(
     kept: dict[tuple[object, ...], Proposal] = {}
     aside = []
     for proposal in candidates.candidates:
-        key = fingerprint(proposal.hypothesis)
+        key = same_claim(proposal.hypothesis)
         if key in kept:
             first = statement(kept[key].hypothesis)
             reason = f"a rewording of: {first}"
@@ -160,14 +128,23 @@ def understudied(records: int) -> float:
 def relevance(question: Question, hypothesis: Hypothesis) -> float:
     """Share of the question's named parts that the claim carries; 1 where it names none.
 
-    Parts that the cohort cannot carry count as well: a claim without them answers less.
+    Parts that the cohort cannot carry count as well: a claim without them answers less. So does a
+    claim with exposures beyond those of a question that leaves nothing to discover.
     """
     parts = [
         row
         for part, row in zip(question.parts, account(question, hypothesis), strict=True)
         if not part.setting
     ]
-    return round(sum(row.kept for row in parts) / len(parts), 3) if parts else 1.0
+    whole = len(parts) + len(added_to(question, hypothesis))
+    return round(sum(row.kept for row in parts) / whole, 3) if parts else 1.0
+
+
+def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
+    """Exposures beyond those that a question names, unless it asks to discover or explain."""
+    if question.intent in (Intent.DISCOVER, Intent.EXPLAIN):
+        return []
+    return beyond(question, hypothesis)
 
 
 def parts_of(
@@ -198,6 +175,7 @@ def parts_of(
         relevance=answers,
         expected_information=round(power * believed * fresh * answers, 4),
         left_out=len(unanswered(question, proposal.hypothesis)),
+        added=len(added_to(question, proposal.hypothesis)),
         detectable=design.detectable,
         scale=design.scale,
         events=design.events,
@@ -206,15 +184,16 @@ def parts_of(
 
 
 def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
-    """Places of the candidates: those that answer the question first, then the most telling.
+    """Places of the candidates: those that answer the question as asked first, then the most
+    telling.
 
     With `ratings` those of a tournament take the place of expected information. Equals stay in the
     order of drafting.
     """
 
-    def key(at: int) -> tuple[int, float, int]:
+    def key(at: int) -> tuple[int, int, float, int]:
         worth = ratings[at] if ratings else parts[at].expected_information
-        return parts[at].left_out, -worth, at
+        return parts[at].left_out, parts[at].added, -worth, at
 
     return sorted(range(len(parts)), key=key)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -197,6 +197,54 @@ class SignatureCheck(View):
     refused: str = ""
 
 
+class MeasurementDefine(View):
+    """Formulas of what is to be measured on the slides' maps."""
+
+    formulas: tuple[str, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="such as mean(nearest(cells.b_cell, cells.neoplastic, median))",
+    )
+
+
+class MeasurementCheck(View):
+    """One measurement: its key, what it says, and what the quality gate holds against it.
+
+    `variable` is the key by which claims and looks name it. `stability` is the agreement with
+    itself after each disturbance of the maps (intraclass correlation). `refused` says why it
+    cannot be used.
+    """
+
+    formula: str
+    variable: str = ""
+    sentence: str = ""
+    unit: str = ""
+    missing: float | None = None
+    stability: dict[str, float | None] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    score: Distribution | None = None
+    refused: str = ""
+
+
+class MeasurementChecks(View):
+    """The measurements in the order asked."""
+
+    checks: tuple[MeasurementCheck, ...]
+
+
+class Measures(Protocol):
+    """Measures formulas on the maps of the cohort's patients; no outcome is read."""
+
+    @property
+    def holds(self) -> str:
+        """What the maps hold, in words."""
+        ...
+
+    def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
+        """What came of each formula, and the cohort with the variables of those that passed."""
+        ...
+
+
 class HistoryAsked(View):
     """Nothing has to be said to see the history; a variable's key narrows it."""
 
@@ -217,6 +265,7 @@ class Workbench:
     ontology : synonyms by which a concept is found among the cohort's variables
     embedder : made when paths are first asked for
     history : what earlier rounds found
+    measures : measures on the slides' maps, where the cohort has some
     as_of : nothing that appeared later is found
     seed : of the path search
     """
@@ -230,6 +279,7 @@ class Workbench:
         ontology: Ontology,
         embedder: Callable[[], Embedder],
         history: History | None = None,
+        measures: Measures | None = None,
         as_of: date | None = None,
         seed: int = 0,
     ) -> None:
@@ -239,6 +289,7 @@ class Workbench:
         self.ontology = ontology
         self.embedder = embedder
         self.history = history or History()
+        self.measures = measures
         self.as_of = as_of
         self.seed = seed
         self.found: dict[str, Citation] = {}
@@ -416,6 +467,25 @@ class Workbench:
             score=self.cohort.describe((kept.key,)).variables[0],
         )
 
+    def measurement_define(self, asked: MeasurementDefine) -> MeasurementChecks:
+        """New variables measured on the slides' maps, each through the quality gate.
+
+        Raises
+        ------
+        InputError
+            If the cohort has no maps.
+        """
+        if self.measures is None:
+            raise InputError("the cohort has no maps of slides to measure on")
+        checks, self.cohort = self.measures.define(tuple(dict.fromkeys(asked.formulas)))
+        shown = self.cohort.describe(tuple(check.variable for check in checks if check.variable))
+        scores = {variable.variable: variable for variable in shown.variables}
+        return MeasurementChecks(
+            checks=tuple(
+                check.model_copy(update={"score": scores.get(check.variable)}) for check in checks
+            )
+        )
+
     def told_history(self, asked: HistoryAsked) -> History:
         """Earlier claims, all or those on one variable."""
         if not asked.variable:
@@ -478,11 +548,33 @@ class Workbench:
                 SignatureDefine,
                 self.signature_define,
             ),
+            *self._measuring(),
             _tool(
                 "history",
                 "What earlier rounds tested, how it ended, and what that suggests.",
                 HistoryAsked,
                 self.told_history,
+            ),
+        )
+
+    def _measuring(self) -> tuple[Tool[Any], ...]:
+        """The tool that measures, where there are maps to measure on."""
+        if self.measures is None:
+            return ()
+        return (
+            _tool(
+                "measurement_define",
+                "Measures on the slides' maps by formula and makes a variable of each measurement"
+                f" that is stable, without outcomes. The maps hold {self.measures.holds}. A formula"
+                " is RULE(MEASURE): rules mean, median, max, min, area_weighted, pooled, only;"
+                " measures density, count, area, share, ratio, nearest(A, B, median),"
+                " share_near(A, B, RADIUS_UM), neighbors, neighbor_share, neighbor_entropy(A,"
+                " RADIUS_UM), ripley_l(A, RADIUS_UM, to=B), pair_correlation(A, RADIUS_UM,"
+                " HALFWIDTH_UM), clark_evans, cross_g, gradient(A, REGION, REACH_UM),"
+                " hotspot(A, BANDWIDTH_UM), hot_window(A, SIDE_UM), heterogeneity(A, SIDE_UM, cv),"
+                " each with within=regions.KIND or margin(regions.KIND, INSIDE_UM, OUTSIDE_UM).",
+                MeasurementDefine,
+                self.measurement_define,
             ),
         )
 

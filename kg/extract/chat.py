@@ -20,13 +20,13 @@ from kg.corpus.chunks import Chunk, count_tokens
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.lexicon.ontology import Ontology
-from kg.printable import one_line, quoted
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
 from sage.core.llm.structured import extract_json
+from sage.core.printable import one_line, quoted
 
 PROMPT = "triples.v1.md"
 VERSION = "3"

@@ -175,7 +175,7 @@ def _quotient(node: Node, numerator: float, denominator: float | None) -> float:
 
 def _require(found: float, least: int, what: str) -> None:
     if found < least:
-        raise Undefined(f"fewer than {least} {what}")
+        raise Undefined(f"no {what}" if least == 1 else f"fewer than {least} {what}")
 
 
 def _value(node: Node, slide: Prepared) -> float:
@@ -386,7 +386,7 @@ def _(node: Gradient, slide: Prepared) -> float:
     edges = np.linspace(-node.reach_um, node.reach_um, 2 * node.bands + 1)
     points = slide.points(node.of)
     middles, densities, areas, total = [], [], [], 0
-    for middle, band in slide.bands(node.region, edges):
+    for middle, band in slide.bands(node.region, tuple(edges.tolist())):
         area = band.area / UM2_PER_MM2
         if area < LEAST_AREA_MM2:
             continue
@@ -437,6 +437,8 @@ def _value_of_sizes(node: ObjectSize, slide: Prepared) -> float:
 @_compute.register
 def _(node: HotSpot, slide: Prepared) -> float:
     points = _enough(node, slide)
+    if not len(points):
+        return 0.0
     try:
         return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
     except ValueError as error:
@@ -446,6 +448,8 @@ def _(node: HotSpot, slide: Prepared) -> float:
 @_compute.register
 def _(node: HotWindow, slide: Prepared) -> float:
     points = _enough(node, slide)
+    if not len(points):
+        return 0.0
     try:
         return patterns.densest_window(points, node.side_um) * UM2_PER_MM2
     except ValueError as error:

@@ -40,13 +40,13 @@ from mcp_servers.measures.language import (
     poolable,
 )
 from mcp_servers.measures.language import Arithmetic as Quotient
-from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.maps import Held
 
 Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
 OBJECT_RADII = {"standard": (1000.0,), "full": (250.0, 500.0, 1000.0, 2000.0)}
 MARGINS = {"standard": (100.0,), "full": (50.0, 100.0, 250.0, 500.0)}
-FEW = 5
+FEW = 3
 """Objects that a statistic of theirs needs; of cells it needs the language's default."""
 
 
@@ -84,22 +84,15 @@ def enumerate_measurements(
     return list({measurement.name: measurement for measurement in made}.values())
 
 
-def suite_of(slides: Iterable[SlideMaps], suite: Suite = "standard") -> list[Measurement]:
+def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
     """The suite for what these maps hold between them."""
-    types: dict[str, None] = {}
-    objects: dict[str, None] = {}
-    regions: dict[str, None] = {}
-    columns: dict[str, str] = {}
-    for maps in slides:
-        if maps.cells is not None:
-            types |= dict.fromkeys(maps.cells.types)
-            columns |= {name: column.unit for name, column in maps.cells.columns.items()}
-        if maps.objects is not None:
-            objects |= dict.fromkeys(maps.objects.kinds)
-        if maps.regions is not None:
-            regions |= dict.fromkeys(maps.regions.kinds)
+    every = list(slides)
     return enumerate_measurements(
-        sorted(types), sorted(objects), sorted(regions), dict(sorted(columns.items())), suite
+        sorted({name for held in every for name in held.types}),
+        sorted({name for held in every for name in held.objects}),
+        sorted({name for held in every for name in held.regions}),
+        dict(sorted((name, unit) for held in every for name, unit in held.columns.items())),
+        suite,
     )
 
 
@@ -219,8 +212,8 @@ def _of_objects(
         for radius in OBJECT_RADII[suite]:
             yield Neighbors(of=things, to=things, radius_um=radius, at_least=FEW)
             yield RipleyL(of=things, radius_um=radius, at_least=FEW)
-            yield HotSpot(of=things, bandwidth_um=radius, at_least=FEW)
-            yield HotWindow(of=things, side_um=2 * radius, at_least=FEW)
+            yield HotSpot(of=things, bandwidth_um=radius, at_least=0)
+            yield HotWindow(of=things, side_um=2 * radius, at_least=0)
             yield Heterogeneity(of=things, side_um=2 * radius, index="morisita", at_least=FEW)
         for other in objects:
             if other != kind:

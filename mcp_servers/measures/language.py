@@ -611,6 +611,7 @@ class HotSpot(_Enough):
     kind: Literal["hotspot"] = "hotspot"
     of: Points
     bandwidth_um: Radius
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
 
     @property
     def unit(self) -> Unit:
@@ -632,6 +633,7 @@ class HotWindow(_Enough):
     kind: Literal["hot_window"] = "hot_window"
     of: Points
     side_um: Radius
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
 
     @property
     def unit(self) -> Unit:
@@ -791,6 +793,11 @@ Expression = Annotated[
     | Arithmetic,
     Field(discriminator="kind"),
 ]
+ARRANGEMENTS = (
+    *(Nearest, ToRegion, ShareNear, Neighbors, NeighborShare, NeighborEntropy, RipleyK, RipleyL),
+    *(PairCorrelation, ClarkEvans, CrossG, Gradient, HotSpot, HotWindow, Heterogeneity),
+)
+"""Measures of where things lie, not of how many there are."""
 Log2.model_rebuild()
 Arithmetic.model_rebuild()
 
@@ -828,6 +835,23 @@ class Measurement(Strict):
         """One sentence for a pathologist."""
         phrase = self.of.words
         return f"{phrase[0].upper()}{phrase[1:]}, {RULES[self.rule]}."
+
+    @property
+    def label(self) -> str:
+        """What it measures as a noun, for tables and figures."""
+        return self.of.words.removeprefix("the ")
+
+    @property
+    def arranged(self) -> tuple[str, ...]:
+        """What has the spatial arrangement that it measures ("B cells"); empty for mere amounts."""
+        found = [
+            points.plural
+            for part in self.of.parts()
+            if isinstance(part, ARRANGEMENTS)
+            for name in ("of", "to")
+            if (points := getattr(part, name, None)) is not None and points.type is not None
+        ]
+        return tuple(dict.fromkeys(found))
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from pathlib import Path
@@ -194,6 +194,12 @@ class SlideMaps:
         """Area of the window; None where it is unknown."""
         return None if self.window is None else float(self.window.area)
 
+    @property
+    def is_empty(self) -> bool:
+        """True when there is neither a window nor a cell, an object or a region."""
+        held = (self.cells, self.objects, self.regions)
+        return self.window is None and not any(held)
+
 
 class _Cells(Strict):
     types: tuple[Name, ...] = Field(max_length=64)
@@ -332,6 +338,37 @@ def list_maps(root: Path) -> list[Path]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the manifest of a slide's maps says, without reading the maps."""
+
+    slide: str
+    patient: str
+    types: tuple[str, ...]
+    objects: tuple[str, ...]
+    regions: tuple[str, ...]
+    columns: Mapping[str, str]
+
+
+def held_in(folder: Path) -> Held:
+    """What a slide's maps hold, by their manifest alone.
+
+    Raises
+    ------
+    InputError
+        If the folder has no manifest that can be read.
+    """
+    manifest = _read_manifest(folder)
+    return Held(
+        slide=manifest.slide,
+        patient=manifest.patient,
+        types=manifest.cells.types if manifest.cells else (),
+        objects=manifest.objects.kinds if manifest.objects else (),
+        regions=manifest.regions.kinds if manifest.regions else (),
+        columns=manifest.cells.columns if manifest.cells else {},
+    )
+
+
 def _read_manifest(folder: Path) -> _Manifest:
     path = folder / MANIFEST
     try:
@@ -440,7 +477,9 @@ def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
     kinds: list[str] = []
     for thing in read_objects(path):
         parts = [shapely.Polygon(p.exterior, p.holes) for p in thing.polygons]
-        if parts:
+        if not parts and not len(thing.points):
+            shapes.append(shapely.MultiPolygon())
+        elif parts:
             shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
         else:
             shapes.append(shapely.Point(thing.points[0]))
@@ -487,3 +526,30 @@ def _sha256(path: Path) -> str:
 def _first(error: ValidationError) -> str:
     problem = error.errors()[0]
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+class MapsOnDisk:
+    """Maps in folders, read one slide at a time and as often as they are gone through.
+
+    Parameters
+    ----------
+    root : folder with folders of maps
+    patients : only these patients; None for all
+    """
+
+    def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
+        named = [(held_in(folder), folder) for folder in list_maps(root)]
+        named = [
+            (held, folder) for held, folder in named if patients is None or held.patient in patients
+        ]
+        if not named:
+            raise InputError(f"{root}: none of its maps is of a patient of the cohort")
+        self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
+
+    def __iter__(self) -> Iterator[SlideMaps]:
+        return (read_maps(folder) for _, folder in self._named)
+
+    @property
+    def held(self) -> list[Held]:
+        """What each slide's maps hold."""
+        return [held for held, _ in self._named]

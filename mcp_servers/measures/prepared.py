@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EDGE_UM = 1.0
 """A region's border this near to the tissue's edge is no border to other tissue."""
+MOST_FIELDS = 1_000_000
 T = TypeVar("T")
 
 
@@ -63,12 +64,15 @@ class Prepared:
             sides.append(near.difference(region))
         return multipolygon(sides)
 
-    def bands(self, name: str, edges: F64) -> list[tuple[float, Any]]:
+    def bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         """Areas between signed distances to a region's border (negative inside), with middles."""
+        return self._once(("bands", name, edges), lambda: self._bands(name, edges))
+
+    def _bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
         region, window, line = self.region(name), self.area(Tissue()), self.border(name)
         sides = {-1: region, 1: window.difference(region)}
         found = []
-        for low, high in pairwise(edges.tolist()):
+        for low, high in pairwise(edges):
             side = -1 if high <= 0 else 1
             near, far = sorted((abs(low), abs(high)))
             ring = line.buffer(far).difference(line.buffer(near)) if near else line.buffer(far)
@@ -258,6 +262,8 @@ def squares(window: Any, side_um: float) -> tuple[F64, F64]:
     import shapely
 
     x0, y0, x1, y1 = window.bounds
+    if (x1 - x0) / side_um * (y1 - y0) / side_um > MOST_FIELDS:
+        raise Undefined(f"more than {MOST_FIELDS:,} fields of {side_um:g} µm")
     xs, ys = np.arange(x0, x1, side_um), np.arange(y0, y1, side_um)
     corners = np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1).reshape(-1, 2)
     boxes = shapely.box(corners[:, 0], corners[:, 1], *(corners + side_um).T)

@@ -9,9 +9,9 @@ from sage.core.errors import InputError
 
 LENGTHS = {"µm": 1.0, "mm": 1000.0}
 """Units of length, in µm."""
-EXPONENTS = {1: "", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶"}
-_ATOM = re.compile(r"^([A-Za-zµ°%]{1,12})([²³⁴⁵⁶]?)$")
-_POWERS = {sign: power for power, sign in EXPONENTS.items()}
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_ATOM = re.compile(r"^([A-Za-zµ°%]{1,12})([⁰¹²³⁴⁵⁶⁷⁸⁹]{0,2})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Unit:
         if base == "µm":
             total = dict(self.powers)["µm"]
             base = min(LENGTHS, key=lambda name: abs(LENGTHS[name] ** total / self.scale - 1))
-        return base + EXPONENTS[power]
+        return base + ("" if power == 1 else str(power).translate(_RAISED))
 
 
 ONE = Unit()
@@ -83,7 +83,7 @@ def read_unit(text: str) -> Unit:
             atom = _ATOM.match(factor)
             if atom is None:
                 raise InputError(f"{text!r} is no unit; units are written as µm, 1/mm², OD or 1")
-            name, power = atom[1], _POWERS[atom[2]] * (-1 if place else 1)
+            name, power = atom[1], int(atom[2].translate(_PLAIN) or 1) * (-1 if place else 1)
             base = "µm" if name in LENGTHS else name
             powers[base] = powers.get(base, 0) + power
             scale *= LENGTHS.get(name, 1.0) ** power

@@ -22,4 +22,5 @@ TOOL_MODULES = (
     "patches.train",
     "zeroshot",
     "spatial",
+    "measure",
 )

@@ -23,18 +23,26 @@ if TYPE_CHECKING:
 def choose_device(device: str, assigned: str = "cpu") -> str:
     """The device to use; `assigned` is the one that the workers gave to this call.
 
-    `auto` is the assigned GPU, else the first, else the CPU. Raises `InputError` when a GPU is
-    asked for and absent.
+    `auto` is the assigned one, so that calls without a card do not meet on the first; `cuda` is
+    the assigned card, else the first; `cuda:N` is that card.
+
+    Raises
+    ------
+    InputError
+        When a GPU is asked for and absent.
     """
+    if device == "cpu" or (device == "auto" and assigned == "cpu"):
+        return "cpu"
     import torch
 
-    if device == "auto":
-        if assigned.startswith("cuda"):
-            return assigned
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("device cuda was asked for, but PyTorch sees no GPU; use device=cpu")
-    return device
+    wanted = assigned if device == "auto" or (device == "cuda" and assigned != "cpu") else device
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    number = int(wanted.partition(":")[2] or 0)
+    if number >= seen:
+        raise InputError(
+            f"device {wanted} was asked for, but PyTorch sees {seen} GPU(s); use device=cpu"
+        )
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)

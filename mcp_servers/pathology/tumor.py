@@ -139,7 +139,7 @@ def tumor_area(
     if regions is not None:
         if given.model is not None:
             raise InputError("tumor_regions and model were both given; give one of them")
-        outlines, notes = _tumor_outlines(context.input(regions, "file"))
+        outlines, notes = tumor_outlines(context.input(regions, "file"))
         drawn = rasterize(outlines, surveyed.scale(slide), survey.shape)
         mask = drawn & survey.tissue
         if not mask.any():
@@ -156,7 +156,7 @@ def tumor_area(
     return TumorArea(mask, used, tuple(warnings), "classical")
 
 
-def _tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
+def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     """The outlines of a file whose class means tumor, or all when none has a class; and notes.
 
     Raises `InputError` when there are classes and none means tumor.

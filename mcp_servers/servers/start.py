@@ -52,6 +52,10 @@ def open_server(
 
             for spec in run_tools(drive):
                 local.add(spec)
+        if drive is not None and suite in ("all", "pathology"):
+            from mcp_servers.measures.over_mcp import measure_tool
+
+            local.add(measure_tool(drive, cache_folder))
         inline = stack.enter_context(InlineWorkers(local))
         yield ToolServer(
             f"sage-{suite}", roots, pool, inline, limits, compact=compact, ask_roots=ask_roots

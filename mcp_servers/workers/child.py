@@ -61,7 +61,7 @@ def run_request(
 
     spec = registry.tools.get(request["tool"])
     device = request["device"]
-    if device.startswith("cuda") and spec is not None and spec.resources.gpu == "optional":
+    if device.startswith("cuda") and spec is not None and spec.resources.gpu != "required":
         device = device if cuda_works() else "cpu"
     context = ToolContext(
         roots=roots_of(request),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import queue
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Item:
 
 @dataclass
 class Outcome:
-    """How one slide ended."""
+    """How one slide ended; without `error` well. `run` is None where runs are not kept."""
 
     item: Item
     run: ToolRun | None = None
@@ -75,7 +76,7 @@ class CohortReport:
     @property
     def failures(self) -> list[Outcome]:
         """Slides without a result, in order."""
-        return [outcome for outcome in self.outcomes if outcome.run is None]
+        return [outcome for outcome in self.outcomes if outcome.error is not None]
 
     @property
     def resumed(self) -> int:
@@ -129,7 +130,8 @@ def _short(path: Path) -> str:
 
 def slide_argument(spec: ToolSpec) -> str:
     """The argument that takes the slide; raises `InputError` when the tool takes none."""
-    fields = spec.path_fields()
+    properties = spec.input_schema["properties"]
+    fields = [name for name in spec.path_fields() if properties[name].get("type") != "array"]
     for name in ("slide", "image", *fields):
         if name in fields:
             return name
@@ -153,21 +155,74 @@ def run_cohort(
     Raises `InputError` for an unknown tool or bad arguments, before anything runs.
     """
     spec = workers.registry.get(tool)
-    slot = slide_argument(spec)
-    items = items_of(slides)
-    spec.parse({**arguments, slot: str(items[0].path)})
-    outcomes: dict[str, Outcome] = {}
-    waiting: list[Item] = []
-    for item in items:
-        found = _recorded(spec, item, slot, roots, arguments)
-        if found is not None:
-            outcomes[item.name] = Outcome(item, run=found, resumed=True)
-        else:
-            waiting.append(item)
-    with alone(roots.write_path(f"{tool}/.lock"), tool):
-        return _run_all(
-            workers, spec, slot, items, waiting, outcomes, roots, arguments, on_outcome, on_progress
+    report = CohortReport(tool, roots.write_path(f"{tool}.csv"))
+    try:
+        run_items(
+            workers,
+            tool,
+            items_of(slides),
+            roots,
+            arguments,
+            on_outcome=on_outcome,
+            on_progress=on_progress,
+            outcomes=report.outcomes,
         )
+    finally:
+        if report.outcomes:
+            write_table(report.table, spec, report, roots)
+    return report
+
+
+def run_items(
+    workers: Workers,
+    tool: str,
+    items: Sequence[Item],
+    roots: Roots,
+    arguments: Mapping[str, Any],
+    *,
+    outcomes: list[Outcome],
+    on_outcome: Callable[[Outcome, int, int], None] | None = None,
+    on_progress: Callable[[Job], None] | None = None,
+    keep_runs: bool = True,
+) -> None:
+    """Run a tool over items of distinct names, each with a folder and a record of its own.
+
+    Parameters
+    ----------
+    outcomes : filled with how each item ended, in the items' order; after an interruption with
+        those that ended
+    on_outcome : told each outcome, how many have ended, and how many there are
+    keep_runs : whether outcomes hold the tools' results; without, memory does not grow with them
+
+    Raises
+    ------
+    InputError
+        For an unknown tool or bad arguments, before anything runs; when another job holds OUT.
+    """
+    spec = workers.registry.get(tool)
+    slot = slide_argument(spec)
+    spec.parse({**arguments, slot: str(items[0].path)})
+    ended: dict[str, Outcome] = {}
+
+    def end(outcome: Outcome) -> None:
+        ended[outcome.item.name] = outcome
+        if on_outcome is not None:
+            on_outcome(outcome, len(ended), len(items))
+        if not keep_runs:
+            outcome.run = None
+
+    try:
+        with alone(roots.write_path(f"{tool}/.lock"), tool):
+            waiting = []
+            for item in items:
+                found = _recorded(spec, item, slot, roots, arguments)
+                if found is None:
+                    waiting.append(item)
+                else:
+                    end(Outcome(item, run=found, resumed=True))
+            _run_waiting(workers, spec, slot, waiting, roots, arguments, end, on_progress)
+    finally:
+        outcomes.extend(ended[item.name] for item in items if item.name in ended)
 
 
 @contextlib.contextmanager
@@ -194,26 +249,18 @@ def alone(lock: Path, tool: str) -> Iterator[None]:
         yield
 
 
-def _run_all(
+def _run_waiting(
     workers: Workers,
     spec: ToolSpec,
     slot: str,
-    items: list[Item],
     waiting: list[Item],
-    outcomes: dict[str, Outcome],
     roots: Roots,
     arguments: Mapping[str, Any],
-    on_outcome: Callable[[Outcome, int, int], None] | None,
+    end: Callable[[Outcome], None],
     on_progress: Callable[[Job], None] | None,
-) -> CohortReport:
-    tool = spec.name
+) -> None:
     ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
     running: dict[str, Job] = {}
-    total = len(items)
-    for entry in outcomes.values():
-        if on_outcome is not None:
-            on_outcome(entry, len(outcomes), total)
-    table = roots.write_path(f"{tool}.csv")
 
     def submit(item: Item) -> None:
         def changed(job: Job) -> None:
@@ -222,15 +269,15 @@ def _run_all(
             elif on_progress is not None:
                 on_progress(job)
 
-        folder = roots.below(f"{tool}/{item.name}")
+        folder = roots.below(f"{spec.name}/{item.name}")
         running[item.name] = workers.submit(
-            tool, {**arguments, slot: str(item.path)}, folder, on_change=changed
+            spec.name, {**arguments, slot: str(item.path)}, folder, on_change=changed
         )
 
     ahead = AHEAD * max(1, getattr(workers, "size", 8))
     rest = iter(waiting)
     try:
-        for item in _first(rest, ahead):
+        for item in itertools.islice(rest, ahead):
             submit(item)
         while running:
             item, job = ended.get()
@@ -238,28 +285,12 @@ def _run_all(
             outcome = _outcome(item, job)
             if outcome.run is not None:
                 _record(spec, outcome, slot, roots, arguments)
-            outcomes[item.name] = outcome
-            if on_outcome is not None:
-                on_outcome(outcome, len(outcomes), total)
-            for following in _first(rest, 1):
+            end(outcome)
+            for following in itertools.islice(rest, 1):
                 submit(following)
     finally:
         for job in running.values():
             workers.cancel(job)
-        report = CohortReport(
-            tool, table, [outcomes[item.name] for item in items if item.name in outcomes]
-        )
-        write_table(table, spec, report, roots)
-    return report
-
-
-def _first(items: Iterable[Item], count: int) -> list[Item]:
-    found = []
-    for item in items:
-        found.append(item)
-        if len(found) == count:
-            break
-    return found
 
 
 def _outcome(item: Item, job: Job) -> Outcome:
@@ -339,7 +370,7 @@ def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) 
         row: dict[str, Any] = {
             "patient": outcome.item.patient,
             "slide": outcome.item.path.name,
-            "status": "ok" if outcome.run is not None else "failed",
+            "status": "ok" if outcome.error is None else "failed",
         }
         if outcome.run is not None:
             written = {output.name for output in outcome.run.outputs}

@@ -17,7 +17,7 @@ from mcp_servers.context import remove
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
 from mcp_servers.slides.unknown import PixelSizeError
-from mcp_servers.spec import Resources, ToolRun, ToolSpec
+from mcp_servers.spec import Resources, ToolRun, ToolSpec, wanted_device
 from sage.core import clock
 from sage.core.errors import Cancelled, FaultError, InputError
 
@@ -70,7 +70,10 @@ class Recipe:
 
 @dataclass
 class Job:
-    """One call of a tool by a worker. Higher `priority` first, then first come first served."""
+    """One call of a tool by a worker. Higher `priority` first, then first come first served.
+
+    `device` is what its arguments ask for: "auto", "cpu", "cuda" (any card), "cuda:N", or "".
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -78,6 +81,7 @@ class Job:
     resources: Resources
     priority: int = 0
     on_change: Callable[[Job], None] | None = None
+    device: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     state: State = State.QUEUED
     fraction: float = 0.0
@@ -218,8 +222,10 @@ def job_for(
     on_change: Callable[[Job], None] | None = None,
 ) -> Job:
     """A checked job: bad arguments are refused here, before anything is queued."""
-    needs = spec.needs(spec.parse(arguments))
-    return Job(spec.name, dict(arguments), roots, needs, priority, on_change)
+    given = spec.parse(arguments)
+    needs = spec.needs(given)
+    device = wanted_device(given)
+    return Job(spec.name, dict(arguments), roots, needs, priority, on_change, device)
 
 
 def sweep(job: Job) -> None:

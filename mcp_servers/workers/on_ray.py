@@ -140,6 +140,10 @@ class RayWorkers(Workers):
         """Refuse a GPU job where the cluster has no GPU."""
         if job.resources.gpu == "required" and not self._total("GPU"):
             raise InputError(f"{job.tool} needs a GPU, and the cluster has none")
+        if job.device.startswith("cuda:") and job.resources.gpu != "none":
+            raise InputError(
+                f"{job.tool}: device {job.device}: the cluster chooses the card; say cuda"
+            )
 
     def _total(self, kind: str) -> float:
         return float(self._ray.cluster_resources().get(kind, 0.0))

@@ -90,6 +90,12 @@ class LocalPool(Workers):
             )
         if need.gpu == "required" and self.gpus == 0:
             raise InputError(f"{job.tool} needs a GPU, and this machine has none")
+        card = job.device.removeprefix("cuda:")
+        if card.isdigit() and need.gpu != "none" and int(card) >= self.gpus:
+            raise InputError(
+                f"{job.tool}: device {job.device} was asked for, and this machine has "
+                f"{self.gpus} GPU(s), numbered from 0"
+            )
 
     def pids(self) -> list[int]:
         """Process ids of the workers."""
@@ -203,7 +209,7 @@ class LocalPool(Workers):
         cpu = sum(job.resources.cpu for job in running)
         memory = sum(job.resources.memory_mb for job in running)
         for job in list(self.queued):
-            free_gpu = self._free_gpu() if job.resources.gpu != "none" and self.gpus else "cpu"
+            free_gpu = self._free_gpu(job) if job.resources.gpu != "none" and self.gpus else "cpu"
             if free_gpu is None:
                 continue  # waits for the card; others may pass
             too_much = (
@@ -232,9 +238,11 @@ class LocalPool(Workers):
             self._start()
         return None
 
-    def _free_gpu(self) -> str | None:
+    def _free_gpu(self, job: Job) -> str | None:
+        """A card that no running job has, the one that the job asks for where it names one."""
         held = {worker.device for worker in self._workers if worker.job is not None}
-        names = (f"cuda:{index}" for index in range(self.gpus))
+        every = [f"cuda:{index}" for index in range(self.gpus)]
+        names = [job.device] if job.device in every else every
         return next((name for name in names if name not in held), None)
 
     def _limit(self, job: Job) -> float:

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.moves import Earlier, form, reopens
-from agents.statement import settled
+from agents.moves import Earlier, reopens
+from agents.statement import same_claim, settled
 from sage.bench.campaigns import CLAIMS, Choose, Trial, World, biomarkers, by_rules, campaign
 from sage.bench.null_statistics import rate
 from sage.core.models import Strict
@@ -163,11 +163,13 @@ def at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
         return settled(Hypothesis.model_validate(drawn.model_dump()), world.known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
-        asked = {form(claim.hypothesis) for claim in earlier}
+        asked = {same_claim(claim.hypothesis) for claim in earlier}
         held = [claim.hypothesis for claim in earlier if claim.came == "held"]
         while True:
             drawn = draw(world)
-            if form(drawn) not in asked and not any(reopens(drawn, closed) for closed in held):
+            if same_claim(drawn) not in asked and not any(
+                reopens(drawn, closed) for closed in held
+            ):
                 return drawn, 0
 
     return choose

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Move, came_to, form
+from agents.moves import Move, came_to
+from agents.statement import same_claim
 from agents.types import Draft, EffectView, ExpandedHypothesis
 from sage.campaign.notebook import Finding, Source, held_back
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json
+from sage.core.models import read_model
 from sage.report.spending import paid
 from validation.contracts.contract import FrozenContract
 from validation.results import Results, TestOutcome, effect_text, p_is
@@ -82,7 +84,7 @@ def _drafted(folder: RunFolder) -> list[str]:
 def _finding(
     folder: RunFolder, name: str, moves: Sequence[Move], common: dict[str, Any]
 ) -> Finding:
-    draft = Draft.model_validate(read_json(folder.output(f"draft-{name}")))
+    draft = read_model(folder.output(f"draft-{name}"), Draft)
     home = folder.hypothesis(name)
     state = _state(folder)
     try:
@@ -129,7 +131,9 @@ def _finding(
 
 def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
     """The move that asked for this hypothesis, if one did."""
-    move = next((move for move in moves if form(move.hypothesis) == form(hypothesis)), None)
+    move = next(
+        (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
+    )
     if move is None:
         return {}
     return {"kind": move.kind, "of": move.of, "why": move.why, "depth": move.depth}
@@ -137,7 +141,7 @@ def _told_by(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
 
 def _expanded(folder: RunFolder, name: str) -> ExpandedHypothesis | None:
     found = sorted(folder.root.glob(f"outputs/expanded-{name}*.json"))
-    return ExpandedHypothesis.model_validate(read_json(found[-1])) if found else None
+    return read_model(found[-1], ExpandedHypothesis) if found else None
 
 
 def _state(folder: RunFolder) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.moves import FRESH, Earlier, Move, Policy, exploring_power, information, next_moves
 from sage.campaign.notebook import (
@@ -29,9 +29,9 @@ from sage.campaign.notebook import (
 from sage.campaign.results import findings_of
 from sage.core import clock
 from sage.core.errors import InputError
-from sage.core.files import read_json, write_json
+from sage.core.files import write_json
 from sage.core.llm.budget import BudgetError
-from sage.core.models import Strict
+from sage.core.models import Strict, read_model
 from sage.runfolder import RunFolder, new_id
 
 if TYPE_CHECKING:
@@ -88,14 +88,7 @@ class CampaignFolder:
             If it cannot be read.
         """
         path = self.root / FILE
-        try:
-            found = Plan.model_validate(read_json(path))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(
-                f"{path} is damaged: {where}: {first['msg']}. Restore it from a backup"
-            ) from None
+        found = read_model(path, Plan)
         if found.format > FORMAT:
             raise InputError(f"{path} is of a newer SAGE (format {found.format}); upgrade")
         return found

@@ -167,7 +167,7 @@ def run_over(
 
         def ended(outcome: Outcome, done: int, total: int) -> None:
             nonlocal failed
-            failed += outcome.run is None
+            failed += outcome.error is not None
             bar.update(task, completed=done, failed=failed)
 
         return run_cohort(pool, name, slides, roots, arguments, on_outcome=ended)

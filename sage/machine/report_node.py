@@ -12,7 +12,7 @@ from sage.machine.state import Evaluation, RankIn
 
 
 def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
-    """Hypotheses that answer the question first, then by expected information.
+    """Hypotheses that answer the question as asked first, then by expected information.
 
     All of it was known before any outcome was read. The debate's novelty (of 10) takes the place of
     the count of records where it was judged. What was not feasible comes last. The verdict does not
@@ -26,10 +26,11 @@ def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[
         fresh = known.understudied if evaluation.novelty is None else evaluation.novelty / 10
         return known.power * known.plausibility * known.relevance * fresh
 
-    def key(evaluation: Evaluation) -> tuple[bool, int, float, str]:
+    def key(evaluation: Evaluation) -> tuple[bool, int, int, float, str]:
         name = evaluation.hypothesis_id
-        left_out = parts[name].left_out if name in parts else 0
-        return evaluation.ended == "infeasible", left_out, -information(evaluation), name
+        known = parts.get(name)
+        left_out, added = (known.left_out, known.added) if known else (0, 0)
+        return evaluation.ended == "infeasible", left_out, added, -information(evaluation), name
 
     return [evaluation.hypothesis_id for evaluation in sorted(evaluations, key=key)]
 
@@ -57,7 +58,24 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
                 "ranking": ranking,
             },
         )
+        for evaluation in evaluations:
+            if evaluation.ended == "tested":
+                _draw_measured(services, evaluation.hypothesis_id)
         services.folder.record.seal()
         write_report(services.folder)
         write_crate(services.folder.root, services.folder.manifest())
         return {"ranking": ranking}
+
+
+def _draw_measured(services: Services, name: str) -> None:
+    """Pictures of what was measured on slides, where the cohort says where its maps lie."""
+    from sage.report.fields import FOLDER, draw_measured
+    from validation.contracts.contract import FrozenContract, read_claim
+
+    home = services.folder.hypothesis(name)
+    if services.cohort.maps is None or not (home / "contract.json").is_file():
+        return
+    frozen = read_claim(home / "contract.json")
+    if isinstance(frozen, FrozenContract):
+        keys = [exposure.key for exposure in frozen.contract.exposures]
+        draw_measured(services.cohort, keys, home / FOLDER)

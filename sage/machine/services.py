@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
     from kg.literature.search import Literature
+    from sage.machine.measuring import MapMeasures
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
 
@@ -99,19 +100,30 @@ class Services:
 
     @cached_property
     def cohort(self) -> Cohort:
-        """The cohort that hypotheses are tested on."""
+        """The cohort that hypotheses are tested on, with what the run measured on its slides."""
+        from sage.machine.measuring import FOLDER, with_defined
         from sage.wiring import load_cohort
 
         asked = self.manifest
-        return load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
+        found = load_cohort(asked.cohort, self.settings, asked.cohort_root, asked.features)
+        return with_defined(found, self.folder.root / "outputs" / FOLDER)
 
     @cached_property
     def second_cohort(self) -> Cohort | None:
         """The cohort on which claims are repeated, if the run has one."""
+        from sage.machine.measuring import FOLDER, SECOND, with_defined
         from sage.wiring import load_cohort
 
         second = self.manifest.replicate
-        return load_cohort(second, self.settings) if second else None
+        if not second:
+            return None
+        defined = self.folder.root / "outputs" / FOLDER / SECOND
+        return with_defined(load_cohort(second, self.settings), defined)
+
+    def reload_cohorts(self) -> None:
+        """Forget the cohorts, after a measurement joined their variables."""
+        for name in ("cohort", "second_cohort", "dictionary"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def patient_identifiers(self) -> frozenset[str]:
@@ -156,8 +168,25 @@ class Services:
             ontology=self.ontology,
             embedder=lambda: self.embedder,
             history=self.manifest.history,
+            measures=self._measures(),
             as_of=date(year, 12, 31) if year else None,
             seed=self.manifest.seed,
+        )
+
+    def _measures(self) -> MapMeasures | None:
+        """What measures on the cohort's maps, where it has some."""
+        from sage.machine.measuring import FOLDER, MapMeasures
+
+        if (maps := self.cohort.maps) is None:
+            return None
+        return MapMeasures(
+            maps=maps,
+            folder=self.folder.root / "outputs" / FOLDER,
+            cohort=lambda: self.cohort,
+            second=lambda: self.second_cohort,
+            reload=self.reload_cohorts,
+            seed=self.manifest.seed,
+            minimum=self.settings.min_count,
         )
 
     @cached_property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.scientist.rank import Ranking
-from sage.core.errors import InputError
 from sage.core.files import read_json
+from sage.core.models import read_model
 from sage.report.facts import Facts
 from sage.runfolder import RunFolder
 
@@ -46,13 +46,7 @@ def rankings(folder: RunFolder) -> list[Ranking]:
     edited = _edited(folder)
     found = []
     for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
-        try:
-            ranking = Ranking.model_validate(read_json(path))
-        except ValueError as error:
-            raise InputError(
-                f"{path} is damaged: it does not hold what a run writes there"
-                f" ({type(error).__name__}). Restore it from a backup"
-            ) from None
+        ranking = read_model(path, Ranking)
         ranked = tuple(
             candidate.model_copy(update={"statement": CHANGED})
             if candidate.hypothesis_id in edited

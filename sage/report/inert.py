@@ -7,7 +7,7 @@ import html
 import re
 from pathlib import Path
 
-from kg.printable import printable
+from sage.core.printable import printable
 
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 # What CommonMark and GitHub read as markup, anywhere in a line and at its beginning.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sage.report.facts import Facts
+from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
 from validation.controls.keys import Key, random_key
 from validation.dictionary import JoinReport
@@ -105,6 +106,10 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         figures=[
             FigurePage(data_uri(path.parent / figure.file), f"{figure.title}. {figure.caption}")
             for _, figure in sorted(results.figures.items(), key=lambda item: _place(item[0]))
+        ]
+        + [
+            FigurePage(data_uri(home / FOLDER / Path(drawn["file"]).name), drawn["caption"])
+            for drawn in pictures(home)
         ],
         tables=[
             *_answers(results.verdict.answers),

@@ -21,10 +21,10 @@ from agents.reasoners.prompting import render
 from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor
 from kg.lexicon.ontology import Ontology
-from kg.printable import quoted
 from sage.core.data import data_root
 from sage.core.llm.client import Answer
 from sage.core.llm.messages import ModelChoice, Reply, Request
+from sage.core.printable import quoted
 
 MARK = "XQZ"
 BREAKS = (

@@ -21,9 +21,9 @@ from lxml import html as dom
 from markdown_it import MarkdownIt
 
 from agents.wording import free_numbers
-from kg.printable import one_line, printable, quoted
 from sage.console import Terminal
 from sage.core.files import read_json, write_json
+from sage.core.printable import one_line, printable, quoted
 from sage.report.build import _render
 from sage.report.collect import Page, collect
 from sage.report.crate import write_crate

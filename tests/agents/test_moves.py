@@ -11,12 +11,12 @@ from agents.moves import (
     Came,
     Earlier,
     Policy,
-    form,
     information,
     neighbor,
     next_moves,
     reopens,
 )
+from agents.statement import same_claim
 from validation.dictionary import DataDictionary, Endpoint, Variable
 from validation.hypothesis import (
     Comparison,
@@ -129,21 +129,24 @@ def test_nothing_is_asked_twice_and_no_confirmed_question_is_reopened(
         for at, (hypothesis, came, depth) in enumerate(asked)
     ]
     moves = next_moves(earlier, KNOWN)
-    forms = [form(move.hypothesis) for move in moves]
+    forms = [same_claim(move.hypothesis) for move in moves]
     assert len(set(forms)) == len(forms)
-    assert not set(forms) & {form(claim.hypothesis) for claim in earlier}
+    assert not set(forms) & {same_claim(claim.hypothesis) for claim in earlier}
     held = [claim.hypothesis for claim in earlier if claim.came == "held"]
     assert not any(reopens(move.hypothesis, closed) for move in moves for closed in held)
     assert all(move.depth <= DEEPEST for move in moves)
     assert moves == next_moves(earlier, KNOWN)  # the same from the same
 
 
-def test_a_claim_and_its_mirror_are_one_form_without_a_cut_alone() -> None:
+def test_a_claim_and_its_mirror_are_one_claim() -> None:
     low = UNCUT.model_copy(update={"level": "low"})
-    assert form(claim(low, direction=Direction.LOWER_RISK)) == form(PER_SD)
-    assert form(claim(low)) != form(PER_SD)
+    assert same_claim(claim(low, direction=Direction.LOWER_RISK)) == same_claim(PER_SD)
+    assert same_claim(claim(low)) != same_claim(PER_SD)
     cut_low = GENE.model_copy(update={"level": "low"})
-    assert form(claim(cut_low, direction=Direction.LOWER_RISK)) != form(CUT)
+    assert same_claim(claim(cut_low, direction=Direction.LOWER_RISK)) == same_claim(CUT)
+    third = GENE.model_copy(update={"cut": CutRule.TERTILE})  # the middle third is the rest of both
+    low_third = third.model_copy(update={"level": "low"})
+    assert same_claim(claim(low_third, direction=Direction.LOWER_RISK)) != same_claim(claim(third))
 
 
 def test_another_subgroup_is_other_patients() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.question import Part, PartRole, Question, Supply, account, account_line, unanswered
+from agents.question.carried import account, account_line, unanswered
+from agents.question.types import Part, PartRole, Question, Supply
 from validation.hypothesis import (
     Comparison,
     Direction,
@@ -28,6 +29,7 @@ CISPLATIN = Part(
     name="cisplatin",
     supply=(Supply(kind="cohort variable", how="the cohort records no treatment"),),
 )
+AGE = Part(words="age", role=PartRole.COVARIATE, name="age", variables=("clinical:age",))
 NOT_TP53 = Part(
     words="TP53", role=PartRole.EXPOSURE, name="TP53", variables=("expression:TP53",), negated=True
 )
@@ -52,12 +54,15 @@ def claim(*variables: str, endpoint: str = "OS", filters: tuple[Filter, ...] = (
         (FGFR3, claim("expression:TP53"), False),
         (GENES, claim("expression:TP53"), True),
         (GENES, claim("imaging:tls_density"), False),
+        (GENES, claim("signature:mean_z(COL1A1,FAP)"), True),
         (NODES, claim("expression:TP53", endpoint="nodes"), True),
         (NODES, claim("expression:TP53"), False),
         (IN_WOMEN, claim("expression:TP53", filters=(WOMEN,)), True),
         (IN_WOMEN, claim("expression:TP53"), False),
         (BLADDER, claim("expression:TP53"), True),
         (CISPLATIN, claim("expression:TP53"), False),
+        (AGE, claim("expression:TP53").model_copy(update={"covariates": ("clinical:age",)}), True),
+        (AGE, claim("clinical:age"), False),
         (NOT_TP53, claim("expression:TP53"), False),
         (NOT_TP53, claim("expression:FGFR3"), True),
     ],

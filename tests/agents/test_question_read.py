@@ -24,7 +24,7 @@ from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.bench.questions import Answer, GoldQuestion, compare, read_gold
 from sage.core.errors import InputError
-from sage.questions import question_input
+from sage.questions import lines, question_input
 from validation import cohort as cohorts
 from validation.simulate import write_world
 
@@ -242,3 +242,49 @@ def test_an_edited_contract_of_nonsense_is_refused(
     (told if "prompt" in changed else told["parts"][0]).update(changed)
     with pytest.raises(InputError, match=says):
         edited(Question.model_validate(told), given_)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "adjusted"),
+    [
+        (
+            "Does FGFR3 expression relate to overall survival, adjusting for age and stage?",
+            ["clinical:age", "clinical:stage"],
+        ),
+        ("Is CXCL13 tied to survival independent of tumor stage?", ["clinical:stage"]),
+        ("Given age, does FABP5 relate to overall survival?", ["clinical:age"]),
+        ("Adjusted for age, do FGFR3 and CXCL13 relate to survival?", ["clinical:age"]),
+        ("Does FGFR3 relate to survival in patients given cisplatin?", []),
+        ("Does age relate to overall survival?", []),
+    ],
+)
+def test_what_is_adjusted_for_is_no_exposure(
+    known: Known, prompt: str, adjusted: list[str]
+) -> None:
+    question = ask(known, prompt)
+    found = [part.variables[0] for part in question.named(PartRole.COVARIATE)]
+    assert found == adjusted
+    exposed = {key for part in question.named(PartRole.EXPOSURE) for key in part.variables}
+    assert exposed
+    assert not exposed & set(adjusted)
+
+
+def test_a_question_without_an_endpoint_is_told_so(known: Known) -> None:
+    assert any("endpoint: none named" in line for line in lines(ask(known, "What does FGFR3 do?")))
+    named = lines(ask(known, "Does FGFR3 relate to overall survival?"))
+    assert not any("none named" in line for line in named)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "exposures"),
+    [
+        ("Do tertiary lymphoid structures (TLS) relate to overall survival?", 1),
+        ("Does fibroblast growth factor receptor 3 (FGFR3) relate to survival?", 1),
+        ("Do TLS and FGFR3 relate to overall survival?", 2),
+    ],
+)
+def test_a_name_and_its_abbreviation_are_one_part(
+    known: Known, prompt: str, exposures: int
+) -> None:
+    question = ask(known, prompt)
+    assert len(question.named(PartRole.EXPOSURE)) == exposures

@@ -9,12 +9,13 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from agents.question.types import Intent
 from agents.reasoners.rules import RulesReasoner
 from agents.scientist.blind import DesignPower
 from agents.scientist.rank import (
     RankParts,
+    added_to,
     by_expected_information,
-    fingerprint,
     parts_of,
     plausibility,
     relevance,
@@ -30,6 +31,7 @@ from agents.scientist.tournament import (
     play,
 )
 from agents.scientist.views import Candidates, Proposal, StepRef
+from agents.statement import same_claim
 from agents.types import Citation
 from sage.machine.drafting import best_different
 from sage.machine.report_node import rank
@@ -90,7 +92,7 @@ LOW_A, LOW_B = A | {"level": "low"}, B | {"level": "low"}
 def test_two_claims_are_one_exactly_when_they_compare_the_same(
     one: Hypothesis, other: Hypothesis, same: bool
 ) -> None:
-    assert (fingerprint(one) == fingerprint(other)) is same
+    assert (same_claim(one) == same_claim(other)) is same
 
 
 def test_rewordings_are_set_aside_with_the_one_that_they_repeat() -> None:
@@ -148,12 +150,26 @@ def test_relevance_is_the_share_of_the_question_that_a_claim_carries(
     assert relevance(question(), hypothesis) == 1.0
 
 
-def parts(power: float, left_out: int = 0) -> RankParts:
+@pytest.mark.parametrize(
+    ("intent", "alone", "with_another"),
+    [(Intent.RELATE, 1.0, 2 / 3), (Intent.MODIFY, 1.0, 2 / 3), (Intent.DISCOVER, 1.0, 1.0)],
+)
+def test_a_named_claim_with_more_exposures_answers_less(
+    intent: Intent, alone: float, with_another: float
+) -> None:
+    asked = question(FABP5, OS).model_copy(update={"intent": intent})
+    fabp5 = {"variable": "expression:FABP5"}
+    assert relevance(asked, claim(fabp5)) == alone
+    assert relevance(asked, claim(fabp5, A)) == pytest.approx(with_another, abs=0.001)
+    assert len(added_to(asked, claim(fabp5, A))) == (with_another < 1)
+
+
+def parts(power: float, left_out: int = 0, added: int = 0) -> RankParts:
     given = {"power": power, "plausibility": 0.5, "understudied": 0.5, "relevance": 1.0}
     product = 1.0
     for value in given.values():
         product *= value
-    return RankParts(**given, expected_information=product, left_out=left_out)
+    return RankParts(**given, expected_information=product, left_out=left_out, added=added)
 
 
 def test_expected_information_is_the_product_of_its_parts() -> None:
@@ -173,6 +189,8 @@ def test_the_question_leads_whatever_else_there_is_to_learn() -> None:
     ranked = [parts(0.9, left_out=1), parts(0.1), parts(0.2), parts(1.0, left_out=2)]
     assert by_expected_information(ranked) == [2, 1, 0, 3]
     assert by_expected_information(ranked, [1300, 1250, 1200, 1400]) == [1, 2, 0, 3]
+    as_asked = [parts(0.9, added=1), parts(0.1), parts(1.0, left_out=1)]
+    assert by_expected_information(as_asked) == [1, 0, 2]
 
 
 def test_the_best_are_on_different_variables() -> None:

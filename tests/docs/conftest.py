@@ -77,6 +77,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     literature(place)
     cohorts(place)
     slides(place)
+    maps(place)
     (place / "diagram.txt").write_text("stage -> CXCL13\nstage -> OS\nCXCL13 -> OS\n")
     (place / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
     shutil.copytree(ROOT / "data" / "novelty", place / "data" / "novelty")
@@ -174,3 +175,38 @@ def slides(place: Path) -> None:
         Image.fromarray(labels).save(place / "tiles" / f"t{number}_labels.png")
     (place / "pictures").mkdir()
     Image.new("RGB", (32, 32), (200, 10, 10)).save(place / "picture.png")
+
+
+def maps(place: Path) -> None:
+    """Maps of 24 patients of a small cohort, measurements, and what other programs wrote."""
+    import json
+
+    from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
+    from tests.mcp_servers.test_mcp_oncology import small_cohort
+
+    patients = [f"P{number}" for number in range(1, 25)]
+    write_all(place / "maps", [simulated(who, who, n, 80 + n) for n, who in enumerate(patients)])
+    small_cohort(
+        place / "my-cohort",
+        [(who, "ab"[n % 2], 200 + 30 * n, int(n % 3 > 0)) for n, who in enumerate(patients)],
+    )
+    (place / "measurements.txt").write_text(
+        "# one formula a line\n"
+        "pooled(density(cells.lymphoid))\n"
+        "mean(nearest(cells.lymphoid, cells.other, median))\n"
+    )
+    ring = [[0, 0], [40, 0], [40, 40], [0, 40], [0, 0]]
+    cell = {"centroid": [20, 20], "contour": ring, "type": 1, "type_prob": 0.9}
+    (place / "cells.json").write_text(
+        json.dumps({"cells": [cell], "type_map": {"1": "Neoplastic"}})
+    )
+    found = {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+        "properties": {"objectType": "annotation", "classification": {"name": "TLS"}},
+    }
+    (place / "slide.geojson").write_text(
+        json.dumps({"type": "FeatureCollection", "features": [found]})
+    )
+    (place / "cells.csv").write_text("x,y,kind\n1,2,CD8+\n30,4,CD4+\n5,60,other\n")
+    (place / "columns.toml").write_text('x = "x"\ny = "y"\nunit = "um"\ntype = "kind"\n')

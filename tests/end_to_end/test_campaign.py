@@ -81,6 +81,7 @@ def test_the_notebook_is_a_page_with_what_was_asked(killed: Path) -> None:
         (["--split", "0.5", "--confirm", "demo"], "not both"),
         (["--notebook", "bad.json"], "no notebook"),
         (["--cohort", "nowhere"], "nowhere"),
+        (["--confirm", "demo"], "reads the same patients"),
     ],
 )
 def test_bad_input_leaves_no_folder(tmp_path: Path, options: list[str], says: str) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, REPO, events, sage
+from tests.end_to_end.harness import events, sage
+from tests.end_to_end.recordings import BLADDER as RECORDING
+from tests.end_to_end.recordings import OUT, command, surroundings
+from tests.end_to_end.recordings import TCGA as SHARED
 from tests.openai_server import Answer, Server, from_folder, serve
 
-RECORDING = REPO / "data" / "recordings" / "tcga-blca-tls"
-SHARED = Path(os.environ.get("SAGE_SHARED", REPO.parent / "shared")) / "data" / "tcga_blca"
 pytestmark = [
     pytest.mark.shared,
     pytest.mark.skipif(not SHARED.is_dir(), reason=f"the TCGA-BLCA tables are not in {SHARED}"),
@@ -25,13 +25,10 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
     """The recorded run, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        ended = sage(
-            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--cohort", str(SHARED), "--out", str(place / "run"),
-            cwd=place, SAGE_API_KEY="none", SAGE_RETRIES="0",
-        )  # fmt: skip
+        asked = command(RECORDING, server.url, place)
+        ended = sage(*asked, cwd=place, **surroundings(place))
     assert ended.code == 0, ended.err[-3000:]
-    return place / "run", server
+    return place / OUT, server
 
 
 def test_the_recorded_run_ends_in_a_report_of_a_real_cohort(
@@ -77,13 +74,11 @@ def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_ag
         for role, name in (("nano", "gpt-5-nano"), ("mini", "gpt-5-mini"), ("high", "gpt-5"))
     )
     (tmp_path / "sage.toml").write_text(prices)
-    run = tmp_path / "run"
+    run = tmp_path / OUT
     with serve(from_folder(RECORDING)) as server:
-        model = {"SAGE_API_KEY": "none", "SAGE_RETRIES": "0", "SAGE_BASE_URL": server.url}
-        stopped = sage(
-            "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--cohort", str(SHARED),
-            "--budget-usd", "0.2", "--out", str(run), cwd=tmp_path, **model,
-        )  # fmt: skip
+        model = surroundings(tmp_path) | {"SAGE_BASE_URL": server.url}
+        asked = command(RECORDING, server.url, tmp_path, "--budget-usd", "0.2")
+        stopped = sage(*asked, cwd=tmp_path, **model)
         assert stopped.code == 1
         assert "budget of 0.20 USD reached" in stopped.err
         paid = len(server.requests)
@@ -112,11 +107,9 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
         return Answer(replies[0]) if name == "Interpretation" else known(body)
 
     with serve(answer) as server:
-        ended = sage(
-            "run", PROMPT, "--reasoner", "chat", "--base-url", server.url, "--auto-approve",
-            "--cohort", str(SHARED), "--out", str(tmp_path / "run"), cwd=tmp_path,
-            SAGE_API_KEY="none", SAGE_VISION="true",
-        )  # fmt: skip
+        asked = command(RECORDING, server.url, tmp_path)
+        more = surroundings(tmp_path) | {"SAGE_VISION": "true"}
+        ended = sage(*asked, cwd=tmp_path, **more)
     assert ended.code == 0, ended.err[-2000:]
     asked = [request["messages"][-1]["content"] for request in server.requests]
     seen = [part for item in asked if isinstance(item, list) for part in item]

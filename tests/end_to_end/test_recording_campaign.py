@@ -7,33 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import REPO, Done, events, sage
+from tests.end_to_end.harness import Done, events, sage
+from tests.end_to_end.recordings import BREAST as RECORDING
+from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.openai_server import Server, from_folder, request_key, serve
 
-RECORDING = REPO / "data" / "recordings" / "gbsg2-campaign"
-QUESTION = (
-    "Does age at diagnosis relate to recurrence-free survival in node-positive breast cancer?"
-)
 pytestmark = pytest.mark.timeout(600)
 Replay = tuple[Path, Server, Done]
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    """The recorded campaign, replayed against a server that knows nothing but the recording.
-
-    A ledger of its own: levels in the contracts depend on what the ledger knows of the patients.
-    """
+    """The recorded campaign, replayed against a server that knows nothing but the recording."""
     place = tmp_path_factory.mktemp("recording")
     with serve(from_folder(RECORDING)) as server:
-        ended = sage(
-            "campaign", QUESTION, "--cohort", "gbsg2", "--rounds", "2", "--reasoner", "chat",
-            "--base-url", server.url, "--auto-approve", "--yes", "--out", "campaign", "--json",
-            cwd=place, timeout=500, SAGE_API_KEY="none", SAGE_RETRIES="0",
-            SAGE_LEDGER=str(place / "ledger.sqlite"),
-        )  # fmt: skip
+        asked = command(RECORDING, server.url, place)
+        ended = sage(*asked, cwd=place, timeout=500, **surroundings(place))
     assert ended.code == 0, ended.err[-3000:]
-    return place / "campaign", server, ended
+    return place / OUT, server, ended
 
 
 def test_both_rounds_end_in_reports_of_a_real_cohort(replayed: Replay) -> None:

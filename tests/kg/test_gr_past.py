@@ -76,7 +76,7 @@ def test_options_at_their_bounds_are_taken() -> None:
     none = dict.fromkeys(("relevance", "novelty", "surprise", "diversity"), 0.0)
     small = {"k": 1, "min_hops": 1, "max_hops": 1, "max_candidates": 1, "budget": 1, "hub_cap": 0}
     small["seed"] = 0
-    PathOptions.model_validate(none | small | {"logic": 1e-9})
-    PathOptions.model_validate(
-        {"k": 1000, "min_hops": 8, "max_hops": 8, "max_candidates": 1_000_000, "logic": 0.0}
-    )
+    large = {"k": 1000, "min_hops": 8, "max_hops": 8, "max_candidates": 1_000_000, "logic": 0.0}
+    for fields in (none | small | {"logic": 1e-9}, large):
+        taken = PathOptions.model_validate(fields)
+        assert {name: getattr(taken, name) for name in fields} == fields

@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def words(folder: Path, *more: str) -> list[str]:
+def words(folder: Path, *more: str, suite: str = "oncology") -> list[str]:
     return [
-        "-m", "sage", "mcp", "serve", "oncology", "--root", str(folder / "in"),
+        "-m", "sage", "mcp", "serve", suite, "--root", str(folder / "in"),
         "--out", str(folder / "out"), "--tools", TOOLS, "--workers", "1", *more,
     ]  # fmt: skip
 
@@ -74,9 +74,12 @@ def http_server(folder: Path, *more: str) -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def stdio(folder: Path, *more: str, mode: str = "auto") -> AsyncIterator[Client]:
+async def stdio(
+    folder: Path, *more: str, mode: str = "auto", suite: str = "oncology"
+) -> AsyncIterator[Client]:
+    arguments = words(folder, *more, suite=suite)
     parameters = StdioServerParameters(
-        command=sys.executable, args=words(folder, *more), env=environment(), cwd=str(folder)
+        command=sys.executable, args=arguments, env=environment(), cwd=str(folder)
     )
     async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
         yield client

@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, load, patients, run_once, validate, write
 from validation.clinical.adjustment import adjust
 from validation.clinical.e_value import e_value
-from validation.clinical.planning import Accrual, Question, plan, prediction_size
+from validation.clinical.planning import Accrual, Question, plan
 from validation.contracts.draft import draft
 from validation.results import Effect
 from validation.statistics.decision_curve import net_benefit
@@ -253,13 +253,6 @@ def test_splits_claims_and_missing_data_cost_patients() -> None:
     assert plan(Question(**base, missing=0.2)).patients == pytest.approx(n / 0.8, abs=2)
     assert plan(Question(**base, claims=10)).patients > 1.5 * n
     assert plan(Question(**base, design="interaction")).patients > 3.9 * n
-
-
-def test_the_size_of_a_prediction_model_is_rileys() -> None:
-    # Riley and others 2020: 20 terms, R squared 0.1, shrinkage 0.9.
-    assert prediction_size(20, 0.1) == math.ceil(20 / (-0.1 * math.log(1 - 0.1 / 0.9)))
-    with pytest.raises(InputError):
-        prediction_size(20, 0.95)
 
 
 def test_plan_and_adjust_answer_from_the_command_line(tmp_path) -> None:

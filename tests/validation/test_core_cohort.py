@@ -267,6 +267,16 @@ def test_ssgsea_matches_a_hand_computed_case() -> None:
     assert ssgsea(values, members)[0] == pytest.approx(float((hits - misses).sum()))
 
 
+@pytest.mark.parametrize("first", ["derived:one", "derived:two"])
+def test_a_variable_derived_from_itself_is_refused(tmp_path: Path, first: str) -> None:
+    more = "".join(
+        f'\n[derived.{name}]\nformula = "ratio"\nof = ["{part}", "clinical:marker"]\n'
+        for name, part in (("one", first), ("two", "derived:one"))
+    )
+    with pytest.raises(InputError, match="derived from itself: derived:one"):
+        load(tmp_path, patients(30), more=more)
+
+
 def test_derived_variables_and_other_endpoints_are_in_the_dictionary(tmp_path: Path) -> None:
     more = NODE + '\n[derived.quotient]\nformula = "ratio"\nof = ["clinical:marker", '
     more += '"clinical:stage"]\nlabel = "Quotient"\n'

@@ -94,7 +94,7 @@ def test_a_second_cohort_that_agrees_is_named_and_one_that_contradicts_prevents(
 
 def test_the_same_data_are_no_replication(tmp_path: Path) -> None:
     cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
-    with pytest.raises(InputError, match="needs another cohort"):
+    with pytest.raises(InputError, match="needs other patients"):
         run(frozen_for(cohort), cohort, tmp_path / "a", ledger=Ledger(tmp_path / "l"),
             replicate=cohort)  # fmt: skip
 

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from sage.core.errors import InputError
 from tests.validation.core_help import STRONG, claim, load, patients
 from tests.validation.verdict_table import estimate, evidence
 from validation.cohort.cohort import Cohort
+from validation.contracts.amending import amend
 from validation.contracts.contract import Contract, FrozenContract, Online, SplitRule, digest
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
@@ -78,6 +80,12 @@ def test_a_contract_cannot_spend_more_than_its_place_has(tmp_path: Path) -> None
     told = plan.model_dump() | {"online": {"campaign": "c", "place": 3, "level": level(1)}}
     with pytest.raises(ValidationError, match="more than place 3 of a campaign may spend"):
         Contract.model_validate(told)
+
+
+def test_a_place_is_not_amended_away(tmp_path: Path) -> None:
+    cohort = load(tmp_path, patients(300))
+    with pytest.raises(InputError, match="further round"):
+        amend(placed(cohort, 2), cohort, reason="later", changes={"seed": 5})
 
 
 def test_a_contract_outside_of_campaigns_hashes_as_before(tmp_path: Path) -> None:

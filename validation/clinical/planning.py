@@ -200,16 +200,3 @@ def _assumptions(question: Question, alpha: float, share: float) -> tuple[str, .
     if question.design == "interaction":
         found.append("two independent exposures of the same prevalence")
     return tuple(found)
-
-
-def prediction_size(terms: int, r_squared: float, *, shrinkage: float = 0.9) -> int:
-    """Patients for a prediction model of so many terms to shrink by no more than `shrinkage`.
-
-    p / ((S - 1) ln(1 - R2 / S)) with R2 the expected Cox-Snell R squared (Riley and others 2020,
-    criterion 2).
-    """
-    if not 0 < r_squared < shrinkage < 1:
-        raise InputError(
-            "the expected R squared lies between 0 and the shrinkage, which is below 1"
-        )
-    return math.ceil(terms / ((shrinkage - 1) * math.log(1 - r_squared / shrinkage)))

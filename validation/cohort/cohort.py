@@ -97,6 +97,14 @@ class Cohort(CohortColumns):
         """Every step between the files and the patients, with what it lost and why."""
         return joins_of(self)
 
+    @property
+    def maps(self) -> Path | None:
+        """The folder of the slides' maps; None where there is none within the cohort's root."""
+        if self.spec.maps is None:
+            return None
+        folder = (self.root / self.spec.maps).resolve()
+        return folder if folder.is_relative_to(self.root.resolve()) and folder.is_dir() else None
+
     def _slides(self) -> int:
         spec = self.spec.slides
         if spec is None:

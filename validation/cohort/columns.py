@@ -43,7 +43,7 @@ class CohortColumns(CohortData):
         genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
         found = {key, *(f"expression:{gene}" for gene in genes)}
         for part in self.derived[key].of if key in self.derived else ():
-            found |= {part} if part == key else self.parts_of(part)
+            found |= self.parts_of(part)
         return frozenset(found)
 
     def columns_read(self, key: str) -> frozenset[tuple[Path, str]]:
@@ -174,8 +174,6 @@ class CohortColumns(CohortData):
         import numpy as np
         import pandas as pd
 
-        if key in spec.of:
-            raise InputError(f"cohort.toml: {key} is derived from itself")
         parts = [self.column(item).astype("float64") for item in spec.of]
         if spec.formula == "mean_z":
             block = np.asarray([part.to_numpy() for part in parts], dtype=np.float64)

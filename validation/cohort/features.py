@@ -24,6 +24,7 @@ class ColumnAbout(BaseModel):
     label: str = Field(default="", max_length=500)
     unit: str | None = Field(default=None, max_length=60)
     note: str = Field(default="", max_length=2000)
+    synonyms: tuple[str, ...] = Field(default=(), max_length=20)
     known_at: Literal["baseline", "unknown"] | None = None
 
 
@@ -77,6 +78,7 @@ def feature_table(
             unit=said.unit,
             modality=modality,
             note=said.note or source,
+            synonyms=said.synonyms,
             known_at=said.known_at,
         )
     if not variables:

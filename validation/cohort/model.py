@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -254,7 +255,8 @@ class SlideSpec(Strict):
 class CohortSpec(Strict):
     """A whole cohort description.
 
-    `known_at` holds for every table, for expression and slides that do not say their own.
+    `known_at` holds for every table, for expression and slides that do not say their own. `maps`
+    is the folder of the slides' maps, from which pictures of measured patients are drawn.
     """
 
     id: str
@@ -273,6 +275,7 @@ class CohortSpec(Strict):
     derived: dict[str, RatioSpec] = Field(default_factory=dict)
     endpoints: dict[str, EndpointSpec] = Field(default_factory=dict)
     slides: SlideSpec | None = None
+    maps: str | None = None
     truth: dict[str, str | float | bool | tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -289,6 +292,13 @@ class CohortSpec(Strict):
         for name in (*self.variables, *self.endpoints, *self.derived):
             if not KEY.match(name):
                 raise ValueError(f'"{name}" is no valid name: letters, digits, _ . + - only')
+        try:
+            TopologicalSorter(
+                {f"derived:{name}": ratio.of for name, ratio in self.derived.items()}
+            ).prepare()
+        except CycleError as error:
+            chain = " of ".join(reversed(error.args[1]))
+            raise ValueError(f"a variable is derived from itself: {chain}") from None
         return self
 
     @property

@@ -67,6 +67,11 @@ def amend(
     if not reason.strip():
         raise InputError("an amendment needs a reason")
     old = frozen.contract
+    if old.online is not None:
+        raise InputError(
+            f"the contract holds place {old.online.place} of a campaign's error control, which is"
+            " for this version alone: ask the changed claim in a further round (`sage campaign`)"
+        )
     if old.cohort != cohort.id:
         raise InputError(
             f'the contract is for cohort "{old.cohort}", not "{cohort.id}"; another cohort needs '

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -131,7 +132,7 @@ def open_store(url: str) -> Store:
     return SqliteStore(Path(url.removeprefix("sqlite:///")).expanduser())
 
 
-class Store:
+class Store(ABC):
     """Rows in a database. The two kinds differ in how they connect, lock and name parameters."""
 
     mark = "?"
@@ -154,11 +155,11 @@ class Store:
 
     # -- what the two kinds do in their own way -----
 
+    @abstractmethod
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[Any]:
         """A connection whose changes are kept when the block ends without an error."""
         yield None
-        raise NotImplementedError
 
     def _salt(self) -> str:
         import secrets
@@ -276,8 +277,9 @@ class Store:
                 found[row.population] = (population, match)
         return found
 
+    @abstractmethod
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
-        raise NotImplementedError
+        """Names of the populations that share a token."""
 
     def head(self) -> Mark | None:
         """The last row."""

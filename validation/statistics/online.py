@@ -41,16 +41,6 @@ def level(place: int, alpha: float = 0.05) -> float:
     return alpha * spending(place)
 
 
-def all_or_nothing(p: npt.ArrayLike, alpha: float = 0.05) -> FloatArray:
-    """e-values of p-values at places 1, 2, ...: 1 / level where p stays below the level, else 0.
-
-    Their expectation is at most 1 for uniform p.
-    """
-    values = _p_values(p)
-    levels = np.array([level(place, alpha) for place in range(1, len(values) + 1)])
-    return np.asarray(np.where(values < levels, 1.0 / levels, 0.0), dtype=np.float64)
-
-
 def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
     """Which claims e-LOND rejects, in their order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
 

@@ -15,9 +15,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import Field, SecretStr
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    RetryError,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from sage.core.errors import FaultError
 from sage.core.llm.budget import Charge, Meter, Outcome
@@ -52,6 +60,8 @@ log = logger(__name__)
 Structured = Literal["json_schema", "json_object", "prompt"]
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
+BACKOFF = wait_exponential(multiplier=0.5, max=8.0)
+"""Seconds until a request is sent again where the server does not say: 0.5, 1, 2, 4, 8."""
 UNBOUNDED_REPLY = 8192
 """Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
 
@@ -221,7 +231,7 @@ class Client:
 
             try:
                 async with asyncio.timeout(self.endpoint.timeout_s):
-                    await self._send(service, request, model, limit, wire, received)
+                    await self._send(_Call(service, request, model, limit, wire, received))
             except TimeoutError:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
@@ -249,67 +259,79 @@ class Client:
             self._refuse_unusable(received, request, model)
             return received.reply(model.name), paid.usd
 
-    async def _send(
-        self,
-        service: openai.AsyncOpenAI,
-        request: Request,
-        model: ModelChoice,
-        limit: int | None,
-        wire: _Wire,
-        received: _Received,
-    ) -> None:
+    async def _send(self, call: _Call) -> None:
         """Send until the server serves the request, and read the reply to its end."""
-        import openai
 
-        completions = service.chat.completions.with_raw_response
-        attempt = 0
-        while True:
-            try:
-                body = wire.body(request, model, limit, official=self._official)
-                received.under_way = True
-                await received.read(await completions.create(**body))
-                return
-            except openai.APIStatusError as error:
-                if error.status_code in (408, 504):
-                    raise TimeoutError from None
-                received.under_way = False
-                if error.status_code == 400 and wire.simplify(provider_reason(error)):
-                    continue
-                wait = retry_after(error)
-                if not passes(error) or attempt >= self.endpoint.retries:
-                    raise explain(error, self._where(), request.agent, model.name) from None
-            except openai.APIConnectionError:
-                if received.completion:
-                    raise _BrokenOff("the connection was lost") from None
-                received.under_way, wait = False, None
-                if attempt >= self.endpoint.retries:
-                    raise Unavailable(
-                        ModelError(
-                            f"{self._where()} cannot be reached (agent {request.agent}); check the"
-                            " address, then `sage resume`, or run with --reasoner rules"
-                        )
-                    ) from None
-            except openai.APIError as error:
-                raise _BrokenOff(provider_reason(error)) from None
-            except _BrokenOff:
-                raise
-            except Exception as error:
-                if not (connection_lost(error) or isinstance(error, MALFORMED)):
-                    raise
-                if received.completion or connection_lost(error):
-                    raise _BrokenOff(type(error).__name__) from None
-                return
-            attempt += 1
-            wait = min(8.0, 0.5 * 2 ** (attempt - 1)) if wait is None else wait
-            if wait >= self.endpoint.timeout_s:
+        def pause(state: RetryCallState) -> float:
+            error = cast(_NotServed, state.outcome.exception() if state.outcome else None)
+            if error.wait is None:
+                return BACKOFF(state)
+            if error.wait >= self.endpoint.timeout_s:
                 raise Unavailable(
                     ModelError(
-                        f"{self._where()} asks agent {request.agent} to wait {wait:.0f} s, longer"
-                        f" than timeout_s ({self.endpoint.timeout_s:g}); `sage resume` after that"
+                        f"{self._where()} asks agent {call.request.agent} to wait"
+                        f" {error.wait:.0f} s, longer than timeout_s"
+                        f" ({self.endpoint.timeout_s:g}); `sage resume` after that"
                     )
                 )
-            log.info("asked again", agent=request.agent, model=model.name, wait_s=round(wait, 2))
-            await asyncio.sleep(wait)
+            return error.wait
+
+        def tell(state: RetryCallState) -> None:
+            seconds = round(state.upcoming_sleep, 2)
+            log.info("asked again", agent=call.request.agent, model=call.model.name, wait_s=seconds)
+
+        tries = AsyncRetrying(
+            retry=retry_if_exception_type(_NotServed),
+            stop=stop_after_attempt(self.endpoint.retries + 1),
+            wait=pause,
+            before_sleep=tell,
+        )
+        try:
+            async for attempt in tries:
+                with attempt:
+                    await self._once(call)
+        except RetryError as ended:
+            raise cast(_NotServed, ended.last_attempt.exception()).problem from None
+
+    async def _once(self, call: _Call) -> None:
+        """Send and read the reply, in a simpler form where the server takes no other."""
+        import openai
+
+        try:
+            body = call.wire.body(call.request, call.model, call.limit, official=self._official)
+            call.received.under_way = True
+            completions = call.service.chat.completions.with_raw_response
+            await call.received.read(await completions.create(**body))
+        except openai.APIStatusError as error:
+            if error.status_code in (408, 504):
+                raise TimeoutError from None
+            call.received.under_way = False
+            if error.status_code == 400 and call.wire.simplify(provider_reason(error)):
+                await self._once(call)
+                return
+            problem = explain(error, self._where(), call.request.agent, call.model.name)
+            if not passes(error):
+                raise problem from None
+            raise _NotServed(problem, retry_after(error)) from None
+        except openai.APIConnectionError:
+            if call.received.completion:
+                raise _BrokenOff("the connection was lost") from None
+            call.received.under_way = False
+            problem = ModelError(
+                f"{self._where()} cannot be reached (agent {call.request.agent}); check the"
+                " address, then `sage resume`, or run with --reasoner rules"
+            )
+            raise _NotServed(Unavailable(problem)) from None
+        except openai.APIError as error:
+            raise _BrokenOff(provider_reason(error)) from None
+        except _BrokenOff:
+            raise
+        except Exception as error:
+            lost = connection_lost(error)
+            if not (lost or isinstance(error, MALFORMED)):
+                raise
+            if lost or call.received.completion:
+                raise _BrokenOff(type(error).__name__) from None
 
     async def _wait_for_turn(self) -> None:
         if self.endpoint.requests_per_minute is None:
@@ -373,8 +395,29 @@ class Client:
         return f"the model endpoint {self.endpoint.base_url or '(OpenAI)'}"
 
 
+@dataclass(frozen=True)
+class _Call:
+    """One request to one model's server, and what has come of it."""
+
+    service: openai.AsyncOpenAI
+    request: Request
+    model: ModelChoice
+    limit: int | None
+    wire: _Wire
+    received: _Received
+
+
 class _BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
     """A reply ended before it was whole."""
+
+
+class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
+    """A request that may be served if it is sent again, `wait` seconds from now if that is said."""
+
+    def __init__(self, problem: Exception, wait: float | None = None) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.wait = wait
 
 
 class _Received:

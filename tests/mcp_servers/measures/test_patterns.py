@@ -372,6 +372,8 @@ def test_a_shifted_slide_measures_the_same(dx: int, dy: int, formula: str) -> No
         ("log2(count(cells.none) / count(cells.a))", a_slide(1), "the logarithm of 0"),
         ("count(cells.a) / count(cells.none)", a_slide(1), "division by zero"),
         ("hotspot(cells.a, 0.01)", a_slide(1), "spread too far"),
+        ("hot_window(cells.a, 0.001)", a_slide(1), "spread too far"),
+        ("heterogeneity(cells.a, 0.001, cv)", a_slide(1), "more than 1,000,000 fields"),
     ],
 )
 def test_what_cannot_be_measured_has_no_value_and_says_why(
@@ -384,7 +386,10 @@ def test_what_cannot_be_measured_has_no_value_and_says_why(
 
 
 def test_zero_is_a_value_where_zero_was_counted() -> None:
-    for formula in ("count(objects.gland)", "density(cells.none)", "share(cells.none)"):
+    for formula in (
+        *("count(objects.gland)", "density(cells.none)", "share(cells.none)"),
+        *("hot_window(objects.gland, 500, at_least=0)", "hotspot(cells.none, 50, at_least=0)"),
+    ):
         assert compute(parse(f"mean({formula})"), a_slide(1)).value == 0
 
 

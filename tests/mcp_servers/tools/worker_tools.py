@@ -80,6 +80,25 @@ def needs_gpu(given: Nothing, context: ToolContext) -> WaitResult:
     return WaitResult(pid=int(context.device.removeprefix("cuda:")), started=0, ended=0)
 
 
+class DeviceInput(BaseModel):
+    seconds: float
+    device: str = "auto"
+
+
+@tool(
+    "on_device",
+    "test",
+    "1",
+    "Uses a card.",
+    Resources(memory_mb=64, gpu="required"),
+    cacheable=False,
+)
+def on_device(given: DeviceInput, context: ToolContext) -> WaitResult:
+    started = time.time()
+    time.sleep(given.seconds)
+    return WaitResult(pid=os.getpid(), started=started, ended=time.time())
+
+
 class ImageInput(BaseModel):
     slide: InputPath
 

@@ -1,0 +1,149 @@
+"""A claim drafted by rules: its endpoint, covariates and wording, for chains and looks alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from agents.question.carried import filters_of
+from agents.question.types import PartRole
+from agents.scientist.views import ScientistInput
+from agents.statement import settled
+from agents.wording import describe_design
+from validation.dictionary import Endpoint, Variable
+from validation.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
+
+USUAL_COVARIATES = frozenset({"age", "stage", "sex", "gender"})
+MOST_MISSING_COVARIATE = 0.2
+MOST_USUAL = 3
+
+
+def draft(
+    given: ScientistInput,
+    exposures: Sequence[Exposure],
+    endpoint: Endpoint,
+    *,
+    comparison: Comparison,
+    direction: Direction,
+    rationale: str,
+    untested: Sequence[str] = (),
+) -> Hypothesis:
+    """The claim on these exposures in the patients that the question is about.
+
+    Parameters
+    ----------
+    given : the scientist's question, brief and data dictionary
+    exposures, endpoint, comparison, direction : what is claimed
+    rationale : why, in sentences
+    untested : parts of the mechanism that the cohort does not measure
+
+    Returns
+    -------
+    Hypothesis
+        With statement, population and feasibility written from its fields.
+    """
+    dictionary = given.dictionary
+    hypothesis = Hypothesis(
+        id="draft",
+        statement="",
+        population=Population(description="", filters=filters_of(given.question)),
+        exposures=tuple(exposures),
+        comparison=comparison,
+        endpoint=endpoint.key,
+        secondary_endpoints=tuple(
+            item.key
+            for item in dictionary.endpoints
+            if item.key != endpoint.key and item.kind in ("survival", "binary")
+        )[:2],
+        direction=direction,
+        covariates=covariates(given, {exposure.variable for exposure in exposures}, endpoint),
+        rationale=rationale,
+        untested=tuple(untested),
+    )
+    hypothesis = settled(hypothesis, dictionary)
+    design = describe_design(hypothesis)
+    return hypothesis.model_copy(
+        update={
+            "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the data"
+            f" dictionary of {dictionary.cohort}."
+        }
+    )
+
+
+def covariates(
+    given: ScientistInput, exposed: Collection[str], endpoint: Endpoint
+) -> tuple[str, ...]:
+    """What the question adjusts for or compares with, then age, stage and sex where most patients
+    have them.
+    """
+    question = given.question
+    asked = [
+        key
+        for role in (PartRole.COVARIATE, PartRole.COMPARATOR)
+        for part in question.testable(role)
+        for key in part.variables[:1]
+    ]
+    usual = [
+        variable.key
+        for variable in given.dictionary.variables
+        if variable.modality == "clinical"
+        and words_of(variable.key.split(":")[-1]) & USUAL_COVARIATES
+        and variable.missing <= MOST_MISSING_COVARIATE
+        and not variable.late
+    ][:MOST_USUAL]
+    fixed = {condition.variable for condition in filters_of(question) if condition.op == "eq"}
+    unfit = {*exposed, *fixed, *endpoint.contained_in}
+    return tuple(dict.fromkeys(key for key in (*asked, *usual) if key not in unfit))
+
+
+def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
+    """The endpoint that was asked for, else one of these names, else overall survival, else the
+    survival endpoint with the most events.
+
+    Raises
+    ------
+    ValueError
+        If the cohort has no endpoint.
+    """
+    endpoints = given.dictionary.endpoints
+    if not endpoints:
+        raise ValueError(
+            f"cohort {given.dictionary.cohort} has no endpoint; add one to cohort.toml"
+        )
+    plain_names = {plain(name) for name in named}
+    tests = (
+        lambda endpoint: endpoint.key == given.question.endpoint,
+        lambda endpoint: bool({plain(endpoint.key), plain(endpoint.label)} & plain_names),
+        lambda endpoint: endpoint.key.upper() == "OS",
+    )
+    for fits in tests:
+        for endpoint in endpoints:
+            if fits(endpoint):
+                return endpoint
+    survival = [endpoint for endpoint in endpoints if endpoint.kind == "survival"]
+    return max(survival or list(endpoints), key=lambda endpoint: endpoint.events or 0)
+
+
+def conjecture(unsigned: Sequence[str]) -> str:
+    """A sentence on exposures to which no source gives a sign, or an empty text."""
+    if not unsigned:
+        return ""
+    labels = " and ".join(unsigned)
+    return f" The literature gives no sign for {labels}; the direction is a conjecture."
+
+
+def names_of(variable: Variable) -> set[str]:
+    """The names by which a variable is known, in plain words."""
+    return {
+        plain(name) for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
+    }
+
+
+def plain(text: str) -> str:
+    """Lower-case words of letters and digits."""
+    return " ".join(re.sub(r"[^\w]|_", " ", text.lower()).split())
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a name."""
+    return set(plain(text).split())

@@ -1,0 +1,413 @@
+"""The quality gate: which measurements are worth a test, decided before any outcome is seen.
+
+Everything here is computed from maps; no outcome can be handed in. What could not be assessed is
+said and passes nobody off as stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from mcp_servers.measures import perturb
+from mcp_servers.measures.language import Measurement
+from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.table import Measured, measure_patients
+from mcp_servers.slides.arrays import F64, I64
+from sage.core.files import replacing, write_json, write_text
+from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHIFTS = ("resolution", "stain", "scanner")
+"""What changes the maps themselves, and so needs the slides measured a second time."""
+LEAST_PATIENTS = 10
+
+
+class GateLimits(Strict):
+    """How the slides are disturbed, and what a measurement must keep.
+
+    `icc` is asked after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med) and after
+    every shift that was made; `icc_half` after half of the tissue is taken away.
+    """
+
+    jitter_um: float = Field(default=2.0, ge=0, description="Standard deviation, cells")
+    jitter_objects_um: float = Field(default=20.0, ge=0, description="Standard deviation, objects")
+    dropped: float = Field(default=0.1, ge=0, lt=1, description="Share of detections left out")
+    icc: float = Field(default=0.75, ge=0, le=1)
+    icc_half: float = Field(default=0.5, ge=0, le=1)
+    redundant: float = Field(default=0.9, gt=0, le=1, description="Absolute rank correlation")
+    confounded: float = Field(default=0.5, gt=0, le=1, description="With area or count: said")
+    missing: float = Field(default=0.3, ge=0, le=1, description="Largest share without a value")
+    outside_card: float = Field(default=0.2, ge=0, le=1, description="Largest share of values")
+    same: float = Field(default=0.8, ge=0, le=1, description="Largest share of one same value")
+
+
+class Agreement(Strict):
+    """Values before and after: intraclass correlation (absolute agreement) and rank correlation.
+
+    None where fewer than ten patients have both; no patients where fewer than ten of the cohort
+    could be disturbed so, which leaves it open.
+    """
+
+    icc: float | None
+    spearman: float | None
+    patients: int
+
+
+class Gated(Strict):
+    """One measurement before the gate."""
+
+    name: str
+    formula: str
+    sentence: str
+    unit: str
+    passed: bool
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    missing: float
+    outside_card: float
+    same: float
+    stability: dict[str, Agreement]
+    with_area: float | None
+    with_cells: float | None
+    cluster: int | None = None
+    kept_instead: str | None = None
+    known_as: str | None = None
+
+
+class GateReport(Strict):
+    """The gate's answer for all measurements. `order` is the dendrogram's, left to right."""
+
+    patients: int
+    slides: int
+    limits: GateLimits
+    measurements: tuple[Gated, ...]
+    not_assessed: tuple[str, ...]
+    order: tuple[str, ...] = ()
+    merges: tuple[tuple[float, float, float, float], ...] = ()
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The names of those that passed."""
+        return tuple(gated.name for gated in self.measurements if gated.passed)
+
+    def text(self) -> str:
+        """The report in words, those that passed first."""
+        lines = [
+            f"Quality gate: {len(self.passed)} of {len(self.measurements)} measurements pass, on"
+            f" {self.slides} slides of {self.patients} patients. No outcome was read.",
+            f"Not assessed: {'; '.join(self.not_assessed) or 'nothing'}.",
+            "",
+        ]
+        for gated in sorted(self.measurements, key=lambda gated: not gated.passed):
+            lines.append(f"{'pass' if gated.passed else 'FAIL'}  {gated.name} [{gated.unit}]")
+            lines.append(f"      {gated.sentence}")
+            stable = ", ".join(
+                f"{name} {'–' if a.icc is None else f'{a.icc:.2f}'}"
+                for name, a in gated.stability.items()
+            )
+            lines.append(f"      ICC: {stable}; missing {gated.missing:.0%}")
+            lines += [f"      - {reason}" for reason in gated.reasons]
+            lines += [f"      note: {note}" for note in gated.notes]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Clusters:
+    labels: I64
+    order: tuple[int, ...]
+    merges: F64
+
+
+def gate(
+    measurements: Sequence[Measurement],
+    slides: Iterable[SlideMaps],
+    *,
+    shifted: Mapping[str, Iterable[SlideMaps]] | None = None,
+    known: Mapping[str, Mapping[str, float]] | None = None,
+    limits: GateLimits | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda step: None,
+) -> tuple[GateReport, Measured]:
+    """Judge measurements on the slides of the patients among whom hypotheses will be looked for.
+
+    Parameters
+    ----------
+    slides : of discovery patients alone, those of a patient one after the other; gone through
+        several times, so that maps on disk (`MapsOnDisk`) need not be held. Patients kept for
+        confirmation do not belong here
+    shifted : maps of the same slides made again, by what changed ("resolution", "stain", "scanner")
+    known : variables that the cohort has already, each by patient; what repeats one is said
+    limits : see `GateLimits`
+    seed : of jitter, loss and the choice of halves
+
+    Returns
+    -------
+    The report, and the undisturbed values.
+    """
+    limits = limits or GateLimits()
+    progress("measuring")
+    measured = measure_patients(measurements, slides)
+    agreements: dict[str, list[Agreement]] = {}
+    disturbed: dict[str, Callable[[], Iterator[SlideMaps]]] = {
+        "jitter": lambda: _jittered(slides, limits, seed),
+        "loss": lambda: _dropped(slides, limits, seed),
+        "half of the tissue": lambda: _halved(slides, seed),
+    }
+    for name, maps in (shifted or {}).items():
+        disturbed[name] = lambda maps=maps: iter(maps)  # type: ignore[misc]
+    for name, make in disturbed.items():
+        progress(name)
+        agreements[name] = _agreements(measured, measure_patients(measurements, make()))
+    not_assessed = [
+        f"{name} (needs maps of the same slides made again)"
+        for name in SHIFTS
+        if name not in (shifted or {})
+    ]
+    if not any(agreement.patients for agreement in agreements["half of the tissue"]):
+        not_assessed.append(
+            "half of the tissue (the outline of the tissue is known in too few patients)"
+        )
+    judged = [
+        _judge(place, measured, {name: found[place] for name, found in agreements.items()}, limits)
+        for place in range(len(measurements))
+    ]
+    progress("redundancy")
+    judged, clusters = _without_repeats(judged, measured, limits)
+    if known:
+        judged = [_compare(gated, measured, known, limits) for gated in judged]
+    report = GateReport(
+        patients=len(measured.patients),
+        slides=int(measured.slides.sum()),
+        limits=limits,
+        measurements=tuple(judged),
+        not_assessed=tuple(not_assessed),
+        order=tuple(clusters[0]),
+        merges=clusters[1],
+    )
+    return report, measured
+
+
+def write_gate(report: GateReport, folder: Path) -> None:
+    """Write `gate.json`, `gate.txt` and, where measurements were compared, `gate.svg`."""
+    write_json(folder / "gate.json", report)
+    write_text(folder / "gate.txt", report.text())
+    if report.merges:
+        _draw_dendrogram(report, folder / "gate.svg")
+
+
+def icc(one: F64, other: F64) -> float | None:
+    """Intraclass correlation of two values per subject, ICC(A,1): two-way, absolute agreement.
+
+    Shrout and Fleiss 1979 (Psychol Bull), as ICC(2,1). None without any spread.
+    """
+    table = np.column_stack([one, other])
+    count = len(table)
+    mean = table.mean()
+    rows = 2 * ((table.mean(axis=1) - mean) ** 2).sum() / (count - 1)
+    columns = count * ((table.mean(axis=0) - mean) ** 2).sum()
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + mean
+    error = (residual**2).sum() / (count - 1)
+    below = rows + error + 2 * (columns - error) / count
+    return float((rows - error) / below) if below > 0 else None
+
+
+def spearman(one: F64, other: F64) -> float | None:
+    """Rank correlation of finite pairs; None for too few or without spread."""
+    from scipy.stats import rankdata
+
+    both = np.isfinite(one) & np.isfinite(other)
+    if both.sum() < LEAST_PATIENTS:
+        return None
+    ranks = [rankdata(values[both]) for values in (one, other)]
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return None
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _jittered(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+    rng = np.random.default_rng([seed, 1])
+    for maps in slides:
+        yield perturb.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
+
+
+def _dropped(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
+    rng = np.random.default_rng([seed, 2])
+    for maps in slides:
+        yield perturb.drop(maps, limits.dropped, rng)
+
+
+def _halved(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
+    rng = np.random.default_rng([seed, 3])
+    for _, own in groupby(slides, key=lambda maps: maps.patient):
+        yield from perturb.half_of(list(own), rng)
+
+
+def _agreements(before: Measured, after: Measured) -> list[Agreement]:
+    place = {patient: i for i, patient in enumerate(after.patients)}
+    rows = [i for i, patient in enumerate(before.patients) if patient in place]
+    one = before.table[rows]
+    other = after.table[[place[before.patients[i]] for i in rows]]
+    if len(rows) < LEAST_PATIENTS <= len(before.patients):
+        return [Agreement(icc=None, spearman=None, patients=0)] * one.shape[1]
+    found = []
+    for column in range(one.shape[1]):
+        both = np.isfinite(one[:, column]) & np.isfinite(other[:, column])
+        pair = one[both, column], other[both, column]
+        enough = int(both.sum()) >= LEAST_PATIENTS
+        found.append(
+            Agreement(
+                icc=icc(*pair) if enough else None,
+                spearman=spearman(*pair) if enough else None,
+                patients=int(both.sum()),
+            )
+        )
+    return found
+
+
+def _judge(
+    place: int, measured: Measured, stability: dict[str, Agreement], limits: GateLimits
+) -> Gated:
+    measurement = measured.measurements[place]
+    values = measured.table[:, place]
+    known = np.isfinite(values)
+    missing = 1.0 - float(known.mean())
+    outside = float((known & ~measured.valid[:, place]).sum() / max(known.sum(), 1))
+    same = float(np.unique(values[known], return_counts=True)[1].max(initial=0) / len(values))
+    reasons = []
+    if missing > limits.missing:
+        why = [value.why_not for row in measured.values if not (value := row[place]).valid]
+        usual = max(set(why), key=why.count)
+        reasons.append(f"no value in {missing:.0%} of patients, mostly: {usual}")
+    if outside > limits.outside_card:
+        reasons.append(f"{outside:.0%} of values lie outside a tool's card")
+    if same > limits.same:
+        reasons.append(f"the same value in {same:.0%} of patients")
+    for name, agreement in stability.items():
+        least = limits.icc_half if name == "half of the tissue" else limits.icc
+        if agreement.icc is None and agreement.patients:
+            reasons.append(f"stability ({name}) could not be told in {agreement.patients} patients")
+        elif agreement.icc is not None and agreement.icc < least:
+            reasons.append(f"ICC {agreement.icc:.2f} after {name}, below {least:g}")
+    with_area = spearman(values, measured.area_mm2)
+    with_cells = spearman(values, measured.cells)
+    notes = [
+        f"rank correlation {rho:.2f} with {what}: adjust for {column}"
+        for rho, what, column in (
+            (with_area, "tissue area", "imaging:pooled_area_tissue"),
+            (with_cells, "the number of cells", "imaging:pooled_count_cells"),
+        )
+        if rho is not None and abs(rho) > limits.confounded
+    ]
+    return Gated(
+        name=measurement.name,
+        formula=measurement.formula,
+        sentence=measurement.sentence,
+        unit=measurement.unit,
+        passed=not reasons,
+        reasons=tuple(reasons),
+        notes=tuple(notes),
+        missing=missing,
+        outside_card=outside,
+        same=same,
+        stability=stability,
+        with_area=with_area,
+        with_cells=with_cells,
+    )
+
+
+def _without_repeats(
+    judged: list[Gated], measured: Measured, limits: GateLimits
+) -> tuple[list[Gated], tuple[list[str], tuple[tuple[float, float, float, float], ...]]]:
+    """Of measurements that go together, the one nearest to the others stays.
+
+    Complete linkage, so that every two of a cluster correlate by more than the limit.
+    """
+    places = [place for place, gated in enumerate(judged) if gated.passed]
+    if len(places) < 2:
+        return judged, ([judged[place].name for place in places], ())
+    correlation = rank_correlations(measured.table[:, places])
+    clusters = _cluster(np.abs(correlation), limits.redundant)
+    out = list(judged)
+    for label in np.unique(clusters.labels):
+        members = np.flatnonzero(clusters.labels == label)
+        closeness = np.abs(correlation[np.ix_(members, members)]).sum(axis=0)
+        kept = members[int(np.argmax(closeness))]
+        kept_name = judged[places[kept]].name
+        for member in members:
+            gated = judged[places[member]]
+            update: dict[str, object] = {"cluster": int(label)}
+            if member != kept:
+                rho = correlation[member, kept]
+                reason = f"goes with {kept_name} (rank correlation {rho:.2f}), which stays"
+                update |= {"passed": False, "reasons": (reason,), "kept_instead": kept_name}
+            out[places[member]] = gated.model_copy(update=update)
+    order = [judged[places[leaf]].name for leaf in clusters.order]
+    merges = tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in clusters.merges)
+    return out, (order, merges)
+
+
+def rank_correlations(table: F64) -> F64:
+    """(m, m) Spearman correlations of pairs of columns over the rows that have both; else 0."""
+    import pandas as pd
+
+    found = pd.DataFrame(table).corr(method="spearman", min_periods=LEAST_PATIENTS)
+    correlation = np.array(found, dtype=np.float64)
+    correlation[~np.isfinite(correlation)] = 0.0
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
+
+
+def _cluster(closeness: F64, limit: float) -> _Clusters:
+    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    apart = np.clip(1.0 - (closeness + closeness.T) / 2, 0.0, None)
+    np.fill_diagonal(apart, 0.0)
+    merges = linkage(squareform(apart, checks=False), method="complete")
+    labels = fcluster(merges, t=np.nextafter(1.0 - limit, 0), criterion="distance")
+    return _Clusters(np.asarray(labels), tuple(int(leaf) for leaf in leaves_list(merges)), merges)
+
+
+def _compare(
+    gated: Gated,
+    measured: Measured,
+    known: Mapping[str, Mapping[str, float]],
+    limits: GateLimits,
+) -> Gated:
+    """Say which variable of the cohort a measurement repeats."""
+    place = [measurement.name for measurement in measured.measurements].index(gated.name)
+    for key, values in known.items():
+        other = np.array([values.get(patient, np.nan) for patient in measured.patients])
+        rho = spearman(measured.table[:, place], other)
+        if rho is not None and abs(rho) > limits.redundant:
+            reason = f"repeats {key} (rank correlation {rho:.2f})"
+            return gated.model_copy(
+                update={"passed": False, "known_as": key, "reasons": (*gated.reasons, reason)}
+            )
+    return gated
+
+
+def _draw_dendrogram(report: GateReport, path: Path) -> None:
+    from matplotlib.figure import Figure
+    from scipy.cluster.hierarchy import dendrogram
+
+    count = len(report.order)
+    figure = Figure(figsize=(9, min(2 + 0.16 * count, 60)), layout="constrained")
+    axes = figure.add_subplot()
+    dendrogram(
+        np.array(report.merges), orientation="right", ax=axes, no_labels=True, color_threshold=0
+    )
+    axes.axvline(1 - report.limits.redundant, linestyle="--", linewidth=0.8, color="0.4")
+    axes.set_yticks([5 + 10 * i for i in range(count)], report.order)
+    axes.tick_params(axis="y", labelsize=4)
+    axes.set_xlabel("1 − |rank correlation|; left of the line, one of a cluster is kept")
+    with replacing(path) as part:
+        figure.savefig(part, format="svg", metadata={"Date": None})

@@ -1,0 +1,1 @@
+"""Maps that other programs made, as typed maps in µm."""

@@ -1,0 +1,93 @@
+"""Types and kinds of other programs by the names that measurements use."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from mcp_servers.measures.maps import Name
+from sage.core.errors import InputError
+
+TYPES = {
+    "neoplastic": ("neoplastic", "tumor", "tumour", "tumor_cell", "tumor_cells", "cancer"),
+    "lymphoid": ("lymphoid", "lymphocyte", "lymphocytes", "til", "tils"),
+    "inflammatory": ("inflammatory", "immune_cells", "immune"),
+    "stromal": ("stromal", "stroma", "connective", "fibroblast", "fibroblasts"),
+    "epithelial": ("epithelial", "non_neoplastic_epithelial", "benign_epithelial"),
+    "dead": ("dead", "necrotic", "apoptotic"),
+    "b_cell": ("b_cell", "b_cells", "cd19_positive", "cd20_positive"),
+    "t_cell": ("t_cell", "t_cells", "cd3_positive"),
+    "cd4_t_cell": ("cd4_t_cell", "cd4_positive", "helper_t_cells"),
+    "cd8_t_cell": ("cd8_t_cell", "cd8_positive", "cytotoxic_cd8", "cytotoxic_t_cells"),
+    "regulatory_t_cell": ("regulatory_t_cell", "foxp3_positive", "treg", "tregs"),
+    "macrophage": ("macrophage", "macrophages", "cd68_positive"),
+    "nk_cell": ("nk_cell", "nk_cells"),
+    "plasma_cell": ("plasma_cell", "plasma_cells"),
+    "neutrophil": ("neutrophil", "neutrophils"),
+    "eosinophil": ("eosinophil", "eosinophils"),
+    "mitosis": ("mitosis", "mitotic_figure"),
+}
+OBJECTS = {
+    "tls": ("tls", "tertiary_lymphoid_structure", "lymphoid_aggregate"),
+    "germinal_center": ("germinal_center", "germinal_centre", "gc"),
+    "gland": ("gland", "glands"),
+    "vessel": ("vessel", "vessels", "blood_vessel"),
+}
+REGIONS = {
+    "tumor": ("tumor", "tumour", "carcinoma", "cancer"),
+    "stroma": ("stroma",),
+    "necrosis": ("necrosis", "necrotic"),
+    "peritumoral": ("peritumoral",),
+    "rest": ("rest",),
+}
+WINDOW = ("tissue", "region", "region*", "roi")
+"""Classes of an outline of all that was looked at."""
+PANNUKE = {"1": "neoplastic", "2": "inflammatory", "3": "stromal", "4": "dead", "5": "epithelial"}
+"""Numbers of the PanNuke types, as HoVer-Net and CellViT write them."""
+LONGEST = 50
+
+
+def slug(text: str) -> str:
+    """A text in lower-case letters, digits and underscores: "CD8+" is "cd8_positive"."""
+    plain = unicodedata.normalize("NFKD", text.strip()).encode("ascii", "ignore").decode().lower()
+    plain = re.sub(r"\+(?=$|[\s:/,])", " positive", plain)
+    plain = re.sub(r"(?<=\w)-(?=$|[\s:/,])", " negative", plain)
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST].rstrip("_")
+
+
+def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
+    """The name of a type or kind: the caller's own, a known one, else `other_` and the text.
+
+    A derived class ("Tumor: Positive") is the name of its first part and the rest. Names that this
+    gives stay as they are when they are read again.
+
+    Parameters
+    ----------
+    known : spellings by name, as `TYPES`
+    own : the caller's names by the text as it stands in the file
+    """
+    if text in own:
+        return own[text]
+    base, colon, rest = text.partition(":")
+    if colon and rest.strip():
+        return f"{named(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
+    plain = slug(text)
+    if plain == "other" or plain.startswith(("other_", *(f"{name}_" for name in known))):
+        return plain  # a name of ours, or a finer one
+    for name, spellings in known.items():
+        if plain in spellings:
+            return name
+    return f"other_{plain}" if plain else "other"
+
+
+def check_own(own: Mapping[str, str]) -> None:
+    """Raise `InputError` where one of the caller's names is none that maps may have."""
+    adapter = TypeAdapter(dict[str, Name])
+    try:
+        adapter.validate_python(dict(own))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InputError(f"type {problem['loc'][0]}: {problem['msg']}") from None

@@ -1,0 +1,205 @@
+"""Objects and regions of other programs: QuPath's GeoJSON, HookNet-TLS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcp_servers.measures.imports.names import OBJECTS, REGIONS, TYPES, WINDOW, named, slug
+from mcp_servers.measures.maps import (
+    CellMap,
+    Column,
+    ObjectMap,
+    RegionMap,
+    SlideMaps,
+    multipolygon,
+    shape_map,
+)
+from sage.core.errors import InputError
+
+
+def read_qupath_geojson(
+    path: Path,
+    *,
+    mpp: float,
+    slide: str,
+    patient: str,
+    types: Mapping[str, str] | None = None,
+) -> SlideMaps:
+    """Cells, objects, regions and the tissue of one slide from QuPath's export of objects.
+
+    Detections and cells are cells by their class; annotations are the tissue (class Tissue,
+    Region*), objects (TLS, germinal center, gland, vessel), or regions by the name of their class;
+    points of other classes are cells.
+    Annotations without a class are left out. Shape measurements in px are turned into µm.
+
+    Parameters
+    ----------
+    mpp : µm per pixel; QuPath's coordinates are level-0 pixels
+    types : the caller's names by the class in the file
+
+    Raises
+    ------
+    InputError
+        If the file is not GeoJSON, or holds an object that is neither area nor point.
+    """
+    import shapely
+
+    from mcp_servers.formats.geojson import read_objects
+    from mcp_servers.measures.imports.tables import column_of
+
+    own = dict(types or {})
+    cells: list[tuple[float, float, str, Mapping[str, float]]] = []
+    objects: list[tuple[Any, str]] = []
+    regions: list[tuple[Any, str]] = []
+    window: list[Any] = []
+    for thing in read_objects(path):
+        shape = _shape(thing, mpp)
+        if thing.kind in ("detection", "cell", "tile"):
+            center = shapely.centroid(shape)
+            cells.append((center.x, center.y, thing.label, thing.measurements))
+        elif not thing.label:
+            continue
+        elif slug(thing.label) in {slug(word) for word in WINDOW}:
+            window.append(shape)
+        elif (kind := named(thing.label, OBJECTS, own)) in OBJECTS:
+            dots = shapely.points(thing.points * mpp)
+            objects += [(shape, kind)] if thing.polygons else [(dot, kind) for dot in dots]
+        elif not thing.polygons:  # of the points tool: a cell each
+            cells += [(x, y, thing.label, {}) for x, y in thing.points * mpp]
+        else:
+            regions.append((shape, named(thing.label, REGIONS, own)))
+    return SlideMaps(
+        slide=slide,
+        patient=patient,
+        window=multipolygon(window) if window else None,
+        cells=_cells(cells, own, mpp, column_of) if cells else None,
+        objects=shape_map(ObjectMap, *_columns(objects)) if objects else None,
+        regions=shape_map(RegionMap, *_columns(_repaired(regions))) if regions else None,
+        mpp=mpp,
+        provenance=dict.fromkeys(("cells", "objects", "regions"), f"QuPath, {path.name}"),
+    )
+
+
+def _shape(thing: Any, mpp: float) -> Any:
+    import shapely
+
+    if not thing.polygons:
+        return shapely.MultiPoint(thing.points * mpp).centroid
+    parts = [
+        shapely.Polygon(p.exterior * mpp, [hole * mpp for hole in p.holes]) for p in thing.polygons
+    ]
+    return parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts)
+
+
+def _repaired(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    return [(shape if shape.is_valid else multipolygon([shape]), kind) for shape, kind in found]
+
+
+def _columns(found: list[tuple[Any, str]]) -> tuple[list[Any], list[str]]:
+    return [shape for shape, _ in found], [kind for _, kind in found]
+
+
+def _cells(
+    found: list[tuple[float, float, str, Mapping[str, float]]],
+    own: Mapping[str, str],
+    mpp: float,
+    column_of: Any,
+) -> CellMap:
+    names = [named(label, TYPES, own) if label else None for _, _, label, _ in found]
+    types = tuple(sorted({name for name in names if name is not None}))
+    titles = dict.fromkeys(title for *_, measured in found for title in measured)
+    columns = {}
+    for title in titles:
+        name, unit, factor = column_of(title, mpp)
+        values = np.array([measured.get(title, np.nan) for *_, measured in found])
+        if name not in columns:
+            columns[name] = Column(values * factor, unit)
+    places = np.array([[x, y] for x, y, *_ in found], dtype=np.float64)
+    codes = [-1 if name is None else types.index(name) for name in names]
+    return CellMap(
+        places[:, 0], places[:, 1], types, np.array(codes, dtype=np.int64), None, columns
+    )
+
+
+def read_hooknet_table(
+    path: Path, *, mpp: float, where: Mapping[str, str] | None = None
+) -> Iterator[SlideMaps]:
+    """TLS and germinal centers as points, from a CSV with name, label, x, y; a slide at a time.
+
+    Parameters
+    ----------
+    mpp : µm per pixel of x and y
+    where : rows to keep, by the value of a column, such as {"source": "PRED"}
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or a row has no place.
+
+    A slide in which nothing was found has no row, so it is not among the slides here.
+    """
+    import pandas as pd
+    import shapely
+
+    from mcp_servers.measures.imports.tables import read_rows
+    from mcp_servers.workers.cohort import patient_of
+
+    rows = read_rows(path, where or {}, ("name", "label", "x", "y"))
+    for slide, own in rows.groupby("name", sort=True):
+        places = own[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+        if not np.isfinite(places).all():
+            raise InputError(f"{path}: slide {slide} has an object without x and y")
+        kinds = [named(str(label), OBJECTS, {}) for label in own["label"]]
+        held = own["bcr_patient_barcode"].iloc[0] if "bcr_patient_barcode" in own else None
+        points = list(shapely.points(places * mpp))
+        yield SlideMaps(
+            slide=str(slide),
+            patient=str(held) if isinstance(held, str) else patient_of(Path(str(slide))),
+            objects=shape_map(ObjectMap, points, kinds, ["tls", "germinal_center"]),
+            mpp=mpp,
+            provenance={"objects": f"HookNet-TLS, {path.name}"},
+        )
+
+
+def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> SlideMaps:
+    """TLS and germinal centers of one slide from HookNet-TLS's annotations.
+
+    The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}` in
+    level-0 pixels, as wholeslidedata writes it.
+
+    Raises
+    ------
+    InputError
+        If the file is not of that form.
+    """
+    import shapely
+
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+    shapes, kinds = [], []
+    for number, thing in enumerate(data if isinstance(data, list) else [None]):
+        try:
+            ring = np.asarray(thing["coordinates"], dtype=np.float64)[:, :2] * mpp
+            label = thing["label"]
+            name = label["name"] if isinstance(label, dict) else label
+            shape = multipolygon([shapely.Polygon(ring)])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(
+                f"{path}: annotation {number} needs coordinates and a label with a name ({error})"
+            ) from None
+        shapes.append(shape)
+        kinds.append(named(str(name), OBJECTS, {}))
+    return SlideMaps(
+        slide=slide,
+        patient=patient,
+        objects=shape_map(ObjectMap, shapes, kinds, ["tls", "germinal_center"]),
+        mpp=mpp,
+        provenance={"objects": f"HookNet-TLS, {path.name}"},
+    )

@@ -1,0 +1,23 @@
+"""What tissue was looked at, where a file tells of cells alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from mcp_servers.slides.arrays import F64
+
+Window = Literal["none", "hull", "box"]
+"""none: unknown, so that densities are undefined; hull, box: around the cells that were found."""
+
+
+def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:
+    """The window as a multipolygon in µm, or None; and how it was found, for the provenance."""
+    import shapely
+
+    if window == "none" or len(points) < 3:
+        return None, {}
+    around = shapely.MultiPoint(points)
+    area = around.convex_hull if window == "hull" else shapely.box(*around.bounds)
+    if area.area == 0:  # the points lie on a line
+        return None, {}
+    return shapely.MultiPolygon([area]), {"window": f"{window} of the cells"}

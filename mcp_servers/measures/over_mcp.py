@@ -1,0 +1,191 @@
+"""`measure_cohort`: a whole cohort by one call, through the `sage measure` command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext
+from mcp_servers.knowledge.runs import Drive
+from mcp_servers.pathology.common import SUITE, Given
+from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, ToolSpec, tool
+from sage.core.errors import FaultError, InputError
+
+EVERY_SECONDS = 1.0
+"""Between two looks at how many slides are done."""
+LISTED = 300
+ROWS = ".rows"
+"""Where rows of patients are written: tools take files from it, and no client reads them."""
+
+
+class MeasureCohortInput(Given):
+    """Slides or ready maps of a cohort, and what to measure on them."""
+
+    cohort: str = Field(
+        default="-", max_length=1024, description='Cohort as list_cohorts names it, or "-" for none'
+    )
+    slides: InputPath | None = Field(default=None, description="Folder of slides")
+    maps: InputPath | None = Field(default=None, description="Or a folder of ready maps")
+    formulas: list[str] = Field(
+        default_factory=list,
+        max_length=2000,
+        description="Measurements, e.g. pooled(density(cells.lymphoid, within="
+        "margin(regions.tumor, 100, 100))); without any, those of `suite`",
+    )
+    suite: Literal["standard", "full"] = "standard"
+    mpp: float | None = Field(
+        default=None, gt=0, le=100, description="µm per pixel of slides that do not say"
+    )
+    known_at: Literal["baseline", "unknown"] = Field(
+        default="baseline", description="baseline: slides were taken before follow-up began"
+    )
+
+
+class MeasuredVariable(BaseModel):
+    """One measurement as a variable of the cohort."""
+
+    key: str = Field(description="Its name in logrank, cox ... with `tables` = [table]")
+    sentence: str
+    unit: str
+
+
+class MeasureCohortResult(BaseModel):
+    """Tables of the cohort, and what failed."""
+
+    table: OutputName = Field(
+        description="Give this in `tables` to the oncology tools; it has rows of patients, so that "
+        "it cannot be read as a resource"
+    )
+    validity: OutputName = Field(description="Why values are missing, by patient; not readable too")
+    columns: OutputName = Field(description="Sentence, formula and unit of each variable")
+    declaration: OutputName = Field(description="The same variables as lines for cohort.toml")
+    patients: int
+    slides: int
+    measurements: int
+    variables: list[MeasuredVariable] = Field(description=f"At most {LISTED}; all in `columns`")
+    failures: dict[str, str] = Field(description="Slides that failed, with the reason")
+
+
+def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
+    """`measure_cohort` over a driver of the `sage` command; finished slides go to the cache."""
+
+    @tool(
+        "measure_cohort",
+        SUITE,
+        "1.0.0",
+        "Measure all slides of a cohort: makes maps of cells, TLS and tumor, computes measurements "
+        "on them, and writes one variable per measurement and patient. Takes minutes per slide; "
+        "call again with the same arguments after a cancellation: finished slides are kept.",
+        Resources(cpu=1, memory_mb=2048),
+        cacheable=False,
+    )
+    def measure_cohort(given: MeasureCohortInput, context: ToolContext) -> MeasureCohortResult:
+        words, source, cohort = _words(given, context)
+        out = context.roots.write_path(ROWS).resolve()
+        words += ["--out", str(out)]
+        words += ["--cache", cache_folder] if cache_folder is not None else []
+        answer = drive([*words, "--", cohort], _watch(out, _count(source, given), context))
+        told = _told(answer.code, answer.stdout, answer.stderr)
+        for name in (f"{ROWS}/measured.csv", f"{ROWS}/validity.csv"):
+            context.output(name)
+        for name in ("measured.columns.json", "measured.toml"):
+            with context.writing(name) as path:
+                shutil.copyfile(out / name, path)
+        about = json.loads((out / "measured.columns.json").read_text(encoding="utf-8"))
+        listed = list(about.items())[:LISTED]
+        return MeasureCohortResult(
+            table=f"{ROWS}/measured.csv",
+            validity=f"{ROWS}/validity.csv",
+            columns="measured.columns.json",
+            declaration="measured.toml",
+            patients=told["patients"],
+            slides=told["slides"],
+            measurements=told["measurements"],
+            variables=[
+                MeasuredVariable(key=f"imaging:measured_{k}", sentence=v["label"], unit=v["unit"])
+                for k, v in listed
+            ],
+            failures=dict(list(told["failures"].items())[:LISTED]),
+        )
+
+    found: ToolSpec = getattr(measure_cohort, ATTRIBUTE)
+    return found
+
+
+def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], Path, str]:
+    """The command, the folder that it reads, and the cohort; every path is under the roots."""
+    if (given.slides is None) == (given.maps is None):
+        raise InputError("give slides or maps")
+    source = context.roots.input(given.slides or given.maps or "", "folder")
+    cohort = given.cohort
+    if cohort != "-" and cohort not in _built_in():
+        cohort = str(context.roots.input(cohort))
+    words = ["measure", "--json", "--known-at", given.known_at]
+    words += ["--slides" if given.slides else "--maps", str(source)]
+    if given.formulas:
+        with context.writing("definitions.txt") as path:
+            path.write_text("\n".join(_one_line(text) for text in given.formulas) + "\n")
+        words += ["--define", str(context.output("definitions.txt"))]
+    else:
+        words += ["--suite", given.suite]
+    words += [f"--mpp={given.mpp}"] if given.mpp is not None else []
+    return words, source, cohort
+
+
+def _built_in() -> tuple[str, ...]:
+    from validation.cohort.builtin import NAMES
+
+    return NAMES
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or text.lstrip().startswith("#"):
+        raise InputError(f"formulas: one line each: {text[:60]!r}")
+    return text
+
+
+def _count(source: Path, given: MeasureCohortInput) -> int:
+    from mcp_servers.measures.maps import list_maps
+    from mcp_servers.workers.cohort import find_slides
+
+    return len(find_slides(source)) if given.slides else len(list_maps(source))
+
+
+def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
+    """Whether the caller gave up; tells progress by the records that there are."""
+    last = [0.0]
+
+    def stop() -> bool:
+        if time.monotonic() - last[0] > EVERY_SECONDS:
+            made = sum(1 for _ in out.glob("slide_maps/*/run.json"))
+            values = sum(1 for _ in out.glob("measure_maps/*/run.json"))
+            stages = 2 if (out / "slide_maps").is_dir() else 1
+            context.on_progress(
+                min(0.99, (made + values) / (stages * total)),
+                f"{values} of {total} slides measured" if values else f"{made} of {total} mapped",
+            )
+            last[0] = time.monotonic()
+        return context.cancelled()
+
+    return stop
+
+
+def _told(code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    """What `sage measure --json` said; code 1 means that slides failed, which is in it."""
+    if code == 2:
+        lines = [line for line in stderr.splitlines() if line.strip()]
+        raise InputError(lines[-1].removeprefix("error: ")[:500] if lines else "sage: refused")
+    try:
+        told = json.loads(stdout)
+    except ValueError:
+        tail = stderr.strip().splitlines()[-1:] or [""]
+        raise FaultError(f"sage measure ended with code {code}: {tail[0][:400]}") from None
+    if not isinstance(told, dict):
+        raise FaultError("sage measure answered with something that is not a JSON object")
+    return told

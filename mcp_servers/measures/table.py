@@ -1,0 +1,102 @@
+"""Measurements of many patients: a table of values with their reasons, slide by slide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_servers.measures.compute import Value, compute, of_patient
+from mcp_servers.measures.language import Measurement
+from mcp_servers.measures.maps import SlideMaps
+from mcp_servers.measures.prepared import Prepared
+from mcp_servers.slides.arrays import F64, I64, BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Values by patient and measurement.
+
+    Parameters
+    ----------
+    patients : (p,) in order of name
+    measurements : (m,)
+    values : patient by patient, one per measurement
+    area_mm2, cells : (p,) tissue and cells of each patient, NaN where unknown
+    slides : (p,) how many slides each patient has
+    """
+
+    patients: tuple[str, ...]
+    measurements: tuple[Measurement, ...]
+    values: tuple[tuple[Value, ...], ...]
+    area_mm2: F64
+    cells: F64
+    slides: I64
+
+    @property
+    def table(self) -> F64:
+        """(p, m) values, NaN where undefined."""
+        rows = [
+            [np.nan if value.value is None else value.value for value in row] for row in self.values
+        ]
+        return np.array(rows, dtype=np.float64).reshape(len(self.patients), len(self.measurements))
+
+    @property
+    def valid(self) -> BoolArray:
+        """(p, m) whether a value is defined and within the card."""
+        rows = [[value.valid for value in row] for row in self.values]
+        return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
+
+    def of(self, rows: BoolArray) -> Measured:
+        """The patients of a mask."""
+        places = np.flatnonzero(rows)
+        return Measured(
+            tuple(self.patients[place] for place in places),
+            self.measurements,
+            tuple(self.values[place] for place in places),
+            self.area_mm2[rows],
+            self.cells[rows],
+            self.slides[rows],
+        )
+
+
+def measure_patients(
+    measurements: Sequence[Measurement],
+    slides: Iterable[SlideMaps],
+    progress: Callable[[int], None] = lambda done: None,
+) -> Measured:
+    """Every measurement of every patient; one slide's maps are held at a time.
+
+    Parameters
+    ----------
+    slides : in any order; those of a patient are put together by each measurement's rule
+    progress : told how many slides are done
+    """
+    by_patient: dict[str, list[list[Value]]] = {}
+    areas: dict[str, float] = {}
+    cells: dict[str, float] = {}
+    for done, maps in enumerate(slides, start=1):
+        slide = Prepared(maps)
+        values = [compute(measurement, slide) for measurement in measurements]
+        by_patient.setdefault(maps.patient, []).append(values)
+        area = np.nan if maps.area_um2 is None else maps.area_um2 / 1e6
+        count = np.nan if maps.cells is None else float(len(maps.cells))
+        areas[maps.patient] = areas.get(maps.patient, 0.0) + area
+        cells[maps.patient] = cells.get(maps.patient, 0.0) + count
+        progress(done)
+    patients = tuple(sorted(by_patient))
+    return Measured(
+        patients=patients,
+        measurements=tuple(measurements),
+        values=tuple(
+            tuple(
+                of_patient(measurement, [slide[place] for slide in by_patient[patient]])
+                for place, measurement in enumerate(measurements)
+            )
+            for patient in patients
+        ),
+        area_mm2=np.array([areas[patient] for patient in patients], dtype=np.float64),
+        cells=np.array([cells[patient] for patient in patients], dtype=np.float64),
+        slides=np.array([len(by_patient[patient]) for patient in patients], dtype=np.int64),
+    )

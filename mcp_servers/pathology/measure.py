@@ -1,0 +1,329 @@
+"""From a slide to its typed maps, and from maps to values of measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from mcp_servers.context import ToolContext, remove
+from mcp_servers.describe import beyond_card
+from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
+from mcp_servers.pathology.tissue import TissueInput, tissue_mask
+from mcp_servers.pathology.tls import TlsInput, tls
+from mcp_servers.pathology.tumor import (
+    TumorInput,
+    TumorModel,
+    TumorSource,
+    tumor,
+    tumor_outlines,
+)
+from mcp_servers.roots import Roots
+from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
+from mcp_servers.workers.cohort import patient_of
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.maps import CellMap, ObjectMap, RegionMap, SlideMaps
+    from mcp_servers.slides.geometry import Polygon
+    from mcp_servers.slides.slide import Slide
+
+MAKERS = (tissue_mask, segment_nuclei, tls, tumor)
+
+
+class MapsInput(TumorSource):
+    """A slide, and where its tumor is known from."""
+
+
+class MapsResult(SlideResult):
+    """Folder of the maps, and what they hold."""
+
+    maps: OutputName = Field(description="maps.json, beside cells, objects, regions and window")
+    files: list[OutputName]
+    tissue_mm2: float
+    cells: dict[str, int] = Field(description="Cells by type")
+    objects: dict[str, int] = Field(description="Objects by kind: TLS, germinal centers")
+    regions: dict[str, int] = Field(description="Regions by kind: tumor, rest")
+    outside_card: list[str] = Field(description="Why values on these maps count as not valid")
+
+
+def _makers(given: Any) -> str:
+    """Changes when a tool that makes the maps does."""
+    specs = [getattr(maker, ATTRIBUTE) for maker in MAKERS]
+    return " ".join(f"{spec.name} {spec.version}" for spec in specs)
+
+
+@tool(
+    "slide_maps",
+    SUITE,
+    "1.0.0",
+    "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
+    "TLS, tumor, tissue, in µm.",
+    resources=Resources(
+        cpu=2,
+        memory_mb=1536,
+        gpu=getattr(segment_nuclei, ATTRIBUTE).resources.gpu,
+        seconds_per_item=40.0,
+    ),
+    validity=Validity(
+        stain="H&E",
+        mpp=NUCLEI_VALIDITY.mpp,
+        organ="solid tumors",
+        known_failures=("those of tissue_mask, nuclei, tls and tumor, which make the maps",),
+    ),
+    fingerprint=_makers,
+)
+def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
+    """Run the tools that find tissue, nuclei, TLS and tumor, and gather what they wrote."""
+    from mcp_servers.formats.geojson import read_objects
+    from mcp_servers.measures.maps import write_maps
+
+    slide = open_slide(given, context)
+    slide.need_mpp()
+    scratch = context.roots.write_path(f".{slide.name}.{context.tag}-scratch.part")
+    inner = dataclasses.replace(context, roots=Roots(context.roots.inputs, scratch), written=[])
+    try:
+        scratch.mkdir()
+        found = _run_makers(given, inner, context)
+        if given.tumor_regions is None:
+            outlines = [
+                polygon
+                for thing in read_objects(scratch / found["tumor"].geojson)
+                for polygon in thing.polygons
+            ]
+        else:
+            outlines = tumor_outlines(context.input(given.tumor_regions, "file"))[0]
+        maps = _gather(slide, outlines, found, scratch)
+        folder = context.roots.write_path("maps/maps.json").parent
+        write_maps(maps, folder)
+    finally:
+        remove(scratch)
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    for name in names:
+        context.output(f"maps/{name}")
+    return MapsResult(
+        **of_slide(slide),
+        warnings=list(dict.fromkeys(w for result in found.values() for w in result.warnings)),
+        maps="maps/maps.json",
+        files=[f"maps/{name}" for name in names],
+        tissue_mm2=(maps.area_um2 or 0.0) / 1e6,
+        cells=_counts(maps.cells, "types"),
+        objects=_counts(maps.objects, "kinds"),
+        regions=_counts(maps.regions, "kinds"),
+        outside_card=list(maps.outside_card),
+    )
+
+
+def _run_makers(given: MapsInput, inner: ToolContext, context: ToolContext) -> dict[str, Any]:
+    """Results of the tools, the tumor's left out where its outlines were given."""
+    own: dict[str, Any] = {"slide": given.slide, "mpp": given.mpp}
+    model = {name: getattr(given, name) for name in TumorModel.model_fields}
+    steps: list[tuple[str, Any, BaseModel]] = [
+        ("tissue", tissue_mask, TissueInput(**own)),
+        ("nuclei", segment_nuclei, NucleiInput(**own, device=given.device, outlines=False)),
+        ("tls", tls, TlsInput(**model, tumor_regions=given.tumor_regions)),
+    ]
+    if given.tumor_regions is None:
+        steps.append(("tumor", tumor, TumorInput(**model)))
+    found: dict[str, Any] = {}
+    for number, (name, make, arguments) in enumerate(steps):
+        low, high = number / len(steps), (number + 1) / len(steps)
+        inner.on_progress = _part(context, low, high)
+        found[name] = make(arguments, inner)
+    return found
+
+
+def _part(context: ToolContext, low: float, high: float) -> Any:
+    def report(fraction: float, message: str) -> None:
+        context.on_progress(low + (high - low) * fraction, message)
+
+    return report
+
+
+def _gather(
+    slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
+) -> SlideMaps:
+    from mcp_servers.formats.geojson import read_objects
+    from mcp_servers.measures.imports.names import OBJECTS, named
+    from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
+
+    mpp = slide.need_mpp()
+    tissue = read_objects(folder / found["tissue"].geojson)
+    window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
+    if window.is_empty:
+        raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to measure")
+    objects: list[tuple[Any, str]] = []
+    for thing in read_objects(folder / found["tls"].geojson):
+        if not thing.name.startswith("rejected"):
+            kind = named(thing.label, {"germinal_center": OBJECTS["germinal_center"]}, {})
+            kind = "tls" if kind.startswith("other") else kind
+            objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
+    spec = getattr(segment_nuclei, ATTRIBUTE)
+    outside = beyond_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
+    outside += _untyped(getattr(found["nuclei"], "types", {}))
+    versions = {
+        what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
+        for what, maker in zip(("window", "cells", "objects", "regions"), MAKERS, strict=True)
+    }
+    return SlideMaps(
+        slide=slide.name,
+        patient=patient_of(slide.path),
+        window=window,
+        cells=_cells(folder / found["nuclei"].table, mpp),
+        objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], ["tls"]),
+        regions=_regions(_valid(tumor_polygons, mpp), window),
+        mpp=mpp,
+        provenance=versions,
+        outside_card=tuple(outside),
+    )
+
+
+MOST_UNTYPED = 0.2
+"""Share of nuclei without a type above which a slide lies outside the card."""
+
+
+def _untyped(types: dict[str, int]) -> list[str]:
+    """Why a slide lies outside the card where many nuclei have no type; nothing where few."""
+    count, untyped = sum(types.values()), types.get("outside", 0)
+    if untyped <= MOST_UNTYPED * count:
+        return []
+    return [f"{untyped} of {count} nuclei have no type: color, size or resolution is unlike others"]
+
+
+UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}
+"""Units of a column of nuclei by what its name ends with, or begins with; else a pure number."""
+
+
+def _cells(table: Path, mpp: float) -> CellMap:
+    """Nuclei with their types: those of the column `type`, else lymphoid and other."""
+    import numpy as np
+    import pandas as pd
+
+    from mcp_servers.measures.maps import CellMap, Column
+
+    rows = pd.read_csv(table)
+    titles = [str(title) for title in rows.columns]
+    probabilities = None
+    if "type" in titles:
+        names = np.char.lower(rows["type"].to_numpy(dtype=str))
+        shares = [title for title in titles if title.startswith("p_")]
+        types = tuple(title.removeprefix("p_") for title in shares) or tuple(sorted(set(names)))
+        probabilities = rows[shares].to_numpy(dtype=np.float64) if shares else None
+    else:
+        types = ("lymphoid", "other")
+        small_and_dark = np.char.lower(rows["lymphocyte_like"].to_numpy(dtype=str))
+        names = np.where(np.isin(small_and_dark, ("true", "1")), "lymphoid", "other")
+    places = {kind: code for code, kind in enumerate(types)}
+    left_out = {"x", "y", "type", "lymphocyte_like"}
+    columns = {
+        title: Column(rows[title].to_numpy(dtype=np.float64), _unit(title))
+        for title in titles
+        if title not in left_out and not title.startswith("p_") and rows[title].dtype.kind in "if"
+    }
+    return CellMap(
+        rows["x"].to_numpy(dtype=np.float64) * mpp,
+        rows["y"].to_numpy(dtype=np.float64) * mpp,
+        types,
+        np.array([places.get(str(name), -1) for name in names], dtype=np.int64),
+        probabilities,
+        columns,
+    )
+
+
+def _unit(column: str) -> str:
+    parts = column.split("_")
+    return UNITS.get(parts[-1]) or UNITS.get(parts[0]) or "1"
+
+
+def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
+    """Outlines in level-0 pixels as valid shapely polygons in µm."""
+    import shapely
+
+    shapes = [
+        shapely.make_valid(shapely.Polygon(p.exterior * mpp, [hole * mpp for hole in p.holes]))
+        for p in polygons
+    ]
+    return [part for part in shapely.get_parts(shapes) if part.geom_type == "Polygon"]
+
+
+def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
+    """The tumor within the tissue, and the rest of the tissue."""
+    import shapely
+
+    from mcp_servers.measures.maps import RegionMap, multipolygon, shape_map
+
+    inside = shapely.intersection(multipolygon(tumor_shapes), window)
+    names, shapes = [], []
+    for name, area in (("tumor", inside), ("rest", shapely.difference(window, inside))):
+        parts = [part for part in shapely.get_parts(area) if part.geom_type == "Polygon"]
+        names += [name] * len(parts)
+        shapes += parts
+    return shape_map(RegionMap, shapes, names, ["tumor", "rest"])
+
+
+def _counts(held: CellMap | ObjectMap | RegionMap | None, names: str) -> dict[str, int]:
+    if held is None:
+        return {}
+    return {name: int((held.codes == code).sum()) for code, name in enumerate(getattr(held, names))}
+
+
+class MeasureInput(Given):
+    """Maps, and what to compute on them."""
+
+    maps: InputPath = Field(description="maps.json of a slide, or the folder that holds it")
+    definitions: InputPath = Field(description="File of measurements, one formula a line")
+
+
+class MeasureResult(BaseModel):
+    """Values in a file; how many are defined and valid."""
+
+    slide: str
+    patient: str
+    values: OutputName = Field(description="JSON lines, a value for each measurement in order")
+    measurements: int
+    defined: int
+    valid: int
+
+
+@tool(
+    "measure_maps",
+    SUITE,
+    "1.0.0",
+    "Compute measurements (formulas over cells, objects and regions) on the maps of one slide.",
+    resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=2.0),
+)
+def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
+    """One value a line, in the order of the definitions."""
+    from mcp_servers.measures.compute import compute
+    from mcp_servers.measures.definitions import read_definitions
+    from mcp_servers.measures.maps import MANIFEST, read_maps
+    from mcp_servers.measures.prepared import Prepared
+
+    path = context.input(given.maps)
+    folder = path.parent if path.name == MANIFEST else path
+    definitions = context.input(given.definitions, "file")
+    key = ("definitions", str(definitions), definitions.stat().st_mtime_ns)
+    measurements = context.shared(key, lambda: read_definitions(definitions))
+    maps = read_maps(folder)
+    prepared = Prepared(maps)
+    lines, defined, valid = [], 0, 0
+    for number, measurement in enumerate(measurements):
+        if number % 20 == 0:
+            context.progress(number / len(measurements), maps.slide)
+        value = compute(measurement, prepared)
+        defined += value.value is not None
+        valid += value.valid
+        lines.append(value.model_dump_json(exclude_defaults=True) + "\n")
+    with context.writing("values.jsonl") as target:
+        target.write_text("".join(lines), encoding="utf-8")
+    return MeasureResult(
+        slide=maps.slide,
+        patient=maps.patient,
+        values="values.jsonl",
+        measurements=len(measurements),
+        defined=defined,
+        valid=valid,
+    )

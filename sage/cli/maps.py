@@ -1,0 +1,253 @@
+"""`sage maps`: maps of cells, objects and regions: imported, exported, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.maps import SlideMaps
+
+app = typer.Typer(
+    name="maps", help="Maps of cells, objects and regions: import, export, show.",
+    no_args_is_help=True,
+)  # fmt: skip
+
+
+class Format(StrEnum):
+    """What other programs write."""
+
+    QUPATH = "qupath"
+    CELLVIT = "cellvit"
+    HOVERNET = "hovernet"
+    INFORM = "inform"
+    STEINBOCK = "steinbock"
+    HOOKNET = "hooknet"
+    TABLE = "table"
+
+
+class Around(StrEnum):
+    """What the tissue that was looked at is taken for."""
+
+    NONE = "none"
+    HULL = "hull"
+    BOX = "box"
+
+
+class Also(StrEnum):
+    """Formats that maps are exported to."""
+
+    ANNDATA = "anndata"
+    QUPATH = "qupath"
+    SPATIALDATA = "spatialdata"
+
+
+@app.callback()
+def group() -> None:
+    """Maps of cells, objects and regions: import, export, show."""
+
+
+@app.command("import")
+def import_maps(
+    form: Annotated[
+        Format,
+        typer.Argument(
+            metavar="FORMAT",
+            help="qupath (GeoJSON or measurements), cellvit, hovernet, inform, steinbock, hooknet "
+            "(CSV or JSON), table",
+        ),
+    ],
+    file: Annotated[Path, typer.Argument(help="The file that the program wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder of maps, one folder per slide.")] = Path("maps"),
+    mpp: Annotated[
+        float | None,
+        typer.Option(help="µm per pixel of the file's coordinates; none where they are µm.", min=0),
+    ] = None,
+    slide: Annotated[
+        str | None, typer.Option(help="Name of the slide; default: the file's name.")
+    ] = None,
+    patient: Annotated[
+        str | None, typer.Option(help="Its patient; default: what the slide's name tells.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="THEIRS=OURS", help="A type's name; repeatable."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Rows of a table to keep; repeatable."),
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="TOML that names the columns of a table.")
+    ] = None,
+    window: Annotated[
+        Around, typer.Option(help="Tissue where the file tells of cells alone; none: unknown.")
+    ] = Around.NONE,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import cells, objects and regions of another program as typed maps in µm.
+
+    What comes is joined to the maps of the slide that are in OUT already: cells of one program,
+    objects of another. Types that SAGE does not know are kept as other_NAME.
+
+    Example:
+
+        sage maps import qupath slide.geojson --mpp 0.25 --out maps
+
+        sage maps import cellvit cells.json --mpp 0.25 --slide TCGA-XX-0001 --out maps
+
+        sage maps import table cells.csv --mapping columns.toml --window hull --out maps
+    """
+    from mcp_servers.measures.imports.merge import merged
+    from mcp_servers.measures.imports.names import check_own
+    from mcp_servers.measures.maps import MANIFEST, read_maps, write_maps
+    from sage.cli.tools_support import print_json, split_setting
+    from sage.core.errors import InputError
+
+    if not file.is_file():
+        raise InputError(f'"{file}" is not a file')
+    own = dict(split_setting(word) for word in types or ())
+    check_own(own)
+    kept = dict(split_setting(word) for word in where or ())
+    if (mapping is None) == (form is Format.TABLE):
+        raise InputError("--mapping FILE says the columns of a table: give both, or neither")
+    found = []
+    for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window):
+        folder = out / _folder(maps.slide)
+        if (folder / MANIFEST).exists():
+            maps = merged(read_maps(folder), maps, replace=replace)
+        write_maps(maps, folder)
+        found.append(_summary(maps, folder))
+    if as_json:
+        print_json(found)
+        return
+    for row in found:
+        typer.echo(_line(row))
+
+
+def _read(
+    form: Format,
+    file: Path,
+    mpp: float | None,
+    slide: str | None,
+    patient: str | None,
+    types: dict[str, str],
+    where: dict[str, str],
+    mapping: Path | None,
+    window: Around,
+) -> Iterator[SlideMaps]:
+    from mcp_servers.measures.imports import cells, outlines, tables
+    from mcp_servers.workers.cohort import patient_of
+    from sage.core.errors import InputError
+
+    is_json = file.suffix.lower() in (".json", ".geojson")
+    tabular = form in (Format.INFORM, Format.STEINBOCK, Format.TABLE)
+    if tabular or (form is Format.QUPATH and not is_json):
+        columns = tables.read_mapping(mapping) if mapping else tables.preset(form.value, file)
+        yield from tables.read_table(
+            file, columns, mpp=mpp, slide=slide, patient=patient, types=types, where=where,
+            window=window.value,
+        )  # fmt: skip
+        return
+    if mpp is None:
+        raise InputError(f"{file}: the coordinates are pixels; say how many µm one is (--mpp)")
+    name = slide or file.name.split(".")[0]
+    who = patient or patient_of(Path(name))
+    if form is Format.HOOKNET and not is_json:
+        yield from outlines.read_hooknet_table(file, mpp=mpp, where=where)
+    elif form is Format.HOOKNET:
+        yield outlines.read_hooknet_json(file, mpp=mpp, slide=name, patient=who)
+    elif form is Format.QUPATH:
+        yield outlines.read_qupath_geojson(file, mpp=mpp, slide=name, patient=who, types=types)
+    else:
+        yield cells.read_cells_json(
+            file, mpp=mpp, slide=name, patient=who, types=types, window=window.value
+        )
+
+
+def _folder(slide: str) -> str:
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in slide).lstrip(".")
+    return name or "slide"
+
+
+def _summary(maps: SlideMaps, folder: Path) -> dict[str, object]:
+    cells = {} if maps.cells is None else _counts(maps.cells.codes, maps.cells.types)
+    objects = {} if maps.objects is None else _counts(maps.objects.codes, maps.objects.kinds)
+    regions = {} if maps.regions is None else _counts(maps.regions.codes, maps.regions.kinds)
+    return {
+        "slide": maps.slide,
+        "patient": maps.patient,
+        "folder": str(folder),
+        "tissue_mm2": None if maps.area_um2 is None else maps.area_um2 / 1e6,
+        "cells": cells,
+        "objects": objects,
+        "regions": regions,
+    }
+
+
+def _counts(codes: object, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: int((codes == code).sum()) for code, name in enumerate(names)}  # type: ignore[attr-defined]
+
+
+def _line(row: dict[str, object]) -> str:
+    area = row["tissue_mm2"]
+    tissue = "tissue unknown" if area is None else f"{area:.3f} mm²"
+    parts = [f"{what} {row[what]}" for what in ("cells", "objects", "regions") if row[what]]
+    return f"{row['slide']} (patient {row['patient']}): {tissue}; {'; '.join(parts) or 'empty'}"
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what maps hold: tissue, cells by type, objects, regions.
+
+    Example: sage maps show maps
+    """
+    from mcp_servers.measures.maps import list_maps, read_maps
+    from sage.cli.tools_support import print_json
+
+    found = [_summary(read_maps(path), path) for path in list_maps(folder)]
+    if as_json:
+        print_json(found)
+        return
+    for row in found:
+        typer.echo(_line(row))
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
+    to: Annotated[Also, typer.Option(help="anndata (cells), spatialdata or qupath (all of it).")],
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("exported"),
+) -> None:
+    """Export maps to AnnData or SpatialData (in µm), or to QuPath (in level-0 pixels).
+
+    Example: sage maps export maps --to anndata --out exported
+    """
+    from mcp_servers.measures.exports import EXPORTS
+    from mcp_servers.measures.maps import list_maps, read_maps
+
+    suffix, write = EXPORTS[to.value]
+    left_out = []
+    for path in list_maps(folder):
+        maps = read_maps(path)
+        if maps.is_empty or (to is Also.ANNDATA and maps.cells is None):
+            left_out.append(maps.slide)
+            continue
+        out.mkdir(parents=True, exist_ok=True)
+        target = out / f"{_folder(maps.slide)}{suffix}"
+        write(maps, target)
+        typer.echo(str(target))
+    if left_out:
+        typer.echo(f"nothing to export, left out: {', '.join(left_out)}", err=True)

@@ -1,0 +1,260 @@
+"""`sage measure`: measurements over the slides of a cohort, as variables of its patients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sage.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.cohort import Measured, Progress
+    from mcp_servers.measures.language import Measurement
+    from mcp_servers.workers.cohort import Item, Outcome
+
+app = typer.Typer(name="measure", help="Measure the slides of a cohort.", no_args_is_help=True)
+
+
+class SuiteName(StrEnum):
+    """Measurements that are made by rule."""
+
+    STANDARD = "standard"
+    FULL = "full"
+
+
+class Known(StrEnum):
+    """When what is on the slides was known."""
+
+    BASELINE = "baseline"
+    UNKNOWN = "unknown"
+
+
+class Also(StrEnum):
+    """Further formats of the maps."""
+
+    ANNDATA = "anndata"
+    QUPATH = "qupath"
+    SPATIALDATA = "spatialdata"
+
+
+@app.command()
+def measure(
+    cohort: Annotated[
+        str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
+    ],
+    slides: Annotated[
+        Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
+    ] = None,
+    maps: Annotated[
+        Path | None, typer.Option(help="Folder of ready maps (`sage maps import`).")
+    ] = None,
+    define: Annotated[
+        Path | None, typer.Option(help="File of measurements, one formula a line.")
+    ] = None,
+    suite: Annotated[
+        SuiteName | None, typer.Option(help="Measurements made by rule from what the maps hold.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
+        "measured"
+    ),
+    pattern: Annotated[
+        str | None, typer.Option(help='Which files in the folder of slides, e.g. "*.svs".')
+    ] = None,
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel of slides whose file does not say.", min=0.01)
+    ] = None,
+    known_at: Annotated[
+        Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
+    ] = Known.BASELINE,
+    also: Annotated[
+        list[Also] | None, typer.Option(help="Write the maps in this format too; repeatable.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes of the pool.", min=1)] = None,
+    workers: Annotated[
+        str, typer.Option(help='"pool" on this machine, "ray", or "ray://host:port".')
+    ] = "pool",
+    memory: Annotated[int | None, typer.Option(help="Memory for all workers, MiB.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the slides or maps of a cohort and write one variable per measurement and patient.
+
+    Run the same line again after an interruption: finished slides are not measured again. A slide
+    that fails is named, and counts as missing.
+
+    Example:
+
+        sage measure my-cohort --slides slides --suite standard --out measured --jobs 2
+
+        sage measure my-cohort --maps maps --define measurements.txt --out measured
+
+        sage measure - --slides slide.svs --define measurements.txt --out one-slide
+    """
+    from mcp_servers.measures import cohort as over
+    from mcp_servers.roots import Roots
+    from mcp_servers.workers.choose import open_workers
+    from mcp_servers.workers.jobs import Recipe
+    from sage.cli.cohort import load_named
+    from sage.core.errors import InputError
+
+    if (slides is None) == (maps is None):
+        raise InputError("give --slides or --maps")
+    if (define is None) == (suite is None):
+        raise InputError("give --define FILE or --suite standard")
+    asked = _asked(define)
+    held = None if cohort == "-" else load_named(cohort)
+    source = slides if slides is not None else maps
+    assert source is not None
+    if not source.exists():
+        raise InputError(f'"{source}" does not exist')
+    folder = source.resolve() if source.is_dir() else source.resolve().parent
+    items, broken = _items(slides, maps, pattern, held)
+    _check_patients(items, held)
+    roots = Roots.of([folder], out)
+    keep = None if no_cache else str(cache or roots.output / ".cache")
+    word = workers if workers != "pool" else (str(jobs) if jobs else None)
+    failures = {name: (name, reason) for name, reason in broken.items()}
+    with (
+        open_workers(word, Recipe("pathology", (), keep), memory_mb=memory) as pool,
+        _bar(quiet=as_json) as told,
+    ):
+        if slides is not None:
+            arguments = {} if mpp is None else {"mpp": mpp}
+            items, outcomes = over.make_maps(pool, items, roots, arguments, told)
+            failures |= {
+                outcome.item.name: (outcome.item.patient, str(outcome.error))
+                for outcome in outcomes
+                if outcome.error is not None
+            }
+        if not asked and items:
+            asked = over.suite_for(items, "full" if suite is SuiteName.FULL else "standard")
+        values = over.compute_values(pool, items, asked, roots, told)
+    _export(items, also or [], roots.output)
+    declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
+    found = over.write_variables(
+        asked, values, failures, roots.output, None if declared else known_at.value
+    )
+    _tell(found, as_json=as_json)
+    if found.failures:
+        raise typer.Exit(1)
+
+
+def _asked(define: Path | None) -> list[Measurement]:
+    from mcp_servers.measures.definitions import read_definitions
+
+    return [] if define is None else read_definitions(define)
+
+
+def _items(
+    slides: Path | None, maps: Path | None, pattern: str | None, held: Any
+) -> tuple[list[Item], dict[str, str]]:
+    from mcp_servers.measures.cohort import items_with_patients, map_items
+    from mcp_servers.workers.cohort import find_slides
+
+    if maps is not None:
+        return map_items(maps.resolve())
+    assert slides is not None
+    found = [slides.resolve()] if slides.is_file() else find_slides(slides.resolve(), pattern)
+    return items_with_patients(found, held), {}
+
+
+def _check_patients(items: list[Item], held: Any) -> None:
+    """Refuse slides of which none is of a patient of the cohort, before anything runs."""
+    from sage.core.errors import InputError
+
+    if held is None or not items:
+        return
+    known = set(held.patients)
+    if held.spec.patient.ids == "tcga":
+        of_cohort = [item for item in items if item.patient[:12].replace(".", "-") in known]
+    else:
+        of_cohort = [item for item in items if item.patient in known]
+    if not of_cohort:
+        raise InputError(
+            f'none of the slides is of a patient of "{held.id}": the first is taken for one of '
+            f'"{items[0].patient}". Name the files in [slides] of cohort.toml (table and '
+            "file_column), or rename them so that they begin with the patient and a dot"
+        )
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Progress]:
+    """A progress bar for each stage."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    from sage.console import Terminal
+
+    tasks: dict[str, Any] = {}
+    failed: dict[str, int] = {}
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        Remaining(),
+    )
+    with Progress(*columns, console=Terminal(stderr=True), disable=quiet) as bar:
+
+        def told(stage: str, outcome: Outcome, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total, failed=0)
+            failed[stage] = failed.get(stage, 0) + (outcome.error is not None)
+            bar.update(tasks[stage], completed=done, failed=failed[stage])
+
+        yield told
+
+
+def _export(items: list[Item], formats: list[Also], out: Path) -> None:
+    from mcp_servers.measures.exports import EXPORTS
+    from mcp_servers.measures.maps import read_maps
+
+    for name in formats:
+        suffix, write = EXPORTS[name.value]
+        for item in items:
+            target = out / name.value / f"{item.name}{suffix}"
+            if target.exists() and target.stat().st_mtime >= item.path.stat().st_mtime:
+                continue
+            maps = read_maps(item.path.parent)
+            if maps.is_empty or (name is Also.ANNDATA and maps.cells is None):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write(maps, target)
+
+
+def _tell(found: Measured, *, as_json: bool) -> None:
+    from sage.cli.tools_support import print_json
+    from sage.console import Terminal
+
+    if as_json:
+        print_json(
+            {
+                "table": str(found.table),
+                "validity": str(found.validity),
+                "declaration": str(found.declaration),
+                "patients": found.patients,
+                "slides": found.slides,
+                "measurements": found.measurements,
+                "resumed": found.resumed,
+                "failures": found.failures,
+            }
+        )
+        return
+    console = Terminal(soft_wrap=True, highlight=False)
+    done = found.slides - len(found.failures)
+    console.print(
+        f"{found.measurements} measurements of {found.patients} patients on {done} of "
+        f"{found.slides} slides, {found.resumed} from before"
+    )
+    console.print(f"{found.table}  (sage run --features, or the lines of {found.declaration.name})")
+    console.print(f"{found.validity}")
+    for name, reason in found.failures.items():
+        console.print(f"failed: {name}: {reason}", markup=False)

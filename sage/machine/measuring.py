@@ -1,0 +1,149 @@
+"""Measurements that a scientist defines in a run: gated, then variables of the run's cohort.
+
+Their tables lie in the run folder (`outputs/defined`), so that a run that goes on finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.scientist import BlindCohort
+from agents.scientist.tools import MeasurementCheck
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.gate import Gated
+    from mcp_servers.measures.language import Measurement
+    from mcp_servers.measures.table import Measured
+    from validation.cohort.cohort import Cohort
+
+FOLDER, SECOND, STEM = "defined", "second", "defined"
+MOST = 40
+"""Measurements that a run's scientist may define."""
+
+
+def with_defined(cohort: Cohort, folder: Path) -> Cohort:
+    """The cohort with the tables of a folder of defined measurements, in their order."""
+    paths = folder.glob(f"{STEM}*.csv") if folder.is_dir() else ()
+    for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
+        cohort = cohort.with_features(path)
+    return cohort
+
+
+@dataclass
+class MapMeasures:
+    """What the scientist's tool `measurement_define` measures with; no outcome is read.
+
+    Parameters
+    ----------
+    maps : of the cohort's slides
+    folder : where the tables go
+    cohort, second : the run's cohorts as they are now
+    reload : called when a variable joined them
+    seed : of the gate's disturbances
+    minimum : fewest patients that a shown count may stand for
+    """
+
+    maps: Path
+    folder: Path
+    cohort: Callable[[], Cohort]
+    second: Callable[[], Cohort | None]
+    reload: Callable[[], None]
+    seed: int
+    minimum: int
+
+    @property
+    def holds(self) -> str:
+        """What the maps hold, in words."""
+        from mcp_servers.measures.maps import MapsOnDisk
+
+        every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
+        parts = [
+            *(f"cells.{name}" for name in sorted({n for held in every for n in held.types})),
+            *(f"objects.{name}" for name in sorted({n for held in every for n in held.objects})),
+            *(f"regions.{name}" for name in sorted({n for held in every for n in held.regions})),
+        ]
+        return f"{', '.join(parts) or 'nothing'} on {len(every)} slides"
+
+    def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
+        """Gate each formula on the maps of the cohort's patients; what passes is a variable."""
+        from mcp_servers.measures.formula import parse
+
+        before = len(list(self.folder.glob(f"{STEM}*.csv"))) if self.folder.is_dir() else 0
+        checks: dict[str, MeasurementCheck] = {}
+        asked: dict[str, Measurement] = {}
+        for text in formulas:
+            try:
+                asked[text] = parse(text)
+            except InputError as error:
+                checks[text] = MeasurementCheck(formula=text[:200], refused=str(error)[:600])
+        if before + len(asked) > MOST:
+            said = f"this run has defined {before} of at most {MOST} measurements"
+            checks |= {text: MeasurementCheck(formula=text[:200], refused=said) for text in asked}
+        elif asked:
+            checks |= self._measured(asked, before)
+        found = tuple(checks[text] for text in formulas)
+        return found, BlindCohort(self.cohort(), self.minimum)
+
+    def _measured(self, asked: dict[str, Measurement], before: int) -> dict[str, MeasurementCheck]:
+        from mcp_servers.measures.gate import gate
+        from mcp_servers.measures.maps import MapsOnDisk
+
+        measurements = list({m.name: m for m in asked.values()}.values())
+        slides = MapsOnDisk(self.maps, set(self.cohort().patients))
+        report, measured = gate(measurements, slides, seed=self.seed)
+        by_name = {gated.name: gated for gated in report.measurements}
+        keys: dict[str, str] = {}
+        for place, gated in enumerate(report.measurements):
+            if gated.passed:
+                stem = f"{STEM}{before + len(keys) + 1}"
+                _write(measured, place, self.folder, stem)
+                self._in_second(measurements[place], stem)
+                keys[gated.name] = f"imaging:{stem}_{gated.name}"
+        self.reload()
+        return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
+
+    def _in_second(self, measurement: Measurement, stem: str) -> None:
+        """The same measurement in the cohort that confirms, where that has maps."""
+        from mcp_servers.measures.maps import MapsOnDisk
+        from mcp_servers.measures.table import measure_patients
+
+        second = self.second()
+        if second is not None and second.maps is not None:
+            slides = MapsOnDisk(second.maps, set(second.patients))
+            found = measure_patients([measurement], slides)
+            _write(found, 0, self.folder / SECOND, stem)
+
+
+def _write(measured: Measured, place: int, folder: Path, stem: str) -> None:
+    """One measurement as a table of features, with what describes its column."""
+    from mcp_servers.measures.variables import about
+    from sage.core.files import write_json, write_text
+
+    measurement = measured.measurements[place]
+    rows = [f"patient,{measurement.name}"]
+    for patient, values in zip(measured.patients, measured.values, strict=True):
+        value = values[place]
+        rows.append(f"{patient},{value.value!r}" if value.valid else f"{patient},")
+    described = {"known_at": "baseline", **about(measurement)}
+    write_json(folder / f"{stem}.columns.json", {measurement.name: described})
+    write_text(folder / f"{stem}.csv", "\n".join(rows) + "\n")
+
+
+def _check(gated: Gated, key: str) -> MeasurementCheck:
+    return MeasurementCheck(
+        formula=gated.formula,
+        variable=key,
+        sentence=gated.sentence,
+        unit=gated.unit,
+        missing=round(gated.missing, 3),
+        stability={
+            name: None if agreement.icc is None else round(agreement.icc, 2)
+            for name, agreement in gated.stability.items()
+        },
+        notes=gated.notes,
+        refused="" if key else "; ".join(gated.reasons)[:600],
+    )

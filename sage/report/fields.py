@@ -1,0 +1,91 @@
+"""Pictures of measured exposures: a patient with a high value beside one with a low value."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+from sage.core.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.language import Measurement
+    from validation.cohort.cohort import Cohort
+
+FOLDER, ABOUT = "fields", "fields.json"
+FORMULA = re.compile(r"Formula: (.+)$")
+HIGH, LOW = 0.9, 0.1
+
+
+def measurement_of(note: str) -> Measurement | None:
+    """The measurement that a variable's note tells of, or None."""
+    from mcp_servers.measures.formula import parse
+
+    found = FORMULA.search(note)
+    if found is None:
+        return None
+    try:
+        return parse(found[1])
+    except InputError:
+        return None
+
+
+def pictures(home: Path) -> list[dict[str, str]]:
+    """Files and captions of the pictures that were drawn for a hypothesis."""
+    about = home / FOLDER / ABOUT
+    return read_json(about) if about.is_file() else []
+
+
+def draw_measured(cohort: Cohort, keys: list[str], folder: Path) -> list[dict[str, str]]:
+    """Draw each measured variable in the patients at its 90th and its 10th percentile.
+
+    Nobody is named in a picture. Variables that no formula tells of, cohorts without maps, and
+    maps that do not give the cohort's value have none. Returns file and caption of each
+    picture, as written to `fields.json` in the folder.
+    """
+    notes = {variable.key: variable.note for variable in cohort.dictionary().variables}
+    drawn = []
+    for number, key in enumerate(dict.fromkeys(keys), 1):
+        measurement = measurement_of(notes.get(key, ""))
+        if measurement is None or cohort.maps is None:
+            continue
+        path = folder / f"measured_{number}.png"
+        if _draw(cohort, cohort.maps, key, measurement, path):
+            caption = (
+                f"A patient at the 90th and one at the 10th percentile. {measurement.sentence}"
+                f" Formula: {measurement.formula}; in {measurement.unit}."
+            )
+            drawn.append({"file": path.name, "caption": caption})
+    if drawn:
+        write_json(folder / ABOUT, drawn)
+    return drawn
+
+
+def _draw(cohort: Cohort, maps: Path, key: str, measurement: Measurement, path: Path) -> bool:
+    from mcp_servers.measures.compute import compute, of_patient
+    from mcp_servers.measures.maps import MapsOnDisk
+    from mcp_servers.measures.picture import draw_fields
+
+    values = cohort.column(key).dropna().sort_values(kind="stable")
+    if len(values) < 2:
+        return False
+    slides = []
+    for share, word in ((HIGH, "high"), (LOW, "low")):
+        place = round(share * (len(values) - 1))
+        wanted = float(values.iloc[place])
+        try:
+            own = list(MapsOnDisk(maps, {str(values.index[place])}))
+        except InputError:
+            return False
+        measured = [compute(measurement, one) for one in own]
+        patient = of_patient(measurement, measured).value
+        if patient is None or not math.isclose(patient, wanted, rel_tol=1e-6, abs_tol=1e-12):
+            return False  # other maps than those that were measured
+        far = [abs((math.inf if v.value is None else v.value) - wanted) for v in measured]
+        title = f"{word}: {wanted:.3g} {measurement.unit.removeprefix('1')}".strip()
+        slides.append((title, own[far.index(min(far))]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_fields(measurement, slides, path)
+    return True

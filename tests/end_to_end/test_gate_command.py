@@ -1,0 +1,73 @@
+"""`sage gate`, then `sage measure`: what passes becomes variables of the cohort."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mcp_servers.measures.maps import write_maps
+from sage.cli.app import app
+from tests.mcp_servers.measures.test_gate import patients
+from tests.mcp_servers.measures.test_variables import BASE
+
+FORMULAS = """
+mean(density(cells.b))
+mean(ripley_l(cells.a, 60))
+mean(nearest(cells.a, cells.c, mean))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Maps of 24 patients, of whom 16 are in the cohort, and three measurements."""
+    for maps in patients(24):
+        write_maps(maps, tmp_path / "maps" / maps.slide)
+    rows = [f"P{i:02},{100 + i},{i % 2}" for i in range(16)]
+    (tmp_path / "cohort").mkdir()
+    (tmp_path / "cohort" / "clinical.csv").write_text("patient,days,dead\n" + "\n".join(rows))
+    (tmp_path / "cohort" / "cohort.toml").write_text(BASE)
+    (tmp_path / "define.txt").write_text(FORMULAS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_what_passes_the_gate_is_measured(folder: Path) -> None:
+    line = ["gate", "cohort", "--maps", "maps", "--define", "define.txt", "--out", "gate", "--json"]
+    report = json.loads(run(*line))
+    assert report["patients"] == 16  # those of the cohort alone
+    assert [g["passed"] for g in report["measurements"]] == [True, True, False]
+    passed = (folder / "gate" / "passed.txt").read_text().splitlines()
+    assert passed[:2] == ["mean(density(cells.b))", "mean(ripley_l(cells.a, 60))"]
+    assert passed[-2:] == ["pooled(area(tissue))", "pooled(count(cells))"]
+    assert "No outcome was read" in (folder / "gate" / "gate.txt").read_text()
+    run("measure", "-", "--maps", "maps", "--define", "gate/passed.txt", "--out", "measured")
+    assert len((folder / "measured" / "measured.csv").read_text().splitlines()) == 25
+
+
+def test_slides_made_again_are_compared(folder: Path) -> None:
+    line = ["gate", "-", "--maps", "maps", "--define", "define.txt", "--json"]
+    report = json.loads(run(*line, "--shifted", "stain=maps"))
+    assert report["measurements"][0]["stability"]["stain"]["icc"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--maps", "maps"], "give --define FILE or --suite"),
+        (["--maps", "maps", "--suite", "large"], "standard or full"),
+        (["--maps", "cohort", "--suite", "full"], "holds no maps"),
+        (["--maps", "maps", "--suite", "full", "--shifted", "ink=maps"], "resolution, stain"),
+    ],
+)
+def test_bad_input_is_refused(folder: Path, words: list[str], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        CliRunner().invoke(app, ["gate", "-", *words], catch_exceptions=False)

@@ -1,0 +1,306 @@
+"""`sage measure`: variables of patients, failures named, nothing twice and nothing lost."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+
+from mcp_servers.measures.compute import compute, of_patient
+from mcp_servers.measures.formula import parse
+from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
+
+ROOT = Path(__file__).resolve().parents[3]
+FORMULAS = ("pooled(density(cells.lymphoid))", "mean(nearest(cells.lymphoid, cells.other, median))")
+
+
+def sage(*words: str, cwd: Path, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "sage", *words],
+        capture_output=True, text=True, cwd=cwd, env=environment(), timeout=240,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout if code in (0, 1) else done.stderr
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def simulated(slide: str, patient: str, seed: int, count: int = 60, **more: Any) -> SlideMaps:
+    """A square of 1 mm² with cells at random."""
+    rng = np.random.default_rng(seed)
+    cells = CellMap(
+        rng.uniform(0, 1000, count),
+        rng.uniform(0, 1000, count),
+        ("lymphoid", "other"),
+        rng.integers(0, 2, count),
+    )
+    window = shapely.MultiPolygon([shapely.box(0, 0, 1000, 1000)])
+    return SlideMaps(slide, patient, window, cells, **more)
+
+
+def write_all(folder: Path, slides: Sequence[SlideMaps]) -> None:
+    for maps in slides:
+        write_maps(maps, folder / maps.slide)
+
+
+def rows_of(path: Path) -> dict[str, dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return {row["patient"]: row for row in csv.DictReader(stream)}
+
+
+def test_maps_become_variables_that_a_cohort_takes(tmp_path: Path) -> None:
+    slides = [simulated(f"s{n}", f"p{n // 2}", n) for n in range(6)]
+    slides.append(simulated("outside", "p9", 9, outside_card=("too coarse",)))
+    write_all(tmp_path / "maps", slides)
+    (tmp_path / "maps" / "s3" / "cells.parquet").write_bytes(b"broken")
+    (tmp_path / "maps" / "torn").mkdir()
+    (tmp_path / "maps" / "torn" / "maps.json").write_text("{")
+    (tmp_path / "d.txt").write_text("# two\n" + "\n".join(FORMULAS) + "\n\n")
+    words = ["measure", "-", "--maps", "maps", "--define", "d.txt", "--jobs", "2", "--json"]
+    told = json.loads(sage(*words, cwd=tmp_path, code=1))
+    assert (told["slides"], told["measurements"], told["resumed"]) == (8, 2, 0)
+    assert set(told["failures"]) == {"s3", "torn"}
+    assert "was changed after it was written" in told["failures"]["s3"]
+    numbers = rows_of(tmp_path / "measured" / "measured.csv")
+    validity = rows_of(tmp_path / "measured" / "validity.csv")
+    density, nearest = (parse(text) for text in FORMULAS)
+    for patient, own in (("p0", slides[0:2]), ("p1", slides[2:3]), ("p2", slides[4:6])):
+        for measurement in (density, nearest):
+            expected = of_patient(measurement, [compute(measurement, maps) for maps in own])
+            assert float(numbers[patient][measurement.name]) == expected.value
+            assert validity[patient][measurement.name] == "ok"
+    assert validity["p1"]["failed"] == "1"
+    assert validity["p1"]["slides"] == "2"
+    assert numbers["p9"][density.name] == ""  # outside the card: no variable, and it is said why
+    assert validity["p9"][density.name] == "not valid: too coarse"
+    assert numbers["torn"][density.name] == ""
+    assert "maps.json" in validity["torn"][density.name]
+    again = json.loads(sage(*words, cwd=tmp_path, code=1))
+    assert again["resumed"] == 6
+    _check_cohort_takes_it(tmp_path, density.name, numbers)
+
+
+def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str, str]]) -> None:
+    """As lines of cohort.toml, and as features, with unit, sentence and baseline."""
+    from validation.cohort import load
+
+    rows = [f"{patient},{number}" for number, patient in enumerate(("p0", "p1", "p2", "p9", "q"))]
+    (folder / "measured" / "clinical.csv").write_text("\n".join(["patient,age", *rows]) + "\n")
+    base = 'id = "c"\ntitle = "C"\n[patient]\ntable = "clinical"\n[tables.clinical]\n'
+    base += 'file = "clinical.csv"\nkey = "patient"\n[variables.age]\ntable = "clinical"\n'
+    base += 'column = "age"\nkind = "continuous"\n'
+    description = folder / "measured" / "cohort.toml"
+    description.write_text(base)
+    added = load(description).with_features(folder / "measured" / "measured.csv")
+    description.write_text(base + (folder / "measured" / "measured.toml").read_text())
+    written = load(description)
+    for cohort, key in ((added, f"imaging:measured_{name}"), (written, f"imaging:{name}")):
+        values = cohort.table([key], [])[key]
+        assert sorted(values.dropna()) == sorted(
+            float(numbers[patient][name]) for patient in ("p0", "p1", "p2")
+        )
+        assert values.isna().sum() == 2
+        (about,) = [variable for variable in cohort.dictionary().variables if variable.key == key]
+        assert about.unit == "1/mm²"
+        assert about.label.startswith("number of lymphoid cells per mm²")
+        assert about.known_at == "baseline"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, how: signal.Signals) -> None:
+    write_all(tmp_path / "maps", [simulated(f"s{n:03d}", f"p{n:03d}", n, 400) for n in range(60)])
+    (tmp_path / "d.txt").write_text(
+        "\n".join(f"mean(ripley_l(cells.lymphoid, {r}))" for r in range(10, 60))
+    )
+    words = ["measure", "-", "--maps", "maps", "--define", "d.txt", "--jobs", "2", "--no-cache"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sage", *words], cwd=tmp_path, env=environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    records = tmp_path / "measured" / "measure_maps"
+    deadline = time.monotonic() + 60
+    while len(list(records.glob("*/run.json"))) < 5:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(how)
+    ended = process.wait(30)
+    assert ended == (-signal.SIGKILL if how is signal.SIGKILL else 130)
+    done = {path: path.stat().st_mtime_ns for path in records.glob("*/values.jsonl")}
+    finished = {path.parent for path in records.glob("*/run.json")}
+    assert 5 <= len(finished) < 60
+    told = json.loads(sage(*words, "--json", cwd=tmp_path))
+    assert told["resumed"] == len(finished)
+    assert told["failures"] == {}
+    for path, stamp in done.items():
+        if path.parent in finished:
+            assert path.stat().st_mtime_ns == stamp  # not computed twice
+    assert len(rows_of(tmp_path / "measured" / "measured.csv")) == 60
+    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
+
+
+@pytest.mark.slow
+def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
+    from validation.simulate import write_world
+
+    write_world(tmp_path / "world", seed=3, patients=40, slides=3, slide_px=768)
+    slides = tmp_path / "world" / "slides"
+    (slides / "SIM-0004.tiff").write_bytes(b"no slide")
+    words = ["measure", "world", "--slides", "world/slides", "--suite", "standard", "--jobs", "2"]
+    told = json.loads(sage(*words, "--also", "anndata", "--json", cwd=tmp_path, code=1))
+    assert told["patients"] == 4
+    assert told["measurements"] > 100
+    assert list(told["failures"]) == ["SIM-0004"]
+    found = rows_of(tmp_path / "measured" / "measured.csv")
+    assert float(found["SIM-0001"]["pooled_density_cells"]) > 100
+    assert found["SIM-0004"]["pooled_density_cells"] == ""
+    maps = read_maps(tmp_path / "measured" / "slide_maps" / "SIM-0001" / "maps")
+    measurement = parse("pooled(density(cells))")
+    assert compute(measurement, maps).value == float(found["SIM-0001"][measurement.name])
+    assert (tmp_path / "measured" / "anndata" / "SIM-0001.h5ad").is_file()
+    again = json.loads(sage(*words, "--json", cwd=tmp_path, code=1))
+    assert again["resumed"] == 3
+
+
+def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
+    from mcp_servers.pathology.measure import MapsInput, slide_maps
+    from sage.core.errors import InputError
+    from tests.mcp_servers.slide_tools import context, png
+
+    png(tmp_path / "glass.png", np.full((600, 600, 3), 243, np.uint8))
+    with pytest.raises(InputError, match=r"glass\.png: no tissue was found"):
+        slide_maps(MapsInput(slide="glass.png", mpp=0.5), context(tmp_path))
+    assert not list((tmp_path / "out").rglob("*.part*"))
+
+
+@pytest.mark.parametrize(("types", "said"), [
+    ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
+])  # fmt: skip
+def test_many_nuclei_without_a_type_are_outside_the_card(types: dict[str, int], said: int) -> None:
+    from mcp_servers.pathology.measure import _untyped
+
+    assert len(_untyped(types)) == said
+
+
+def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
+    from mcp_servers.pathology.measure import _cells
+
+    (tmp_path / "n.csv").write_text(
+        "x,y,area_um2,type,p_neoplastic,p_lymphoid\n"
+        "10,20,30.5,lymphoid,0.2,0.8\n4,2,80,neoplastic,0.9,0.1\n6,6,9,outside,0.5,0.5\n"
+    )
+    cells = _cells(tmp_path / "n.csv", 0.5)
+    assert cells.types == ("neoplastic", "lymphoid")
+    assert cells.codes.tolist() == [1, 0, -1]
+    assert cells.points.tolist() == [[5, 10], [2, 1], [3, 3]]
+    assert cells.probabilities is not None
+    assert cells.probabilities[0].tolist() == [0.2, 0.8]
+    assert {name: column.unit for name, column in cells.columns.items()} == {"area_um2": "µm²"}
+
+
+def test_patients_of_slides_are_those_of_the_cohorts_table(tmp_path: Path) -> None:
+    from mcp_servers.measures.cohort import items_with_patients
+    from validation.cohort import load
+
+    (tmp_path / "clinical.csv").write_text("id,age\nA,1\nB,2\n")
+    (tmp_path / "slides.csv").write_text("id,file\nA,x/one.svs\nB,two.svs\n")
+    (tmp_path / "cohort.toml").write_text(
+        'id = "c"\ntitle = "C"\npatient = { table = "clinical" }\n'
+        'tables.clinical = { file = "clinical.csv", key = "id" }\n'
+        'tables.slides = { file = "slides.csv", key = "id" }\n'
+        'slides = { table = "slides", file_column = "file" }\n'
+        'variables.age = { table = "clinical", column = "age", kind = "continuous" }\n'
+    )
+    paths = [tmp_path / "s" / name for name in ("one.svs", "TWO.svs", "three.x.svs")]
+    items = items_with_patients(paths, load(tmp_path))
+    assert [item.patient for item in items] == ["A", "B", "three"]
+
+
+def test_an_empty_window_reads_back(tmp_path: Path) -> None:
+    empty = SlideMaps("s", "p", shapely.MultiPolygon())
+    read = read_maps(write_maps(empty, tmp_path / "s"))
+    assert read.area_um2 == 0.0
+    assert compute(parse(FORMULAS[0]), read).value is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-", "--define", "d.txt"], "give --slides or --maps"),
+        (["-", "--maps", "maps"], "give --define FILE or --suite"),
+        (["-", "--maps", "absent", "--define", "d.txt"], "does not exist"),
+        (["-", "--maps", "maps", "--define", "absent.txt"], "cannot be read"),
+        (["-", "--maps", "maps", "--define", "bad.txt"], "bad.txt, line 2"),
+        (["-", "--maps", "maps", "--define", "twice.txt"], "stands there twice"),
+        (["-", "--maps", "maps", "--define", "empty.txt"], "holds no measurement"),
+        (["-", "--maps", "empty", "--define", "d.txt"], "holds no maps"),
+        (["gbsg2", "--maps", "maps", "--define", "d.txt"], "none of the slides is of a patient"),
+    ],
+)
+def test_bad_words_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    from typer.testing import CliRunner
+
+    from sage.__main__ import exit_code
+    from sage.cli.measure import app
+
+    monkeypatch.chdir(tmp_path)
+    write_all(tmp_path / "maps", [simulated("s", "p", 1)])
+    (tmp_path / "empty").mkdir()
+    for name, text in (
+        ("d.txt", FORMULAS[0]),
+        ("bad.txt", f"{FORMULAS[0]}\nnothing(cells)"),
+        ("twice.txt", f"{FORMULAS[0]}\n{FORMULAS[0]}"),
+        ("empty.txt", "# none\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    done = CliRunner().invoke(app, words)
+    assert done.exception is not None
+    assert exit_code(done.exception) == 2
+    assert said in str(done.exception)
+    assert not (tmp_path / "measured").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_nextflow_module_run(tmp_path: Path) -> None:
+    """Nextflow itself is not run here: its scripts are, with their variables filled in."""
+    import re
+
+    from validation.simulate.slide import render_slide
+
+    module = ROOT / "mcp_servers" / "workers" / "nextflow" / "measure.nf"
+    maps, variables = re.findall(r'"""\n(.*?)"""', module.read_text(), re.DOTALL)
+    render_slide(tmp_path / "P1.s1.tiff", seed=1, size_px=768, aggregates=0)
+    (tmp_path / "d.txt").write_text(FORMULAS[0])
+    filled = {
+        "${slide}": "P1.s1.tiff", "${slide.simpleName}": "P1", "${params.cohort}": "-",
+        "${define}": "d.txt", "${task.cpus}": "1",
+    }  # fmt: skip
+    for script in (maps, variables):
+        for name, value in filled.items():
+            script = script.replace(name, value)
+        assert "${" not in script
+        program = script.replace("sage ", f"{sys.executable} -m sage ")
+        done = subprocess.run(
+            ["bash", "-eu", "-c", program], cwd=tmp_path, env=environment(), capture_output=True,
+            text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    (row,) = rows_of(tmp_path / "measured" / "measured.csv").values()
+    assert row["patient"] == "P1"
+    assert float(row["pooled_density_cells_lymphoid"]) > 0

@@ -1,0 +1,68 @@
+"""The report's pictures: the patients whose value it says, the formula, and nobody's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from mcp_servers.measures import picture
+from mcp_servers.measures.formula import parse
+from mcp_servers.measures.maps import SlideMaps, write_maps
+from mcp_servers.measures.table import measure_patients
+from mcp_servers.measures.variables import write_table
+from sage.bench.measures import COHORT, simulate
+from sage.report.fields import draw_measured, pictures
+from validation.cohort import load
+from validation.cohort.cohort import Cohort
+
+FORMULA = "mean(ripley_l(cells.b_cell, 30))"
+KEY = "imaging:mean_ripley_l_cells_b_cell_30"
+
+
+@pytest.fixture
+def cohort(tmp_path: Path) -> Cohort:
+    slides, _ = simulate(8, 21)
+    write_table(measure_patients([parse(FORMULA)], slides), tmp_path)
+    rows = [f"{maps.patient},{60 + i},{100 + i},{i % 2}" for i, maps in enumerate(slides)]
+    (tmp_path / "clinical.csv").write_text("patient,age,days,dead\n" + "\n".join(rows) + "\n")
+    text = COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
+    (tmp_path / "cohort.toml").write_text(text + (tmp_path / "measured.toml").read_text())
+    for maps in slides:
+        write_maps(maps, tmp_path / "maps" / maps.slide)
+    return load(tmp_path)
+
+
+def test_the_patients_drawn_are_those_of_the_values(cohort: Cohort, tmp_path: Path) -> None:
+    seen: list[tuple[str, SlideMaps]] = []
+    real = picture.draw_fields
+
+    def draw(measurement: object, slides: list[tuple[str, SlideMaps]], path: Path) -> object:
+        seen.extend(slides)
+        return real(parse(FORMULA), slides, path)
+
+    with patch.object(picture, "draw_fields", draw):
+        (drawn,) = draw_measured(cohort, [KEY, "clinical:age"], tmp_path / "h1" / "fields")
+    values = sorted(cohort.column(KEY))
+    for (title, maps), place, word in zip(seen, (18, 2), ("high", "low"), strict=True):
+        own = measure_patients([parse(FORMULA)], [maps]).table[0, 0]
+        assert own == pytest.approx(values[place]) and title == f"{word}: {own:.3g} µm"
+        assert maps.patient not in drawn["caption"] + title
+    assert f"Formula: {FORMULA}; in µm." in drawn["caption"]
+    assert (tmp_path / "h1" / "fields" / drawn["file"]).read_bytes().startswith(b"\x89PNG")
+    assert pictures(tmp_path / "h1") == [drawn] and pictures(tmp_path / "h2") == []
+
+
+def test_maps_that_do_not_give_the_value_are_not_drawn(cohort: Cohort, tmp_path: Path) -> None:
+    others, _ = simulate(9, 21)
+    for maps in others:
+        write_maps(maps, tmp_path / "maps" / maps.slide)
+    assert draw_measured(cohort, [KEY], tmp_path / "fields") == []
+    assert not (tmp_path / "fields").exists()
+
+
+def test_a_folder_outside_the_cohort_holds_no_maps(cohort: Cohort, tmp_path: Path) -> None:
+    text = (tmp_path / "cohort.toml").read_text().replace('"maps"', '"../maps"', 1)
+    (tmp_path / "cohort.toml").write_text(text)
+    assert load(tmp_path).maps is None
