@@ -310,3 +310,15 @@ def test_competing_events_alone_are_an_input_error(
     with pytest.raises(InputError, match="all 20 events are competing"):
         given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
         registry.run("competing_risks", given, context)
+
+
+def test_a_few_events_are_not_counted_in_a_finding(
+    registry: Registry, context: ToolContext
+) -> None:
+    for events, said in ((3, "fewer than 5 events"), (7, "7 events")):
+        rows = [(f"p{i}", "ab"[i % 2], 100 + i, int(i < events)) for i in range(40)]
+        cohort = small_cohort(context.roots.inputs[0] / f"c{events}", rows)
+        book = registry.run("describe_cohort", {"cohort": cohort}, context).result
+        (few,) = [row for row in book["findings"] if row["code"] == "few_events"]
+        assert said in few["message"]
+        assert book["endpoints"][0]["events"] == (events if events >= 5 else None)

@@ -55,13 +55,14 @@ def slug(text: str) -> str:
     plain = unicodedata.normalize("NFKD", text.strip()).encode("ascii", "ignore").decode().lower()
     plain = re.sub(r"\+(?=$|[\s:/,])", " positive", plain)
     plain = re.sub(r"(?<=\w)-(?=$|[\s:/,])", " negative", plain)
-    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST]
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST].rstrip("_")
 
 
 def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
     """The name of a type or kind: the caller's own, a known one, else `other_` and the text.
 
-    A derived class ("Tumor: Positive") is the name of its first part and the rest.
+    A derived class ("Tumor: Positive") is the name of its first part and the rest. Names that this
+    gives stay as they are when they are read again.
 
     Parameters
     ----------
@@ -72,10 +73,10 @@ def named(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str
         return own[text]
     base, colon, rest = text.partition(":")
     if colon and rest.strip():
-        return f"{named(base, known, own)}_{slug(rest)}"[: LONGEST + 9]
+        return f"{named(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
     plain = slug(text)
-    if plain.startswith("other_"):
-        return plain
+    if plain == "other" or plain.startswith(("other_", *(f"{name}_" for name in known))):
+        return plain  # a name of ours, or a finer one
     for name, spellings in known.items():
         if plain in spellings:
             return name

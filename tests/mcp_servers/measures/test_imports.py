@@ -237,7 +237,7 @@ def test_cells_of_inform(tmp_path: Path) -> None:
     mapping = preset("inform", path)
     own = {"CK+": "neoplastic"}
     (maps,) = read_table(path, mapping, mpp=0.5, types=own, window="box", patient="p7")
-    assert counts(kept(maps, tmp_path)) == {"cd8_t_cell": 1, "neoplastic": 1, "other_other": 1}
+    assert counts(kept(maps, tmp_path)) == {"cd8_t_cell": 1, "neoplastic": 1, "other": 1}
     assert maps.cells is not None
     assert (maps.cells.codes == -1).sum() == 1
     assert maps.patient == "p7"
@@ -326,6 +326,25 @@ def test_every_text_becomes_a_name_that_maps_may_have(text: str) -> None:
     name = named(text, TYPES, {})
     check_own({"x": name})
     assert len(slug(text)) <= 50
+    assert named(name, TYPES, {}) == name or len(name) > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Tumor", "neoplastic"),
+        ("Tumor: Positive", "neoplastic_positive"),
+        ("neoplastic_positive", "neoplastic_positive"),
+        ("CD8+", "cd8_t_cell"),
+        ("CD8-", "other_cd8_negative"),
+        ("Immune cells", "inflammatory"),
+        ("other_weird", "other_weird"),
+        ("Odd µ thing", "other_odd_thing"),
+        ("???", "other"),
+    ],
+)
+def test_names_of_types(text: str, name: str) -> None:
+    assert named(text, TYPES, {}) == name
 
 
 @pytest.mark.parametrize(
@@ -380,3 +399,34 @@ def test_all_objects_of_real_hooknet_slides_arrive() -> None:
     for label, kind in (("TLS", "tls"), ("GC", "germinal_center")):
         found = sum(len(maps.objects.of_kind(kind)) for maps in slides if maps.objects is not None)
         assert found == int((raw.label == label).sum()) > 0
+
+
+def test_cells_of_one_program_and_objects_of_another_are_one_slide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from sage.cli.maps import app
+
+    monkeypatch.chdir(tmp_path)
+    Path("cells.json").write_text(json.dumps(CELLVIT))
+    Path("o.csv").write_text("name,label,x,y\ns,TLS,10,20\n")
+
+    def imported(*words: str) -> Any:
+        return CliRunner().invoke(app, ["import", *words, "--out", "maps"])
+
+    cells = ("cellvit", "cells.json", "--mpp", "0.25", "--slide", "s")
+    assert imported(*cells).exit_code == 0
+    assert imported("hooknet", "o.csv", "--mpp", "0.5").exit_code == 0
+    maps = read_maps(tmp_path / "maps" / "s")
+    assert sum(counts(maps).values()) == 2
+    assert maps.objects is not None
+    assert maps.objects.points.tolist() == [[5.0, 10.0]]
+    assert set(maps.provenance) == {"cells", "objects"}
+    again = imported(*cells)
+    assert "there are cells already (CellViT, cells.json)" in str(again.exception)
+    assert imported(*cells, "--replace").exit_code == 0
+    assert read_maps(tmp_path / "maps" / "s").objects is not None
+    other = imported("hooknet", "o.csv", "--mpp", "0.5", "--replace")
+    assert other.exit_code == 0
+    assert "of patient s, these of p" in str(imported(*cells, "--patient", "p").exception)
