@@ -96,7 +96,12 @@ class LearnedNuclei:
         """Nuclei of an image at the module's pixel size, measured as by the classical method."""
         import cv2
 
-        from mcp_servers.pathology.compute.nuclei import measured, nuclear_density, part_touching
+        from mcp_servers.pathology.compute.nuclei import (
+            green_density,
+            measured,
+            nuclear_density,
+            part_touching,
+        )
 
         plane = self.raw(image)
         labels = as_labels(plane, self.path)
@@ -104,7 +109,7 @@ class LearnedNuclei:
             labels = part_touching((plane > CUT).astype(np.uint8), 1.0 / mpp)
         density = nuclear_density(image)
         smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
-        return measured(labels, density, smooth, mpp, within)
+        return measured(labels, density, smooth, mpp, within, green_density(image))
 
 
 def as_labels(plane: F32, path: Path) -> AnyArray | None:

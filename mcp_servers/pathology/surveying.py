@@ -71,6 +71,7 @@ def survey_slide(
 def _survey(
     slide: Slide, context: ToolContext, at_mpp: float, span: tuple[float, float]
 ) -> Surveyed:
+    from mcp_servers.pathology.compute.cell_types import dye_strength
     from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.pathology.walk import Piece, walk
@@ -89,6 +90,7 @@ def _survey(
         slide.width * base,
         slide.height * base,
         sampled_darkness(samples, view.mpp),
+        dye_strength(samples),
         tissue.background,
         context.roots.output,
     )

@@ -85,10 +85,11 @@ TLS_VALIDITY = Validity(
     stain="H&E",
     mpp=(0.2, 1.3),
     organ="any solid tumor; not lymph nodes or tonsil",
-    training_data="none; constants chosen on simulated slides and two scans",
+    training_data="constants: simulated slides and two scans; types: see nuclei",
     tcga_overlap="one TCGA slide was looked at while the constants were chosen",
     known_failures=(
-        "an aggregate is not yet a TLS: germinal centers and high endothelial venules are not seen",
+        "an aggregate is not yet a TLS: germinal centers (no labels to fit or score them by) "
+        "and high endothelial venules are not seen",
         "nests of small basaloid epithelium and necrosis can pass, mostly as doubtful: read the "
         "column call; blur by 1 µm and more makes debris and lymphocytes alike",
         "dense infiltrate on thick, blurred or very pink slides is called doubtful or missed",
@@ -98,9 +99,10 @@ TLS_VALIDITY = Validity(
         "painted slides, 7 fields: every aggregate of 10,000 µm² or more found (26 of 26), none "
         "false, area off by 2 to 3% on average (3 of 5 seeds held out). All real images were in "
         "view when constants were chosen: one TLS tile is one aggregate; of four colon fields "
-        "around one luminal abscess none is counted, three list it as rejected; 18 lung patches "
-        "with tumor and necrosis, at two resolutions: none counted; one frozen section: two "
-        "infiltrates, both doubtful, no fold"
+        "around one luminal abscess none is counted or listed (three listed it before types had a "
+        "say); 18 lung patches "
+        "with tumor and necrosis, at two resolutions: none counted; one frozen section: none "
+        "(two doubtful infiltrates before)"
     ),
 )
 
@@ -108,7 +110,7 @@ TLS_VALIDITY = Validity(
 @tool(
     "tls",
     SUITE,
-    "1.2.1",
+    "1.3.0",
     "Detect TLS-like lymphoid aggregates: count, area, density per mm², location to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,

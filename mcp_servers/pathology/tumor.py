@@ -92,7 +92,8 @@ TUMOR_VALIDITY = Validity(
     accuracy=(
         "painted slides, 5 seeds at 0.5 µm/px: the mask holds 97% of tumor, 23% of stroma and 4% "
         "of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); on real slides only "
-        "looked at, not scored"
+        "looked at, not scored: a frozen squamous carcinoma 72%, two fields of breast cancer 46% "
+        "(nests, by eye about half) and 38% (ducts, by eye a fifth)"
     ),
 )
 
@@ -241,7 +242,7 @@ def to_thumbnail(
 @tool(
     "tumor",
     SUITE,
-    "1.1.2",
+    "1.1.3",
     "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,

@@ -25,6 +25,7 @@ GROUPS = {
     "gate": ("sage.cli.gate:app", "Judge measurements before any outcome is read."),
     "maps": ("sage.cli.maps:app", "Maps of cells, objects and regions: import, export, show."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run, promote."),
+    "models": ("sage.cli.models:app", "Networks: train on own data, score, show the card."),
     "mcp": ("sage.cli.mcp:app", "Serve the tools to any agent over MCP."),
     "sandbox": ("sage.cli.sandbox:app", "Where analysis code runs: build, check, clean."),
     "trace": ("sage.cli.trace:app", "Every agent's turns in a run: export."),

@@ -89,11 +89,15 @@ def import_maps(
     window: Annotated[
         Around, typer.Option(help="Tissue where the file tells of cells alone; none: unknown.")
     ] = Around.NONE,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import cells, objects and regions of another program as typed maps in µm.
 
-    Types that SAGE does not know are kept as other_NAME.
+    What comes is joined to the maps of the slide that are in OUT already: cells of one program,
+    objects of another. Types that SAGE does not know are kept as other_NAME.
 
     Example:
 
@@ -103,8 +107,9 @@ def import_maps(
 
         sage maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
+    from mcp_servers.measures.imports.merge import merged
     from mcp_servers.measures.imports.names import check_own
-    from mcp_servers.measures.maps import write_maps
+    from mcp_servers.measures.maps import MANIFEST, read_maps, write_maps
     from sage.cli.tools_support import print_json, split_setting
     from sage.core.errors import InputError
 
@@ -118,6 +123,8 @@ def import_maps(
     found = []
     for maps in _read(form, file, mpp, slide, patient, own, kept, mapping, window):
         folder = out / _folder(maps.slide)
+        if (folder / MANIFEST).exists():
+            maps = merged(read_maps(folder), maps, replace=replace)
         write_maps(maps, folder)
         found.append(_summary(maps, folder))
     if as_json:

@@ -155,7 +155,8 @@ def cohorts(place: Path) -> None:
 
 
 def slides(place: Path) -> None:
-    """Two painted slides of two patients, one of them alone as well, and a picture."""
+    """Two painted slides of two patients, one of them alone as well, labelled tiles, a picture."""
+    import numpy as np
     from PIL import Image
 
     from validation.simulate import render_slide
@@ -164,6 +165,14 @@ def slides(place: Path) -> None:
     for number in (1, 2):
         render_slide(place / "slides" / f"P{number}.s1.tif", seed=number, size_px=1024)
     shutil.copy(place / "slides" / "P1.s1.tif", place / "slide.svs")
+    (place / "tiles").mkdir()
+    for number in range(5):
+        labels = np.zeros((96, 96), np.uint16)
+        labels[20:34, 10 + 8 * number : 24 + 8 * number] = 1
+        labels[60:72, 30:44] = 2
+        picture = np.where(labels[..., None] > 0, (85, 60, 135), (225, 165, 200)).astype(np.uint8)
+        Image.fromarray(picture).save(place / "tiles" / f"t{number}.png")
+        Image.fromarray(labels).save(place / "tiles" / f"t{number}_labels.png")
     (place / "pictures").mkdir()
     Image.new("RGB", (32, 32), (200, 10, 10)).save(place / "picture.png")
 

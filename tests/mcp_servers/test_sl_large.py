@@ -59,7 +59,7 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
     """A survey whose first `tissue` columns are tissue with clusters of lymphocytes and nests."""
     import cv2
 
-    survey = Survey.empty(width_um, height_um, 0.2, (255, 255, 255))
+    survey = Survey.empty(width_um, height_um, 0.2, 0.3, (255, 255, 255))
     rng = np.random.default_rng(4)
 
     def field(sigma: float) -> NDArray[np.float32]:
@@ -86,7 +86,7 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
 
 
 def test_glass_takes_no_memory_in_the_survey() -> None:
-    survey = Survey.empty(75_000, 25_000, 0.2, (255, 255, 255))
+    survey = Survey.empty(75_000, 25_000, 0.2, 0.3, (255, 255, 255))
     assert survey.tiles.nbytes == 0
     survey.put("green", np.s_[1000:1128, 5000:5128], np.full((128, 128), 0.5, np.float32))
     survey.count("nuclei", np.array([1000, 1000, 3125]), np.array([5000, 5000, 9375]))

@@ -180,10 +180,10 @@ def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) ->
     assert not notes(1.0, weights_mpp=1.0)  # the user knows better
 
 
-def test_without_weights_the_method_is_classical(tmp_path: Path) -> None:
+def test_the_classical_method_names_no_network(tmp_path: Path) -> None:
     image, points = field()
     png(tmp_path / "a.png", image)
-    got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5)
+    got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="classical")
     assert (got["method"], got["model"]) == ("classical", None)
     assert got["nuclei"] == pytest.approx(len(points), rel=0.02)
 

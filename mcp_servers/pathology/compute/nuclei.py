@@ -68,6 +68,13 @@ def nuclear_density(image: U8) -> F32:
     return np.asarray(np.maximum(red - np.float32(0.12) * green, 0.0), dtype=np.float32)
 
 
+def green_density(image: U8) -> F32:
+    """Optical density of green, which both dyes of H&E absorb."""
+    import cv2
+
+    return np.asarray(cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG), dtype=np.float32)
+
+
 def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
     """Half way between the local means of what lies above and below Otsu's threshold of tissue."""
     import cv2
@@ -103,7 +110,8 @@ def segment(
     floor : least optical density of a nucleus above nothing
     cap : densities above count as this when thresholds are set
     within : (H, W) mask; nuclei whose center lies outside are dropped
-    density, second : maps to use for the nuclei and to measure beside, computed when None
+    density, second : maps to use for the nuclei and to measure beside; the nuclear dye and the
+        density of green when None
 
     Returns
     -------
@@ -120,6 +128,7 @@ def segment(
     opened = cv2.morphologyEx(foreground, cv2.MORPH_OPEN, kernel)
     foreground = _without_holes(opened, 12.0 * um * um)
     labels = part_touching(foreground, um)
+    second = green_density(image) if second is None else second
     return measured(labels, raw, smooth, mpp, within, second, MIN_CIRCULARITY)
 
 
@@ -149,20 +158,21 @@ def measured(
     raw: AnyArray,
     smooth: AnyArray,
     mpp: float,
-    within: BoolArray | None = None,
-    second: F32 | None = None,
+    within: BoolArray | None,
+    second: AnyArray,
     circularity: float = 0.0,
 ) -> Nuclei:
     """Describe labelled nuclei; those of implausible area or below `circularity` are dropped.
 
-    `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast.
+    `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast,
+    `second` a map whose mean is measured beside.
     """
     from mcp_servers.pathology.compute.kernels import label_sums
     from mcp_servers.pathology.compute.pixels import renumbered
 
     labels = np.ascontiguousarray(labels, dtype=np.int32)
     count = int(labels.max()) + 1
-    sums = label_sums(labels, raw, raw if second is None else second, count - 1)
+    sums = label_sums(labels, raw, second, count - 1)
     table, keep = _describe(sums, mpp)
     area = table[:, 2]
     keep &= (area >= MIN_AREA_UM2) & (area <= MAX_AREA_UM2) & (table[:, 7] > circularity)

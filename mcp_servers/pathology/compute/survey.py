@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mcp_servers.formats.tile_spool import TileSpool
+from mcp_servers.pathology.compute.cell_types import Segmentation, lymphocytes
 from mcp_servers.pathology.compute.nuclei import (
     darkness,
     lymphocyte_like,
@@ -26,6 +27,8 @@ from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 
 CELL_UM = 8.0
 EVERYTHING = slice(None)
+FINE_MPP = 0.7
+"""Up to this pixel size nuclei are typed as those of 0.5 µm per pixel, beyond as those of 1."""
 EPITHELIAL_AREA_UM2 = 30.0
 EPITHELIAL_MAX_ECCENTRICITY = 0.9
 GAP_DENSITY = 0.08
@@ -80,6 +83,7 @@ class Survey:
 
     shape: tuple[int, int]
     dark: float
+    strength: float
     background: tuple[int, int, int]
     tiles: TileSpool
     kept: dict[object, Any] = field(default_factory=dict)
@@ -91,12 +95,19 @@ class Survey:
         width_um: float,
         height_um: float,
         dark: float,
+        strength: float,
         background: tuple[int, int, int],
         folder: Path | None = None,
     ) -> Survey:
         """A grid of zeros that covers a slide; `folder` is for what is not held in memory."""
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
-        return cls(shape, dark, background, TileSpool(len(LAYERS), TILE, held=HELD, folder=folder))
+        return cls(
+            shape,
+            dark,
+            strength,
+            background,
+            TileSpool(len(LAYERS), TILE, held=HELD, folder=folder),
+        )
 
     @property
     def tissue(self) -> BoolArray:
@@ -231,9 +242,11 @@ def add_block(
     from mcp_servers.pathology.compute.pixels import cell_layers
 
     nuclei = segment(image, mpp)
-    lymphoid = lymphocyte_like(nuclei.table, survey.dark)
+    way: Segmentation = "survey" if mpp > FINE_MPP else "classical"
+    lymphoid = lymphocytes(nuclei.table, survey.dark, way, survey.strength)
     round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
-    epithelial = ~lymphoid & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
+    dark = lymphocyte_like(nuclei.table, survey.dark)  # debris is no epithelium either
+    epithelial = ~dark & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
     regular = regular_outline(nuclei.table)
     held = nullcontext() if lock is None else lock
     with held:

@@ -399,3 +399,34 @@ def test_all_objects_of_real_hooknet_slides_arrive() -> None:
     for label, kind in (("TLS", "tls"), ("GC", "germinal_center")):
         found = sum(len(maps.objects.of_kind(kind)) for maps in slides if maps.objects is not None)
         assert found == int((raw.label == label).sum()) > 0
+
+
+def test_cells_of_one_program_and_objects_of_another_are_one_slide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from sage.cli.maps import app
+
+    monkeypatch.chdir(tmp_path)
+    Path("cells.json").write_text(json.dumps(CELLVIT))
+    Path("o.csv").write_text("name,label,x,y\ns,TLS,10,20\n")
+
+    def imported(*words: str) -> Any:
+        return CliRunner().invoke(app, ["import", *words, "--out", "maps"])
+
+    cells = ("cellvit", "cells.json", "--mpp", "0.25", "--slide", "s")
+    assert imported(*cells).exit_code == 0
+    assert imported("hooknet", "o.csv", "--mpp", "0.5").exit_code == 0
+    maps = read_maps(tmp_path / "maps" / "s")
+    assert sum(counts(maps).values()) == 2
+    assert maps.objects is not None
+    assert maps.objects.points.tolist() == [[5.0, 10.0]]
+    assert set(maps.provenance) == {"cells", "objects"}
+    again = imported(*cells)
+    assert "there are cells already (CellViT, cells.json)" in str(again.exception)
+    assert imported(*cells, "--replace").exit_code == 0
+    assert read_maps(tmp_path / "maps" / "s").objects is not None
+    other = imported("hooknet", "o.csv", "--mpp", "0.5", "--replace")
+    assert other.exit_code == 0
+    assert "of patient s, these of p" in str(imported(*cells, "--patient", "p").exception)

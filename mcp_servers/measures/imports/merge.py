@@ -1,0 +1,49 @@
+"""One slide's maps from several files: cells of one program, objects of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_servers.measures.maps import SlideMaps
+from sage.core.errors import InputError
+
+PARTS = ("window", "cells", "objects", "regions")
+
+
+def merged(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
+    """The maps that are there with those that come: a part from either, never both.
+
+    Parameters
+    ----------
+    replace : take the new part where both have it
+
+    Raises
+    ------
+    InputError
+        If they are of different patients, or both have a part and it is not to be replaced.
+    """
+    if held.patient != new.patient:
+        raise InputError(
+            f"{new.slide}: the maps that are there are of patient {held.patient}, these of "
+            f"{new.patient}; say whose they are (--patient), or use another --out"
+        )
+    parts: dict[str, Any] = {}
+    provenance = dict(held.provenance)
+    for part in PARTS:
+        old, given = getattr(held, part), getattr(new, part)
+        if old is not None and given is not None and not replace:
+            raise InputError(
+                f"{new.slide}: there are {part} already ({held.provenance.get(part, 'unknown')}); "
+                "say --replace, or use another --out"
+            )
+        parts[part] = given if given is not None else old
+        if given is not None and part in new.provenance:
+            provenance[part] = new.provenance[part]
+    return SlideMaps(
+        slide=new.slide,
+        patient=new.patient,
+        **parts,
+        mpp=held.mpp if new.mpp is None else new.mpp,
+        provenance=provenance,
+        outside_card=tuple(dict.fromkeys((*held.outside_card, *new.outside_card))),
+    )

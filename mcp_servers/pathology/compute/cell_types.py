@@ -1,0 +1,154 @@
+"""Types of nuclei from size, shape, chromatin and optical density, by one small formula for all.
+
+A multinomial logistic regression with the coefficients of a card that ships. Densities are relative
+to how strongly the slide's tissue is dyed; nothing depends on the other nuclei.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_servers.pathology.compute.nuclei import COLUMNS, green_density, lymphocyte_like
+from mcp_servers.slides.arrays import F64, U8, AnyArray, BoolArray
+from sage.core.data import data_folder
+
+TYPES = ("neoplastic", "lymphoid", "stromal", "other")
+OUTSIDE = "outside"
+"""In place of a type where color or size lies outside what the classifier has seen."""
+FEATURES = (
+    "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
+)  # fmt: skip
+CARD = "nuclei_types.json"
+Segmentation = Literal["network", "classical", "survey"]
+"""How outlines were made: the network or the classical method at 0.5 µm per pixel, the classical
+method at 1 µm per pixel."""
+USUAL_LOG_AREA = 3.4
+DYED = 0.08
+"""Density of green from which a pixel is dyed tissue."""
+USUAL_STRENGTH = 0.3
+"""Strength of dye that is taken where nothing is dyed."""
+STRENGTHS = (0.12, 0.8)
+"""Strengths of dye within which types are given; the sources had 0.23 to 0.43."""
+UNLIKELY = 0.2
+"""Below this probability a small, round, dark nucleus is not taken for a lymphocyte."""
+TYPED_MPP = (0.45, 0.6)
+"""Pixel sizes at which nuclei found by the network or the classical method are typed."""
+
+
+class Coefficients(BaseModel):
+    """One regression: features are centered, scaled, then weighted for each type.
+
+    `low` and `high` (features) bound what the training nuclei had; beyond them there is no type.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    mean: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    sd: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    weights: tuple[tuple[float, ...], ...] = Field(min_length=len(TYPES), max_length=len(TYPES))
+    bias: tuple[float, ...] = Field(min_length=len(TYPES), max_length=len(TYPES))
+    low: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+    high: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
+
+
+@dataclass(frozen=True, slots=True)
+class CellTypes:
+    """`probabilities` (n, 4) in the order of `TYPES`; `inside` (n,) where they may be read."""
+
+    probabilities: F64
+    inside: BoolArray
+
+    @property
+    def names(self) -> AnyArray:
+        """(n,) most probable type, or `OUTSIDE`."""
+        found = np.array(TYPES, dtype=object)[self.probabilities.argmax(axis=1)]
+        return np.where(self.inside, found, OUTSIDE)
+
+    def of(self, name: str) -> BoolArray:
+        """Which nuclei are of a type."""
+        index = TYPES.index(name)
+        return np.asarray((self.probabilities.argmax(axis=1) == index) & self.inside, dtype=bool)
+
+
+def dye_strength(images: list[U8]) -> float:
+    """Median density of green over the dyed pixels of images of tissue."""
+    found = [green_density(image)[::2, ::2].ravel() for image in images]
+    dyed = [values[values > DYED] for values in found]
+    pooled = np.concatenate(dyed) if dyed else np.zeros(0, dtype=np.float32)
+    return float(np.median(pooled)) if len(pooled) else USUAL_STRENGTH
+
+
+def features(table: F64, strength: float | F64) -> F64:
+    """(n, len(FEATURES)) of a table of nuclei (see `compute.nuclei.COLUMNS`).
+
+    `density` is the logarithm of the mean density over the slide's strength of dye, `texture`  is
+    the spread of the density within the nucleus over its mean, `hue` the density of green over that
+    of the nuclear dye.
+    """
+    area, eccentricity, circularity, density, spread, green = (
+        table[:, COLUMNS.index(name)]
+        for name in (
+            "area_um2", "eccentricity", "circularity", "density_mean", "density_sd", "second_mean",
+        )
+    )  # fmt: skip
+    size = np.log(np.maximum(area, 1.0))
+    dense = np.maximum(density, 0.01)
+    columns = (
+        size, (size - USUAL_LOG_AREA) ** 2, eccentricity, circularity, np.log(dense / strength),
+        spread / dense, green / dense,
+    )  # fmt: skip
+    return np.stack(columns, axis=1)
+
+
+@cache
+def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
+    """The regression that ships for nuclei outlined in one of three ways."""
+    card = types_card(folder)
+    return Coefficients.model_validate(card["regressions"][segmentation])
+
+
+def types_card(folder: Path | None = None) -> dict[str, Any]:
+    """The card: coefficients, what they were fitted to, and how well they do."""
+    path = (folder or data_folder("models")) / CARD
+    card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return card
+
+
+def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTypes:
+    """Types of the nuclei of a table, by the regression for how they were outlined.
+
+    `strength` is the slide's strength of dye; beyond `STRENGTHS` no nucleus has a type.
+    """
+    found = applied(coefficients(segmentation), table, strength)
+    if STRENGTHS[0] <= strength <= STRENGTHS[1]:
+        return found
+    return CellTypes(found.probabilities, np.zeros(len(table), dtype=bool))
+
+
+def applied(known: Coefficients, table: F64, strength: float | F64) -> CellTypes:
+    """Types by given coefficients."""
+    given = features(table, strength)
+    logits = (given - known.mean) / np.array(known.sd) @ np.array(known.weights).T + known.bias
+    logits -= logits.max(axis=1, keepdims=True)
+    chance = np.exp(logits)
+    chance /= chance.sum(axis=1, keepdims=True)
+    inside = ((given >= known.low) & (given <= known.high)).all(axis=1)
+    return CellTypes(chance, np.asarray(inside, dtype=bool))
+
+
+def lymphocytes(table: F64, dark: float, way: Segmentation, strength: float) -> BoolArray:
+    """Small, round, dark nuclei, without those whose type makes a lymphocyte unlikely.
+
+    `dark` is the least density (see `compute.nuclei.darkness`); nuclei outside the card are judged
+    by size, shape and darkness alone.
+    """
+    found = classify(table, way, strength)
+    unlikely = found.inside & (found.probabilities[:, TYPES.index("lymphoid")] < UNLIKELY)
+    return np.asarray(lymphocyte_like(table, dark) & ~unlikely, dtype=bool)

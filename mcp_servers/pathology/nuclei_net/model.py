@@ -1,0 +1,181 @@
+"""The nuclei network as a file (safetensors with its card inside) and at work on an image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mcp_servers.pathology.nuclei_net.instances import instances
+from mcp_servers.slides.arrays import F32, I32, U8, BoolArray
+from mcp_servers.spec import explain
+from sage.core.data import data_folder
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.pathology.compute.nuclei import Nuclei
+
+FORMAT = "sage-nuclei-1"
+WORKING_MPP = 0.5
+SHIPPED = "nuclei.safetensors"
+MAPS_PLACE = 2
+"""From this map on they are places, which are no probabilities."""
+STRETCH = 1.1
+"""An image so many times as coarse as the network expects is enlarged for it."""
+
+
+class NucleiScores(BaseModel):
+    """Mean scores over tiles, beside those of Otsu + watershed and of the classical method."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    data: str
+    tiles: int = Field(ge=1)
+    f1: float = Field(ge=0, le=1)
+    dice: float = Field(ge=0, le=1)
+    aji: float = Field(ge=0, le=1)
+    pq: float = Field(ge=0, le=1)
+    otsu_watershed: dict[str, float] = Field(default_factory=dict)
+    classical: dict[str, float] = Field(default_factory=dict)
+
+
+class NucleiCard(BaseModel):
+    """What the card of a nuclei network must hold; what else it holds is kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    format: Literal["sage-nuclei-1"]
+    name: str = Field(min_length=1, max_length=60)
+    widths: list[int] = Field(min_length=2, max_length=6)
+    mpp: float = Field(ge=0.1, le=2)
+    seed: int
+    training_data: str
+    data_sha256: str
+    held_out: NucleiScores
+
+
+def save(path: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> None:
+    """Write weights at half precision as safetensors, the card in its metadata."""
+    import torch
+    from safetensors.torch import save_file
+
+    plain = {
+        name: value.to(torch.float16).contiguous() if value.is_floating_point() else value
+        for name, value in weights.items()
+        if not name.endswith("num_batches_tracked")
+    }
+    save_file(plain, path, metadata={"card": json.dumps(card)})
+
+
+def read_card(path: Path) -> NucleiCard:
+    """The card of a file that `save` wrote; raises `InputError` when it is something else."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            card = json.loads((file.metadata() or {}).get("card", "{}"))
+        if not isinstance(card, dict) or card.get("format") != FORMAT:
+            raise InputError(
+                f"{path}: not a nuclei network of SAGE (sage models train nuclei writes one)"
+            )
+        return NucleiCard.model_validate(card)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        told = explain(error) if isinstance(error, ValidationError) else str(error)
+        raise InputError(f"{path}: not a nuclei network of SAGE: {told}") from error
+
+
+def shipped() -> Path | None:
+    """The network that ships, or None where this installation lacks it or PyTorch."""
+    if find_spec("torch") is None or find_spec("safetensors") is None:
+        return None
+    path = data_folder("models") / SHIPPED
+    return path if path.is_file() else None
+
+
+class NucleiNetwork:
+    """A loaded network; `segment` has the form of the classical `compute.nuclei.segment`."""
+
+    stated = True
+
+    def __init__(self, path: Path, device: str = "cpu") -> None:
+        """Load to a device; raises `InputError` when the file is no such network or damaged."""
+        import torch
+        from safetensors.torch import load_file
+
+        from mcp_servers.pathology.nuclei_net.network import NucleiNet
+
+        self.card = read_card(path)
+        self.path, self.device, self.mpp = path, device, self.card.mpp
+        try:
+            net = NucleiNet(tuple(self.card.widths))
+            tensors = {name: value.float() for name, value in load_file(path).items()}
+            if not all(torch.isfinite(value).all() for value in tensors.values()):
+                raise InputError(f"{path}: its numbers are damaged: not finite")
+            missing, unknown = net.load_state_dict(tensors, strict=False)
+        except RuntimeError as error:
+            raise InputError(f"{path}: its numbers do not fit its card: {error}") from error
+        lacking = [name for name in missing if not name.endswith("num_batches_tracked")]
+        if lacking or unknown:
+            raise InputError(f"{path}: its numbers do not fit its card: {(lacking + unknown)[0]}")
+        self.net = fused(net.eval()).to(device, memory_format=torch.channels_last)
+
+    def maps(self, image: U8) -> F32:
+        """(4, H, W): probability of nucleus, depth, horizontal and vertical place."""
+        import torch
+
+        from mcp_servers.pathology.nuclei_net.network import MULTIPLE, densities
+
+        height, width = image.shape[:2]
+        spare = ((0, -height % MULTIPLE), (0, -width % MULTIPLE), (0, 0))
+        padded = np.pad(image, spare, mode="reflect" if min(height, width) > MULTIPLE else "edge")
+        given = (
+            torch.from_numpy(np.ascontiguousarray(padded)).to(self.device).permute(2, 0, 1)[None]
+        )
+        with torch.inference_mode():
+            out = self.net(densities(given).contiguous(memory_format=torch.channels_last))[0]
+            out[:MAPS_PLACE] = torch.sigmoid(out[:MAPS_PLACE])
+            plain: F32 = out.float().cpu().numpy()
+        return np.ascontiguousarray(plain[:, :height, :width])
+
+    def labels(self, image: U8, mpp: float) -> I32:
+        """Label map of an image whose pixels are `mpp` µm wide."""
+        import cv2
+
+        if mpp <= STRETCH * self.mpp:
+            return instances(self.maps(image))
+        height, width = image.shape[:2]
+        factor = mpp / self.mpp
+        size = (round(width * factor), round(height * factor))
+        larger = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_CUBIC), dtype=np.uint8)
+        found = instances(self.maps(larger)).astype(np.float32)
+        small = cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST)
+        return np.asarray(small, dtype=np.int32)
+
+    def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
+        """Nuclei of an image, measured as by the classical method."""
+        import cv2
+
+        from mcp_servers.pathology.compute.nuclei import green_density, measured, nuclear_density
+
+        density = nuclear_density(image)
+        smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
+        second = green_density(image)
+        return measured(self.labels(image, mpp), density, smooth, mpp, within, second)
+
+
+def fused(net: Any) -> Any:
+    """The network with each normalization folded into the convolution before it."""
+    from torch import nn
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+    for module in net.modules():
+        if isinstance(module, nn.Sequential) and len(module) == 3:
+            first, second = module[0], module[1]
+            if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+                module[0], module[1] = fuse_conv_bn_eval(first, second), nn.Identity()
+    return net

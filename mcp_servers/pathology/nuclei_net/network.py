@@ -1,0 +1,64 @@
+"""A small U-Net that tells for each pixel whether it is nucleus, how deep, and where its center is.
+
+Outputs, all at the input's resolution: logit of nucleus; logit of depth (distance to the outline
+over the nucleus's largest); horizontal and vertical position within the nucleus, -1 to 1
+(HoVer-Net, Graham et al., Medical Image Analysis 2019).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+WIDTHS = (32, 64, 128)
+OUTPUTS = 4
+MULTIPLE = 2 ** len(WIDTHS)
+"""Sides of the input must be multiples of this."""
+
+
+def convolution(before: int, after: int) -> nn.Sequential:
+    """3 x 3, normalized over the batch, rectified."""
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
+    )
+
+
+class NucleiNet(nn.Module):
+    """(n, 3, H, W) optical densities to (n, 4, H, W); H and W multiples of `MULTIPLE`.
+
+    The first convolution halves the sides and the last gives four pixels for each of its own, so
+    that nothing is computed at full resolution.
+    """
+
+    def __init__(self, widths: tuple[int, ...] = WIDTHS) -> None:
+        super().__init__()
+        first = nn.Conv2d(3, widths[0], 6, stride=2, padding=2, bias=False)
+        stem = nn.Sequential(first, nn.BatchNorm2d(widths[0]), nn.ReLU())
+        self.down = nn.ModuleList([nn.Sequential(stem, convolution(widths[0], widths[0]))])
+        for before, width in pairwise(widths):
+            self.down.append(nn.Sequential(convolution(before, width), convolution(width, width)))
+        pairs = list(zip(widths[:0:-1], widths[-2::-1], strict=True))
+        self.reduce = nn.ModuleList(nn.Conv2d(low, high, 1) for low, high in pairs)
+        self.up = nn.ModuleList(convolution(high, high) for _, high in pairs)
+        self.head = nn.Conv2d(widths[0], 4 * OUTPUTS, 3, padding=1)
+
+    def forward(self, densities: Tensor) -> Tensor:
+        """The four maps."""
+        kept = []
+        x = densities
+        for level, block in enumerate(self.down):
+            if level:
+                x = nn.functional.max_pool2d(x, 2)
+            x = block(x)
+            kept.append(x)
+        for reduce, up, skip in zip(self.reduce, self.up, kept[-2::-1], strict=True):
+            coarse = nn.functional.interpolate(reduce(x), scale_factor=2.0, mode="nearest")
+            x = up(coarse + skip)
+        return nn.functional.pixel_shuffle(self.head(x), 2)
+
+
+def densities(images: Tensor) -> Tensor:
+    """Optical density, base 10, of (n, 3, H, W) gray values 0 to 255 against white 245."""
+    return -torch.log10(images.float().clamp(min=1.0) / 245.0).clamp(max=0.0)

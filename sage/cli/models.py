@@ -1,0 +1,159 @@
+"""`sage models`: the networks that ship or that users train on their own tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sage.cli.options import AsJson
+
+app = typer.Typer(
+    name="models", help="Networks: train on own data, score, show the card.", no_args_is_help=True
+)
+Kind = Annotated[Literal["nuclei"], typer.Argument(help="Which kind of network.")]
+Weights = Annotated[
+    Path | None, typer.Option(help="A network of `sage models train`; the shipped one if absent.")
+]
+
+
+@app.command()
+def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
+    """Show a network's card: its data, seed and scores.
+
+    Example: sage models show nuclei
+    """
+    from mcp_servers.pathology.nuclei_net.model import read_card
+    from sage.cli.tools_support import print_json
+    from sage.console import Terminal
+
+    card = read_card(weights or _shipped()).model_dump()
+    if as_json:
+        print_json(card)
+        return
+    console = Terminal(highlight=False)
+    for name, value in card.items():
+        console.print(f"[bold]{name}[/]: ", end="")
+        console.print(str(value), markup=False)
+
+
+@app.command()
+def train(
+    kind: Kind,
+    tiles: Annotated[Path, typer.Option(help="Folder of NAME.png and NAME_labels.png.")],
+    out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel of the tiles; unknown when absent.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Batches of 12 examples.")] = 700,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")] = 17,
+    license: Annotated[str, typer.Option(help="Of the data, for the card.")] = "not stated",
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Folder for states; a stopped training goes on from there.")
+    ] = None,
+) -> None:
+    """Train a network on labelled tiles; a part of them is held out and scored.
+
+    A label image has 0 outside nuclei and one number per nucleus (8 or 16 bits). Tiles that look
+    alike are held out together.
+
+    Example: sage models train nuclei --tiles tiles --out own.safetensors --steps 2
+    """
+    from mcp_servers.pathology.nuclei_net.training import train_network
+    from sage.cli.tools_support import print_json
+    from sage.console import Terminal
+
+    console = Terminal(highlight=False)
+    card = train_network(
+        tiles,
+        out,
+        name=out.stem,
+        steps=steps,
+        seed=seed,
+        mpp=mpp,
+        license=license,
+        checkpoints=checkpoints,
+        say=lambda line: console.print(line, markup=False),
+    )
+    print_json(card.held_out.model_dump())
+
+
+@app.command()
+def score(
+    kind: Kind,
+    tiles: Annotated[Path, typer.Argument(help="Folder of NAME.png and NAME_labels.png.")],
+    mpp: Annotated[
+        float | None, typer.Option(help="µm per pixel of the tiles; unknown when absent.")
+    ] = None,
+    weights: Weights = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a network on labelled tiles, per organ, beside Otsu + watershed.
+
+    F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size the
+    median nucleus of each tile is taken for 40 µm². Organs are read from TCGA barcodes.
+
+    Example: sage models score nuclei tiles --mpp 0.5
+    """
+    from mcp_servers.pathology.nuclei_net.examples import read_tiles
+    from mcp_servers.pathology.nuclei_net.model import WORKING_MPP, NucleiNetwork
+    from mcp_servers.pathology.nuclei_net.scoring import (
+        below_baseline,
+        by_organ,
+        means,
+        megapixels_per_cpu_second,
+        own_methods,
+        score_tiles,
+    )
+    from sage.cli.tools_support import print_json
+
+    network = NucleiNetwork(weights or _shipped())
+    labelled = read_tiles(tiles, mpp)
+
+    def found(image: Any) -> Any:
+        return network.labels(image, WORKING_MPP)
+
+    scored = score_tiles(labelled, {"network": found} | own_methods())
+    methods = tuple(scored[0].methods)
+    below = below_baseline(scored, "network")
+    answer = {
+        "data": str(tiles),
+        "organs": {
+            organ: {"tiles": len(group), "nuclei": sum(t.methods["network"].truth for t in group)}
+            | {method: means(group, method) for method in methods}
+            for organ, group in by_organ(scored).items()
+        },
+        "below_otsu_watershed": below,
+        "megapixels_per_cpu_second": round(megapixels_per_cpu_second(found, labelled), 2),
+    }
+    if as_json:
+        print_json(answer)
+        return
+    from rich.table import Table
+
+    from sage.console import Terminal
+
+    console = Terminal(highlight=False)
+    table = Table("organ", "tiles", "nuclei", "method", "F1", "Dice", "AJI", "PQ")
+    for organ, group in by_organ(scored).items():
+        nuclei = sum(tile.methods["network"].truth for tile in group)
+        for method in methods:
+            figures = [f"{value:.3f}" for value in means(group, method).values()]
+            table.add_row(organ, str(len(group)), str(nuclei), method.replace("_", " + "), *figures)
+    console.print(table)
+    console.print(f"tiles with F1 below Otsu + watershed: {', '.join(below) or 'none'}")
+    console.print(f"megapixels per second of processor time: {answer['megapixels_per_cpu_second']}")
+
+
+def _shipped() -> Path:
+    from mcp_servers.pathology.nuclei_net.model import shipped
+    from sage.core.errors import InputError
+
+    path = shipped()
+    if path is None:
+        raise InputError(
+            'the network needs PyTorch: pip install "sage-pathology[models]"; without it nuclei '
+            "are found by the classical method"
+        )
+    return path
