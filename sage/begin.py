@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 
 from agents.question.agent import read_question
@@ -19,6 +21,7 @@ from sage.core.errors import InputError
 from sage.core.extras import need
 from sage.core.printable import one_line
 from sage.machine.asking import ask_question
+from sage.machine.measuring import FOLDER, measure_suite, with_defined
 from sage.machine.services import Services
 from sage.questions import Corrections, contract, question_input, refuse, settle
 from sage.runfolder import FORMAT, Manifest, RunFolder, find_run, new_id
@@ -33,7 +36,8 @@ class Request:
     """What `sage run` was asked.
 
     `replicate` is a second cohort that may contradict a claim, `confirm` one that has to bear it
-    out. `history` is what earlier rounds of `campaign` found.
+    out. `history` is what earlier rounds of `campaign` found. `measure` has the standard suite of
+    measurements made on the cohort's maps first.
     """
 
     prompt: str
@@ -52,6 +56,7 @@ class Request:
     split: float | None = None
     confirm: str | None = None
     campaign: str = ""
+    measure: bool = False
     out: Path | None = None
     corrections: Corrections = field(default_factory=Corrections)
 
@@ -93,6 +98,17 @@ def begin(
         If the prompt is empty or cannot be answered on this cohort, the graph, corpus or cohort is
         missing, unfit or of another disease, or `out` is taken.
     """
+    with TemporaryDirectory() as place:
+        return _begin(request, settings, progress, show, Path(place) / FOLDER)
+
+
+def _begin(
+    request: Request,
+    settings: Settings,
+    progress: Callable[[str, int, int], None],
+    show: Callable[[Question], None],
+    defined: Path,
+) -> Services:
     if not request.prompt.strip():
         raise InputError('the prompt is empty; say what to look for, e.g. sage run "TLS and FABP5"')
     need("literature", "a run")
@@ -101,11 +117,11 @@ def begin(
     root_of_files = str(request.cohort_root.resolve()) if request.cohort_root else None
     features = [str(path.resolve()) for path in request.features]
     cohort = load_cohort(request.cohort, settings, root_of_files, features)
-    dictionary = cohort.dictionary()
     check_second(request.replicate, request.confirm, request.split)
     second = request.confirm or request.replicate
-    if second:
-        require_other_cohort(cohort, load_cohort(second, settings))
+    other = load_cohort(second, settings) if second else None
+    if other is not None:
+        require_other_cohort(cohort, other)
     kg = graph_path(request.kg, settings, progress)
     corpus = request.corpus.resolve() if request.corpus else data_root() / "corpus"
     if not corpus.is_dir():
@@ -113,6 +129,10 @@ def begin(
     root = (request.out or settings.runs_dir / new_id(request.prompt)).resolve()
     if (root / "manifest.json").exists() or (root.is_dir() and any(root.iterdir())):
         raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` the run")
+    if request.measure:
+        measure_suite(cohort, other, defined, request.seed)
+        cohort = with_defined(cohort, defined)
+    dictionary = cohort.dictionary()
     reasoner = settings.effective_reasoner
     models = settings.models.model_dump()
     folder = RunFolder(root)
@@ -160,6 +180,9 @@ def begin(
         reading = read_question(given, services.resources)
         _agree(contract(given, reading, services.ontology, corrections), corrections, show)
     root.mkdir(parents=True, exist_ok=True)
+    if defined.is_dir():
+        shutil.copytree(defined, root / "outputs" / FOLDER)
+        services.reload_cohorts()
     folder.hold()
     folder.save(manifest)
     folder.record.seal_manifest()

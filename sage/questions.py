@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from validation.hypothesis import Hypothesis
 
 
+LONGEST = 2000
+
+
 @dataclass(frozen=True)
 class Corrections:
     """What the asker says beside the question: other parts, parts to leave out, a whole contract.
@@ -47,7 +50,18 @@ class Corrections:
 
 
 def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None) -> QuestionInput:
-    """The prompt with the names that graph and cohort have."""
+    """The prompt with the names that graph and cohort have.
+
+    Raises
+    ------
+    InputError
+        If the prompt is too long to be a question.
+    """
+    if len(prompt) > LONGEST:
+        raise InputError(
+            f"the question has {len(prompt):,} characters, and at most {LONGEST:,} are read; ask"
+            " one question, and leave its background to the literature"
+        )
     return QuestionInput(
         prompt=prompt,
         cohort=CohortWords(
@@ -210,7 +224,9 @@ def lines(question: Question) -> list[str]:
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
     if not question.named(PartRole.ENDPOINT) and not question.refusals:
-        out.append("  endpoint: none named; the hypothesis chooses one, overall survival first")
+        out.append("  endpoint: none named; the hypothesis chooses one")
+    if question.direction is not None:
+        out.append(f"  direction: {question.direction.value.replace('_', ' ')}")
     setting = question.setting
     about = {"question": setting.asked, "cohort": setting.cohort, "graph": setting.graph}
     said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())

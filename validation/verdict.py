@@ -424,7 +424,9 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
         return _Found("inconclusive", unshown.because, (unshown.reason, against), unshown.words)
     assert association.p is not None
     other = association.p < contract.rules.alpha
-    words = "associated in the other direction" if other else "no relevant association"
+    words = "associated in the other direction"
+    if not other:  # a wide interval may leave room for a relevant effect the other way
+        words = "no relevant association in the claimed direction"
     return _Found("not_supported", "evidence", (against,), words)
 
 

@@ -54,7 +54,7 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     if not rows:
         return "Carries: the question names no part; SAGE chose freely."
     kept = ", ".join(
-        f"{row.words} ({row.role.value}{_by_stand_in(part, row)})"
+        f"{row.words} ({row.role.value}{_by_stand_in(part, row, hypothesis)})"
         for part, row in zip(question.parts, rows, strict=True)
         if row.kept
     )
@@ -68,8 +68,13 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     return f"{line} Dropped: {dropped}." if dropped else line
 
 
-def _by_stand_in(part: Part, row: Carried) -> str:
-    return f", for which {row.how} stands in" if part.stands_in else ""
+def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
+    said = f", for which {row.how} stands in" if part.stands_in else ""
+    if part.role in (PartRole.MODIFIER, PartRole.TREATMENT) and row.how in {
+        subgroup.variable for subgroup in hypothesis.subgroups
+    }:
+        said += ", in subgroups side by side without a test of their difference"
+    return said
 
 
 def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:

@@ -50,16 +50,23 @@ HIGH = re.compile(r"\b(?:high|higher|elevated|increased|abundant|strong|more|ric
 LOW = re.compile(r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|poor in)\s+$")
 WORSE = re.compile(
     r"\b(?:shorten\w*|shorter|worse|worsen\w*|poor(?:er)?|reduced?s? (?:the )?\w*\s*survival|"
-    r"harm\w*|unfavorable|adverse)\b"
+    r"harm\w*|unfavorable|adverse|"
+    r"(?:rais|increas)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?))\b"
 )
 BETTER = re.compile(
-    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|lengthen\w*|favorable|protect\w*)\b"
+    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|lengthen\w*|favorable|protect\w*|"
+    r"(?:reduc|lower|decreas|prevent)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?|"
+    r"progression))\b"
 )
+MORE_BENEFIT = re.compile(r"\bbenefit\w* (?:more|most|better)\b|\bmore benefit\b")
 BOTH_WAYS = re.compile(
     rf"(?:{WORSE.pattern})\s+(?:and|but also)\s+(?:{BETTER.pattern})|"
     rf"(?:{BETTER.pattern})\s+(?:and|but also)\s+(?:{WORSE.pattern})"
 )
-CONTROL = re.compile(r"\b(?:negative control|unrelated|should not (?:relate|matter)|no relation)\b")
+CONTROL = re.compile(
+    r"\b(?:negative control|unrelated|should not (?:relate|matter)|no relation|"
+    r"not (?:associated|related|linked|relate|predict))\b"
+)
 ADJUSTED = re.compile(
     r"\b(?:adjust(?:ed|ing|ment)? (?:for|by)|controll(?:ed|ing) for|control for|"
     r"account(?:ed|ing)? for|correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|"
@@ -81,7 +88,8 @@ VERBS = ("cause", "causes")
 """Words of questions that a cohort may have as the key of an endpoint."""
 POSSESSIVE = re.compile(r"['’]s$")
 QUALIFIERS = re.compile(
-    r"\b(?:ratio of|changes? in|protein|\d+[- ]years?|"
+    r"\b(?:ratio of|changes? in|protein|signature|\d+[- ]years?|"
+    r"(?:spatial |mean |median )*distances? (?:between|to|from)|near|close to|proximity|next to|"
     r"(?:above|below|over|under|within|at least|at most) \d[\d.]*(?: \w+)?)\b",
     re.IGNORECASE,
 )
@@ -285,7 +293,9 @@ class Reader:
 
     def _content(self, token: Token) -> bool:
         text = token.text
-        if code(text):
+        if text.casefold() == self.vocabulary.cohort.cohort.casefold():
+            return False
+        if code(text) and text.casefold() not in STOP:
             return True
         if self.language != "en" or not text[0].isalpha() or len(text) < 3:
             return False
@@ -372,7 +382,7 @@ def read(prompt: str, vocabulary: Vocabulary) -> Reading:
             "The question is off topic: it names no gene, cell, feature, treatment or outcome that"
             " SAGE knows. Ask about a marker and an outcome of patients."
         )
-    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
+    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text) or MORE_BENEFIT.search(text))
     return Reading(
         language=reader.language,
         intent=intent,
@@ -421,14 +431,14 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
         elif hit.concept is not None:
             concept = hit.concept
             disease = concept.kind is EntityType.DISEASE
-            if concept.outcome:
+            if hit in adjusted:
+                role = PartRole.COVARIATE
+            elif concept.outcome:
                 role = PartRole.ENDPOINT
             elif disease and (organ_of(concept.name) or WITH_PEOPLE.search(before)):
                 role = PartRole.POPULATION
             elif hit in modifiers:
                 role = PartRole.MODIFIER
-            elif hit in adjusted:
-                role = PartRole.COVARIATE
             elif others and (
                 (concept.kind in DRUGS and (about_drugs or not concept.variables))
                 or (about_drugs and _is_drug_record(reader, hit))
@@ -499,7 +509,7 @@ def _adjusted(reader: Reader, hits: list[Hit]) -> list[Hit]:
     """What the question adjusts for: the name after such words, and those listed with it."""
     found: list[Hit] = []
     for hit in hits:
-        if hit.concept is None or hit.concept.outcome or hit.concept.kind in DRUGS:
+        if hit.concept is None or hit.concept.kind in DRUGS:
             continue
         listed = bool(found) and all(
             token.text.casefold() in LISTED for token in reader.tokens[found[-1].last : hit.first]

@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.base import Resources
 from agents.question.carried import excluded_keys, unanswered
-from agents.question.types import PartRole, Question
+from agents.question.types import Level, PartRole, Question
 from agents.scientist.chains import BETTER, WORSE, proposals
 from agents.scientist.drafts import conjecture, draft, endpoint_of
 from agents.scientist.tools import (
@@ -104,14 +104,15 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
         *chained[first:],
     ]
     excluded = excluded_keys(given.question)
+    wanted = {concept.variable for concept in asked}
     pool = [
         proposal
         for proposal in pool
         if _key(proposal.hypothesis) not in tried
+        and not _contradicts(proposal.hypothesis, given.question, wanted)
         and proposal.hypothesis.statement not in given.already
         and not excluded & {exposure.variable for exposure in proposal.hypothesis.exposures}
     ]
-    wanted = {concept.variable for concept in asked}
     pool = yield from _fit(pool, given, wanted)
     pool = [proposal for proposal in pool if _key(proposal.hypothesis) not in tried]
     chosen = yield from _strongest(pool, given)
@@ -310,6 +311,25 @@ def _beyond(
     return found
 
 
+def _levels_said(question: Question) -> dict[str, Level]:
+    return {
+        part.variables[0]: part.level for part in question.parts if part.variables and part.level
+    }
+
+
+def _contradicts(hypothesis: Hypothesis, question: Question, asked: set[str]) -> bool:
+    """True where the question says a direction of what it names, and the claim the other."""
+    if question.direction is None:
+        return False
+    said = _levels_said(question)
+    along = hypothesis.direction is question.direction
+    return any(
+        (exposure.level == said.get(exposure.variable, "high")) != along
+        for exposure in hypothesis.exposures
+        if exposure.variable in asked
+    )
+
+
 def _proposal(
     given: ScientistInput,
     concepts: Sequence[Concept],
@@ -319,18 +339,28 @@ def _proposal(
 ) -> Proposal:
     question, dictionary = given.question, given.dictionary
     endpoint = endpoint_of(given)
-    levels = {
-        part.variables[0]: part.level for part in question.parts if part.variables and part.level
-    }
+    levels = _levels_said(question)
     variables = [concept.variable for concept in concepts]
+    conjectured = question.direction is None
+
+    def level_of(concept: Concept) -> Level:
+        """The side that was said; of what was not, the side on which the claim's direction lies."""
+        if concept.variable in levels:
+            return levels[concept.variable]
+        if concept.asked and not conjectured:
+            return "high"  # "shortens" is said of more of it
+        harmful = known.risk.get(concept.variable, "high")
+        protective = question.direction is Direction.LOWER_RISK
+        return "low" if (harmful == "low") != protective else "high"
+
     exposures = tuple(
         Exposure(
-            variable=key,
-            label=label_of(key, dictionary),
-            level=levels.get(key) or ("low" if known.risk.get(key) == "low" else "high"),
+            variable=concept.variable,
+            label=label_of(concept.variable, dictionary),
+            level=level_of(concept),
             cut=cut,
         )
-        for key in variables
+        for concept in concepts
     )
     first = exposures[0]
     against = levels.get(first.variable) and known.risk.get(first.variable, first.level)
@@ -348,7 +378,7 @@ def _proposal(
         if sources
         else " No source that was searched supports it."
     )
-    if question.direction is None:
+    if conjectured:
         rationale += conjecture(unsigned)
     hypothesis = draft(
         given,

@@ -49,6 +49,12 @@ def run(
     features: list[Path] | None = typer.Option(
         None, help="A table of what tools computed on the cohort's slides; may be repeated."
     ),
+    measure: bool = typer.Option(
+        False,
+        "--measure",
+        help="First measure the standard suite on the cohort's maps; what passes the gate is a"
+        " variable of the run.",
+    ),
     replicate: str | None = typer.Option(None, help="A second cohort, for external validation."),
     confirm: str | None = typer.Option(
         None, help="A second cohort that has to confirm a claim; the first explores."
@@ -123,6 +129,7 @@ def run(
         cohort=cohort,
         cohort_root=cohort_root,
         features=tuple(features or ()),
+        measure=measure,
         replicate=replicate,
         confirm=confirm,
         split=split,

@@ -5,7 +5,7 @@ Their tables lie in the run folder (`outputs/defined`), so that a run that goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,42 @@ def with_defined(cohort: Cohort, folder: Path) -> Cohort:
     for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
         cohort = cohort.with_features(path)
     return cohort
+
+
+def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int) -> int:
+    """Gate the standard suite on a cohort's maps; what passes becomes variables, in `folder`.
+
+    A second cohort with maps is measured alike, without a gate of its own. Returns how many passed.
+
+    Raises
+    ------
+    InputError
+        If the cohort has no maps, or no measurement passes.
+    """
+    from mcp_servers.measures.enumeration import suite_of
+    from mcp_servers.measures.gate import gate, write_gate
+    from mcp_servers.measures.maps import MapsOnDisk
+    from mcp_servers.measures.table import measure_patients
+
+    if cohort.maps is None:
+        raise InputError(
+            f"--measure: {cohort.id} says of no maps; name their folder in cohort.toml, as"
+            ' maps = "maps", above the first section'
+        )
+    slides = MapsOnDisk(cohort.maps, set(cohort.patients))
+    suite = suite_of(slides.held, "standard")
+    report, measured = gate(suite, slides, seed=seed)
+    places = [place for place, gated in enumerate(report.measurements) if gated.passed]
+    if not places:
+        raise InputError(f"--measure: none of {len(suite)} measurements passes the gate")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_gate(report, folder)
+    _write(measured, places, folder, f"{STEM}1")
+    if second is not None and second.maps is not None:
+        kept = [suite[place] for place in places]
+        found = measure_patients(kept, MapsOnDisk(second.maps, set(second.patients)))
+        _write(found, range(len(kept)), folder / SECOND, f"{STEM}1")
+    return len(places)
 
 
 @dataclass
@@ -100,7 +136,7 @@ class MapMeasures:
         for place, gated in enumerate(report.measurements):
             if gated.passed:
                 stem = f"{STEM}{before + len(keys) + 1}"
-                _write(measured, place, self.folder, stem)
+                _write(measured, [place], self.folder, stem)
                 self._in_second(measurements[place], stem)
                 keys[gated.name] = f"imaging:{stem}_{gated.name}"
         self.reload()
@@ -115,21 +151,21 @@ class MapMeasures:
         if second is not None and second.maps is not None:
             slides = MapsOnDisk(second.maps, set(second.patients))
             found = measure_patients([measurement], slides)
-            _write(found, 0, self.folder / SECOND, stem)
+            _write(found, [0], self.folder / SECOND, stem)
 
 
-def _write(measured: Measured, place: int, folder: Path, stem: str) -> None:
-    """One measurement as a table of features, with what describes its column."""
+def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:
+    """Measurements as a table of features, with what describes its columns."""
     from mcp_servers.measures.variables import about
     from sage.core.files import write_json, write_text
 
-    measurement = measured.measurements[place]
-    rows = [f"patient,{measurement.name}"]
+    chosen = [measured.measurements[place] for place in places]
+    rows = [",".join(["patient", *(measurement.name for measurement in chosen)])]
     for patient, values in zip(measured.patients, measured.values, strict=True):
-        value = values[place]
-        rows.append(f"{patient},{value.value!r}" if value.valid else f"{patient},")
-    described = {"known_at": "baseline", **about(measurement)}
-    write_json(folder / f"{stem}.columns.json", {measurement.name: described})
+        shown = [repr(values[at].value) if values[at].valid else "" for at in places]
+        rows.append(",".join([patient, *shown]))
+    described = {m.name: {"known_at": "baseline", **about(m)} for m in chosen}
+    write_json(folder / f"{stem}.columns.json", described)
     write_text(folder / f"{stem}.csv", "\n".join(rows) + "\n")
 
 

@@ -10,8 +10,7 @@ from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
 from validation.controls.keys import Key, random_key
-from validation.dictionary import JoinReport
-from validation.results import Answer, TestOutcome
+from validation.results import Answer, Results, TestOutcome
 
 MOST_OF_A_NUMBER = 28
 """Characters of a value with its interval; what is longer is a sentence."""
@@ -89,7 +88,6 @@ class LedgerRow:
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
     """Read `results/results.json`; its numbers join the facts under the hypothesis' name."""
-    from validation.results import Results
 
     path = home / "results" / "results.json"
     if not path.exists():
@@ -113,7 +111,7 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         ],
         tables=[
             *_answers(results.verdict.answers),
-            *_flow(results.joins, int(results.number("population.in_comparison").value or 0)),
+            *_flow(results),
             *(
                 _table(key, list(rows), name, facts)
                 for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
@@ -242,11 +240,14 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
     return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
 
 
-def _flow(joins: Sequence[JoinReport], compared: int) -> list[Table]:
-    """How many patients each step left."""
+def _flow(results: Results) -> list[Table]:
+    """How many patients each step left; a refused exposure compares none."""
+    joins = results.joins
+    counted = results.numbers.get("population.in_comparison")
     rows = [[Cell(join.reason), Cell(str(join.before)), Cell(str(join.after))] for join in joins]
-    if rows and compared != joins[-1].after:
-        rows.append([Cell("in one of the groups compared"), rows[-1][-1], Cell(str(compared))])
+    if rows and counted is not None and counted.value != joins[-1].after:
+        compared = Cell(str(int(counted.value or 0)))
+        rows.append([Cell("in one of the groups compared"), rows[-1][-1], compared])
     return [Table("Flow of patients", ["step", "before", "after"], rows)] if rows else []
 
 

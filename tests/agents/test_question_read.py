@@ -288,3 +288,86 @@ def test_a_name_and_its_abbreviation_are_one_part(
 ) -> None:
     question = ask(known, prompt)
     assert len(question.named(PartRole.EXPOSURE)) == exposures
+
+
+@pytest.mark.parametrize(
+    ("cohort", "prompt", "covariates", "exposure"),
+    [
+        (
+            "gbsg2",
+            "Does hormonal therapy relate to recurrence independent of tumor size, age and nodes?",
+            ["tumor_size", "age", "positive_nodes"],
+            "hormonal_therapy",
+        ),
+        (
+            "gbsg2",
+            "Is progesterone receptor associated with recurrence-free survival independent of "
+            "lymph node status and tumour grade?",
+            ["positive_nodes", "tumor_grade"],
+            "progesterone_receptor",
+        ),
+        (
+            "demo",
+            "Hat die TLS-Dichte unabhängig vom Stadium einen Einfluss auf das Gesamtüberleben?",
+            ["stage"],
+            "tls_density",
+        ),
+        (
+            "demo",
+            "L'expression de FGFR3 est-elle associée à la survie globale indépendamment de l'âge ?",
+            ["age"],
+            "FGFR3",
+        ),
+    ],
+)
+def test_adjustment_in_other_words(
+    known: Known, cohort: str, prompt: str, covariates: list[str], exposure: str
+) -> None:
+    question = ask(known, prompt, cohort)
+    named = [part.variables[0].split(":")[1] for part in question.named(PartRole.COVARIATE)]
+    assert named == covariates
+    exposed = [part.variables[0].split(":")[1] for part in question.named(PartRole.EXPOSURE)]
+    assert exposed == [exposure]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "cohort", "direction"),
+    [
+        ("Does hormonal therapy reduce recurrence?", "gbsg2", "lower_risk"),
+        ("Does smoking increase mortality?", "demo", "higher_risk"),
+        ("Does FGFR3 shorten overall survival?", "demo", "higher_risk"),
+        (
+            "Do patients with low progesterone receptor benefit more from tamoxifen?",
+            "gbsg2",
+            "lower_risk",
+        ),
+        ("Does FGFR3 relate to overall survival?", "demo", None),
+    ],
+)
+def test_a_direction_that_is_said_is_read(
+    known: Known, prompt: str, cohort: str, direction: str | None
+) -> None:
+    assert ask(known, prompt, cohort).direction == direction
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ("Does an IFN-gamma signature relate to overall survival?", "signature"),
+        ("Does the spatial distance between CD8 T cells and tumor cells relate to OS?", "distance"),
+        ("Are regulatory T cells near TLS related to overall survival?", "near"),
+    ],
+)
+def test_a_quantity_that_no_claim_carries_is_said(known: Known, prompt: str, words: str) -> None:
+    assert any("left aside" in note and words in note for note in ask(known, prompt).notes)
+
+
+def test_a_denied_relation_is_no_exposure(known: Known) -> None:
+    question = ask(known, "Is FGFR3 NOT associated with overall survival?")
+    assert [part.words for part in question.named(PartRole.EXPOSURE)] == ["FGFR3"]
+    assert any("expects no relation" in note for note in question.notes)
+
+
+def test_what_is_no_question_any_more_is_refused() -> None:
+    with pytest.raises(InputError, match="at most 2,000"):
+        question_input("FGFR3 " * 400, cohorts.load("gbsg2").dictionary(), None)

@@ -410,6 +410,29 @@ def test_one_variable_named_twice_is_one_exposure(tmp_path: Path) -> None:
     assert [exposure.variable for exposure in first.exposures] == ["imaging:tls_density"]
 
 
+@pytest.mark.parametrize("said", [Direction.HIGHER_RISK, Direction.LOWER_RISK])
+def test_the_rules_claim_the_direction_that_the_question_says(
+    said: Direction, tmp_path: Path
+) -> None:
+    """CXCL13 is protective on the paths; a question that says otherwise is tested as it says."""
+    cohort = world(tmp_path / "w")
+    cxcl13 = FABP5.model_copy(update={"words": "CXCL13", "variables": ("expression:CXCL13",)})
+    asked = given(cohort, cxcl13, OS)
+    asked = asked.model_copy(
+        update={"question": asked.question.model_copy(update={"direction": said})}
+    )
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), asked)
+    sides = {
+        (exposure.level, candidate.hypothesis.direction)
+        for candidate in reply.output.candidates
+        for exposure in candidate.hypothesis.exposures
+        if exposure.variable == "expression:CXCL13"
+    }
+    other = Direction.LOWER_RISK if said is Direction.HIGHER_RISK else Direction.HIGHER_RISK
+    assert ("high", said) in sides
+    assert sides <= {("high", said), ("low", other)}
+
+
 def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Path) -> None:
     cohort = world(tmp_path / "w")
     trace = Trace(tmp_path / "trace.jsonl")

@@ -61,3 +61,18 @@ def test_the_template_wraps_what_is_long() -> None:
     style = Path("sage/report/templates/report.html.j2").read_text(encoding="utf-8")
     assert "td.n { white-space: nowrap; }" in style
     assert 'class="{{ t.classes[loop.index0] }}"' in style
+
+
+def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None:
+    """A claim that a leak ended has no numbers of groups; its reason must be read."""
+    raw = patients(200)
+    raw["marker"] = -raw["months"]
+    results = run_once(tmp_path / "run", raw)
+    home = tmp_path / "home"
+    (home / "results").mkdir(parents=True)
+    bare = results.model_copy(update={"figures": {}})
+    (home / "results" / "results.json").write_text(bare.model_dump_json())
+    assert "population.in_comparison" not in results.numbers
+    found = read_results(home, "h1", Facts())
+    assert found is not None
+    assert any("outcome" in reason for reason in found.reasons)

@@ -33,13 +33,16 @@ label = "Tumor size" }
 tumor_grade = { table = "gbsg2", column = "tgrade", kind = "ordinal", label = "Tumor grade", \
 values = { I = 1, II = 2, III = 3 } }
 positive_nodes = { table = "gbsg2", column = "pnodes", kind = "continuous", unit = "nodes", \
-label = "Positive lymph nodes", synonyms = ["node positivity"] }
+label = "Positive lymph nodes", synonyms = ["node positivity", \
+"nodes", "lymph nodes", "lymph node status", "nodal status", "node count", "involved nodes"] }
 progesterone_receptor = { table = "gbsg2", column = "progrec", kind = "continuous", \
-unit = "fmol", label = "Progesterone receptor", synonyms = ["PGR"] }
+unit = "fmol", label = "Progesterone receptor", synonyms = ["PGR", "PR", \
+"PR status"] }
 estrogen_receptor = { table = "gbsg2", column = "estrec", kind = "continuous", unit = "fmol", \
-label = "Estrogen receptor", synonyms = ["ESR1"] }
+label = "Estrogen receptor", synonyms = ["ESR1", "ER", "ER status", "oestrogen receptor"] }
 hormonal_therapy = { table = "gbsg2", column = "horTh", kind = "binary", \
-label = "Hormonal therapy", synonyms = ["tamoxifen"] }
+label = "Hormonal therapy", synonyms = ["tamoxifen", "hormone therapy", \
+"endocrine therapy"] }
 menopausal_status = { table = "gbsg2", column = "menostat", kind = "binary", \
 label = "Menopausal status" }
 
