@@ -180,6 +180,10 @@ class Vocabulary:
                 continue
             for name in names_of(variable):
                 table_.setdefault(key_of(name), variable)
+        for names, others in table("same_as.tsv"):
+            held = [table_[key_of(name)] for name in names.split("|") if key_of(name) in table_]
+            for other in others.split("|") if held else ():
+                table_.setdefault(key_of(other), held[0])
         return table_
 
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:

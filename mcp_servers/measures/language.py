@@ -12,6 +12,7 @@ nothing else is said. A statistic of fewer than `at_least` points is undefined.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -176,7 +177,7 @@ Area = Annotated[Tissue | Region | Margin, Field(discriminator="area")]
 TISSUE = Tissue()
 
 
-class Node(Strict):
+class Node(Strict, ABC):
     """A part of an expression. `poolable`: numerators and denominators of slides can be summed."""
 
     poolable: ClassVar[bool] = False
@@ -189,9 +190,9 @@ class Node(Strict):
         return ONE
 
     @property
+    @abstractmethod
     def words(self) -> str:
         """What it is, as a phrase that begins with "the"."""
-        raise NotImplementedError
 
     @property
     def formula(self) -> str:

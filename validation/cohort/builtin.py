@@ -33,16 +33,13 @@ label = "Tumor size" }
 tumor_grade = { table = "gbsg2", column = "tgrade", kind = "ordinal", label = "Tumor grade", \
 values = { I = 1, II = 2, III = 3 } }
 positive_nodes = { table = "gbsg2", column = "pnodes", kind = "continuous", unit = "nodes", \
-label = "Positive lymph nodes", synonyms = ["node positivity", \
-"nodes", "lymph nodes", "lymph node status", "nodal status", "node count", "involved nodes"] }
+label = "Positive lymph nodes", synonyms = ["node positivity"] }
 progesterone_receptor = { table = "gbsg2", column = "progrec", kind = "continuous", \
-unit = "fmol", label = "Progesterone receptor", synonyms = ["PGR", "PR", \
-"PR status"] }
+unit = "fmol", label = "Progesterone receptor", synonyms = ["PGR"] }
 estrogen_receptor = { table = "gbsg2", column = "estrec", kind = "continuous", unit = "fmol", \
-label = "Estrogen receptor", synonyms = ["ESR1", "ER", "ER status", "oestrogen receptor"] }
+label = "Estrogen receptor", synonyms = ["ESR1"] }
 hormonal_therapy = { table = "gbsg2", column = "horTh", kind = "binary", \
-label = "Hormonal therapy", synonyms = ["tamoxifen", "hormone therapy", \
-"endocrine therapy"] }
+label = "Hormonal therapy", synonyms = ["tamoxifen"] }
 menopausal_status = { table = "gbsg2", column = "menostat", kind = "binary", \
 label = "Menopausal status" }
 

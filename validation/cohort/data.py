@@ -132,7 +132,7 @@ class CohortData:
     def _hashes(self) -> dict[str, str]:
         found = {self._name_of(path): sha256_file(path) for path in self.files()}
         found["cohort.toml"] = sha256_text(
-            canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes"}))
+            canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes", "maps"}))
         )
         return dict(sorted(found.items()))
 
