@@ -92,15 +92,14 @@ def test_a_real_luminal_abscess_is_not_counted(tmp_path: Path, number: int) -> N
 
 
 def test_a_rejected_region_is_listed_with_its_reason(tmp_path: Path) -> None:
-    png(tmp_path / "broken.png", crowded(False))
-    got = sage_tool("tls", "--input", "broken.png", "--set", "mpp=0.5", "--set", "at_mpp=0.5",
-                    cwd=tmp_path)  # fmt: skip
-    assert got["count"] == 0
-    if got["rejected"]:
-        with (tmp_path / "out" / got["table"]).open() as stream:
-            rows = list(csv.DictReader(stream))
-        assert {row["call"] for row in rows} == {"rejected"}
-        assert "necrosis" in rows[0]["reason"]
+    png(tmp_path / "whole.png", crowded(True))
+    got = sage_tool("tls", "--input", "whole.png", "--set", "mpp=0.5", "--set", "at_mpp=0.5",
+                    "--set", "min_regular=0.999", cwd=tmp_path)  # fmt: skip
+    assert (got["count"], got["rejected"]) == (0, 1)
+    with (tmp_path / "out" / got["table"]).open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["call"] for row in rows} == {"rejected"}
+    assert "nuclei stand out little" in rows[0]["reason"]
 
 
 @pytest.mark.shared
