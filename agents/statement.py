@@ -40,7 +40,7 @@ OPERATORS = {
 
 def within_sentence(label: str) -> str:
     """A label as it stands in a sentence: an ordinary first word in lower case, a symbol as is."""
-    first = label.split(" ", 1)[0]
+    first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
     return label[0].lower() + label[1:] if first[1:].islower() else label
 
 
