@@ -23,6 +23,7 @@ from validation.hypothesis import (
     Hypothesis,
     Population,
 )
+from validation.inputs.population import two_levels
 
 Known = DataDictionary | DictionaryView
 OPPOSITE = {"high": "low", "low": "high"}
@@ -175,6 +176,16 @@ def _named(exposure: Exposure, known: Known) -> str:
     return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
 
 
+def _sides(modifier: Exposure, name: str, known: Known) -> str:
+    """The two sides of a modifier: the names of its levels where it has two, else high and low."""
+    found = _variable(modifier.variable, known)
+    levels = two_levels(found.levels) if found is not None and found.kind == "binary" else None
+    if levels is None:
+        return f"with {modifier.level} than with {OPPOSITE[modifier.level]} {name}"
+    high = modifier.level == "high"
+    return f"with {name} = {levels[high]} than with {name} = {levels[not high]}"
+
+
 def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
     """How one effect differs by the other variable, as the sign of the product term says it."""
     predictive = hypothesis.comparison is Comparison.PREDICTIVE
@@ -190,7 +201,7 @@ def _modified(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
     if modifier.cut is CutRule.CONTINUOUS:
         sides = f"the {modifier.level}er the {names[at]}"
     else:
-        sides = f"with {modifier.level} than with {OPPOSITE[modifier.level]} {names[at]}"
+        sides = _sides(modifier, names[at], known)
     if predictive:
         return (
             f"{names[at]} predicts the effect of {names[1 - at]} on {label}: its {measure} is "

@@ -260,7 +260,8 @@ def _designs(
         how = Comparison.PREDICTIVE if predictive else Comparison.MODIFICATION
         pair = (exposures[0], modifiers[0])
         designs.append((pair, how, CutRule.MEDIAN))
-        designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
+        if not _is_binary(given, modifiers[0]):  # of two levels the product is the same test
+            designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
     elif len(exposures) > 1:
         designs.append((exposures[:3], Comparison.EXTREMES, CutRule.MEDIAN))
         designs.append((exposures[:3], Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
@@ -272,24 +273,29 @@ def _designs(
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
     levels = _levels(given, modifiers[0]) if modifiers else ()
     if levels:
-        # A modifier in words (sex) has no product term: its levels are looked at side by side.
+        # Several levels have no product term: they are looked at side by side.
         single = _proposal(given, exposures[:1], known, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN)
         hypothesis = single.hypothesis.model_copy(update={"subgroups": levels})
         return [single.model_copy(update={"hypothesis": hypothesis})]
     return [_proposal(given, concepts, known, how, cut) for concepts, how, cut in designs]
 
 
+def _is_binary(given: ScientistInput, concept: Concept) -> bool:
+    return any(
+        variable.key == concept.variable and variable.kind == "binary"
+        for variable in given.dictionary.variables
+    )
+
+
 def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
-    """The levels of a modifier that is in words, other than a yes and a no."""
+    """The levels of a modifier that has several in words; of two, the difference is tested."""
     found = next(
         (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
         None,
     )
-    if found is None or found.kind not in ("binary", "categorical"):
+    if found is None or found.kind != "categorical":
         return ()
     levels = [level for level in found.levels if not level.replace(".", "").isdigit()]
-    if not levels or {"yes", "no"} & {level.casefold() for level in levels}:
-        return ()
     return tuple(
         Filter(variable=found.key, op="eq", value=level)
         for level in sorted(levels, key=lambda level: -found.levels[level])[:4]

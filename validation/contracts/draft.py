@@ -417,15 +417,12 @@ def _group_names(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[st
         first, second = hypothesis.exposures
         predictive = hypothesis.comparison is Comparison.PREDICTIVE
         effect, modifier = (second, first) if predictive else (first, second)
-        opposite = "low" if modifier.level == "high" else "high"
         of = effect.label if effect.level == "high" or predictive else f"low {effect.label}"
         if modifier.cut is CutRule.CONTINUOUS:
             more = f"per standard deviation of {modifier.level}er {modifier.label}"
             return f"effect of {of}, {more}", f"effect of {of} at the mean"
-        sides = (
-            f"effect of {of} with {modifier.label} {side}" for side in (modifier.level, opposite)
-        )
-        return next(sides), next(sides)
+        sides = (_side(modifier, dictionary), _side(modifier, dictionary, other=True))
+        return f"effect of {of} with {sides[0]}", f"effect of {of} with {sides[1]}"
     if hypothesis.comparison is Comparison.INTERACTION:
         joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
