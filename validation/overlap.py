@@ -77,7 +77,7 @@ def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
     barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
-            f'a second cohort needs other patients: {len(barcodes)} of "{second.id}" are in '
+            f'a second cohort needs other ones: {len(barcodes)} patients of "{second.id}" are in '
             f'"{first.id}" too (such as {min(barcodes)}). Leave them out of one'
         )
 

@@ -21,6 +21,7 @@ from mcp_servers.measures.table import Measured, measure_patients
 from mcp_servers.slides.arrays import F64, I64
 from sage.core.files import replacing, write_json, write_text
 from sage.core.models import Strict
+from sage.core.seeds import generator
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,19 +234,19 @@ def spearman(one: F64, other: F64) -> float | None:
 
 
 def _jittered(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
-    rng = np.random.default_rng([seed, 1])
+    rng = generator(seed, 1)
     for maps in slides:
         yield perturb.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
 
 
 def _dropped(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
-    rng = np.random.default_rng([seed, 2])
+    rng = generator(seed, 2)
     for maps in slides:
         yield perturb.drop(maps, limits.dropped, rng)
 
 
 def _halved(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
-    rng = np.random.default_rng([seed, 3])
+    rng = generator(seed, 3)
     for _, own in groupby(slides, key=lambda maps: maps.patient):
         yield from perturb.half_of(list(own), rng)
 

@@ -20,6 +20,12 @@ CALL = "call_tool"
 MOST = 60
 """Tools that one search lists."""
 WORD = re.compile(r"[a-z0-9]+")
+EMPTY_WORDS = frozenset({
+    "a", "all", "an", "and", "are", "at", "by", "do", "does", "for", "from", "how", "in", "is", "it",
+    "of", "on", "or", "that", "the", "there", "these", "this", "to", "what", "where", "which", "who",
+    "with",
+})  # fmt: skip
+"""Words of a task that tell nothing of a tool."""
 
 SEARCH_TOOL = types.Tool(
     name="search_tools",
@@ -82,7 +88,7 @@ def search(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
 
     texts = {spec.name: _fields(spec) for spec in specs}
     by_name = {spec.name: spec for spec in specs}
-    words = set(WORD.findall(query.casefold()))
+    words = set(WORD.findall(query.casefold())) - EMPTY_WORDS
     holds = {
         word: sum(any(_holds(word, field) for _, field in fields) for fields in texts.values())
         for word in words

@@ -12,6 +12,7 @@ import numpy as np
 
 from mcp_servers.slides.arrays import F32, I32, U8, AnyArray
 from sage.core.errors import InputError
+from sage.core.seeds import generator
 
 SIDE = 256
 MEDIAN_AREA_PX = (70.0, 270.0)
@@ -299,7 +300,7 @@ def parted(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile]
     count = min(len(tiles), max(5, round(len(tiles) / 10)))
     _, cluster = kmeans2(np.array(looks), count, minit="++", iter=50, rng=seed)
     held: set[int] = set()
-    for label in np.random.default_rng(seed).permutation(np.unique(cluster)):
+    for label in generator(seed).permutation(np.unique(cluster)):
         members = np.flatnonzero(cluster == label)
         if len(held) + len(members) <= max(1.25 * share * len(tiles), 1):
             held.update(members.tolist())

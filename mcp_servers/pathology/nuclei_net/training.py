@@ -38,6 +38,7 @@ from mcp_servers.pathology.nuclei_net.scoring import (
 )
 from mcp_servers.slides.arrays import F32, U8
 from sage.core.files import replacing
+from sage.core.seeds import generator
 
 BATCH = 12
 PEAK_RATE = 3e-3
@@ -65,7 +66,7 @@ def batches(
     """Step and its examples, which depend on seed and step alone; the next are made meanwhile."""
 
     def made(step: int) -> list[tuple[U8, F32, F32]]:
-        rng = np.random.default_rng([seed, step])
+        rng = generator(seed, step)
         return [example(tiles, rng) for _ in range(BATCH)]
 
     with ThreadPoolExecutor(1) as pool:
