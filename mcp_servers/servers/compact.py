@@ -21,9 +21,9 @@ MOST = 60
 """Tools that one search lists."""
 WORD = re.compile(r"[a-z0-9]+")
 EMPTY_WORDS = frozenset({
-    "a", "all", "an", "and", "are", "at", "by", "do", "does", "for", "from", "how", "in", "is", "it",
-    "of", "on", "or", "that", "the", "there", "these", "this", "to", "what", "where", "which", "who",
-    "with",
+    "a", "all", "an", "and", "are", "at", "by", "do", "does", "for", "from", "how", "in", "is",
+    "it", "of", "on", "or", "that", "the", "there", "these", "this", "to", "what", "where", "which",
+    "who", "with",
 })  # fmt: skip
 """Words of a task that tell nothing of a tool."""
 
