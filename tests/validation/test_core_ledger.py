@@ -70,7 +70,7 @@ def test_a_failed_discovery_leaves_the_confirmation_locked(tmp_path: Path) -> No
 
 
 def test_a_discovery_without_power_is_inconclusive_and_stays_locked(tmp_path: Path) -> None:
-    cohort, frozen = split_contract(tmp_path, patients(160, seed=21))
+    cohort, frozen = split_contract(tmp_path, patients(80, seed=21))
     found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
     assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "power")
     assert any("stay locked" in reason.text for reason in found.verdict.reasons)
