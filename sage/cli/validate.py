@@ -80,9 +80,7 @@ def run(
         bool,
         typer.Option("--export-r", help="Write each analysis as an R script, with its data."),
     ] = False,
-    figures: Annotated[
-        bool, typer.Option(help="Draw figures, which takes half the time; the numbers are the same.")
-    ] = True,
+    figures: Annotated[bool, typer.Option(help="Draw figures, which takes half the time.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
