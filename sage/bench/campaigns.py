@@ -234,7 +234,7 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
 
     ontology = Ontology.load(data_root() / "ontology")
     rules = RulesReasoner(Resources(ontology=ontology))
-    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
+    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops, co_study=True)
     graph = Graph.load(demo_graph(settings))
     shipped = settings.model_copy(update={"embedding_model": "default"})  # the graph's own
     search = generate(graph, question, options, make_embedder(shipped))
