@@ -154,6 +154,26 @@ def _agent_kind(word: str) -> str:
     return "therapy" if word.startswith(("therap", "monoth")) else "vaccine"
 
 
+_AGENT_NAME = re.compile(
+    r"\b(?:inhibit|antagonis|agonis|block|antibod|neutrali|vaccine|therap|mimetic|degrader|anti-)",
+    re.IGNORECASE,
+)
+
+
+def names_agent(name: str) -> bool:
+    """Whether a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
+    return bool(_AGENT_NAME.search(name))
+
+
+def acted_on(text: str, start: int, end: int) -> bool:
+    """Whether the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
+    return bool(
+        _AGENT_AFTER.match(text, end)
+        or _ANTI.search(text[:start])
+        or (_AGENT_BEFORE.search(text[:start]) and not text.startswith(" by ", end))
+    )
+
+
 def _in_fragments(text: str, mention: Mention) -> bool:
     """Whether a short symbol is a piece of a word set with spaces (`R EVI EW`)."""
     if mention.end - mention.start > 4 or mention.type not in _ACTED_ON:
