@@ -101,6 +101,11 @@ def _part(
                 "supply": (_unknown(asked, given),),
             }
         ), ""
+    if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:
+        how = f"{concept.name} is an outcome of {given.cohort.cohort} and cannot be a marker"
+        return base.model_copy(
+            update={"name": concept.name, "supply": (Supply(kind="cohort variable", how=how),)}
+        ), ""
     if asked.role is PartRole.ENDPOINT and not concept.outcome:
         concept = replace(concept, variables=())
     if asked.role is PartRole.TREATMENT and not concept.variables and _everybody(concept, given):

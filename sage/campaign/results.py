@@ -14,8 +14,9 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import read_model
 from sage.report.spending import paid
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import Contract, FrozenContract
 from validation.results import Results, TestOutcome, effect_text, p_is
+from validation.verdict import adjusted_plan
 
 if TYPE_CHECKING:
     from sage.machine.services import Services
@@ -117,7 +118,9 @@ def _finding(
         came=came,
         explored=_estimate(explored),
         effect=_effect(explored),
-        confirmed=_estimate(confirmed) if came == "held" and confirmed is not None else None,
+        confirmed=_with_adjusted(contract, results, confirmed)
+        if came == "held" and confirmed is not None
+        else None,
         place=contract.online.place if contract.online and came == "held" else None,
         level=contract.online.level if contract.online and came == "held" else None,
         verdict=results.verdict.verdict,
@@ -172,6 +175,15 @@ def _why_not_tested(folder: RunFolder, name: str, state: dict[str, dict[str, Any
 def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcome | None:
     found = [test for test in results.tests if test.id == primary and test.part in parts]
     return found[0] if found else None
+
+
+def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
+    """The estimate in the confirming patients, with what the covariates leave of it."""
+    plan = adjusted_plan(contract)
+    adjusted = plan and _primary(results, plan.id, (confirmed.part,))
+    if not adjusted or adjusted.effect is None:
+        return _estimate(confirmed)
+    return f"{_estimate(confirmed)}; adjusted {_estimate(adjusted)}"
 
 
 def _estimate(found: TestOutcome | None) -> str:
