@@ -68,7 +68,8 @@ _DISEASE = re.compile(
     rf"\b(?:(?:{_MODIFIER})[ -]){{0,4}}(?:{_HEAD})\b(?: type (?:\d|I{{1,3}}V?)\b)?", re.IGNORECASE
 )
 _EPONYM = re.compile(
-    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
+    r"\b(?!(?:This|That|These|Those|Such|Each|Other|Another|Both|Some|Their|Which|With)\b)"
+    r"[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
     r"|tumor|anomaly)\b"
 )
 # Heads too general to be an entity by themselves.
