@@ -15,14 +15,23 @@ from typer.testing import CliRunner
 
 from sage.cli.validate import app
 from sage.core.errors import InputError
-from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
+from tests.validation.core_help import (
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    validate,
+    write,
+)
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
 from validation.overlap import ALTERED, nearness, require_other_cohort, require_other_patients
-from validation.runner import record_crash, run
+from validation.runner import record_crash
 
 runner = CliRunner()
 

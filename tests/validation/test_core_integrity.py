@@ -251,7 +251,7 @@ def test_a_figure_that_fails_leaves_a_note_and_the_others(
             raise RuntimeError("on purpose")
 
     monkeypatch.setattr(figures, "kaplan_meier_figure", half)
-    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)), figures=True)
     note = "figure kaplan_meier could not be drawn (RuntimeError)"
     assert note in found["notes"]
     assert "kaplan_meier" not in found["figures"]

@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, run_once
+from tests.validation.core_help import (
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    run_once,
+)
 from validation.analysis import Analysis
 from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, Rules, SplitRule
@@ -18,7 +26,7 @@ from validation.contracts.freezing import freeze
 from validation.inputs.compile import confirmation_key, prepare
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.runner import collect, finalize, record_crash, run
+from validation.runner import collect, finalize, record_crash
 from validation.verdict import Evidence, judge
 
 
