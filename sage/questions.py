@@ -112,11 +112,13 @@ def contract(
         If an edited contract cannot be read, or a correction names what is not there.
     """
     from agents.question.correct import corrected, edited
+    from agents.question.ground import ground
     from agents.question.vocabulary import Vocabulary
 
-    if corrections.edited is not None:
-        return edited(_read_file(corrections.edited), given)
     vocabulary = Vocabulary(given, ontology)
+    if corrections.edited is not None:
+        read = ground(given, reading, vocabulary)
+        return edited(_read_file(corrections.edited), given, read)
     return corrected(given, reading, vocabulary, corrections.replaced, corrections.dropped)
 
 
@@ -233,6 +235,8 @@ def lines(question: Question) -> list[str]:
     out.append(f"  disease: {said}")
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]
+    if setting.mismatches:
+        out.append("  before a run: agree to it with --yes, or give another --cohort or --kg")
     return out
 
 

@@ -107,6 +107,7 @@ CLEAR = 2.0
 """A p of at least this many times alpha shows no sign of an association."""
 ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Neighbors differ by one."""
+TURNED_ROUND = "associated in the other direction"
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p tests any association, found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
@@ -424,7 +425,7 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
         return _Found("inconclusive", unshown.because, (unshown.reason, against), unshown.words)
     assert association.p is not None
     other = association.p < contract.rules.alpha
-    words = "associated in the other direction"
+    words = TURNED_ROUND
     if not other:  # a wide interval may leave room for a relevant effect the other way
         words = "no relevant association in the claimed direction"
     return _Found("not_supported", "evidence", (against,), words)

@@ -120,7 +120,8 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
     facts.add(
         "logic",
         "confounders",
-        f"Not adjusted for: {', '.join(left)}."
+        f"The draft does not adjust for {', '.join(left)}; the contract adds it to the adjusted "
+        "model."
         if left
         else "Age, stage and grade, as far as "
         "recorded, are adjusted for or part of the population.",

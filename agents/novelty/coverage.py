@@ -47,6 +47,9 @@ def covered(
     ontology : synonyms by which a record may mention a part
     """
     relevant = relevant_refs(expanded, records, ontology)
+    foreign = foreign_to(expanded, records, ontology) if set(served) <= {LOCAL} else ""
+    if foreign:
+        relevant = ()
     if not relevant:
         most = NOTHING
     elif set(served) <= {LOCAL}:
@@ -54,12 +57,30 @@ def covered(
     else:
         most = SERVICES * 0.9 ** len(missing)
     sized = f"{LOCAL} of {local_records} records" if local_records is not None else LOCAL
+    if foreign:
+        sized += f", of which none that was found is about {foreign}"
     return Coverage(
         searched=tuple(sized if name == LOCAL else name for name in served),
         missing=tuple(f"{item.name}: {item.reason}" for item in missing),
         most_confident=round(most, 2),
         relevant=relevant,
     )
+
+
+def foreign_to(
+    expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
+) -> str:
+    """The claim's disease where not one record mentions it: an index of another disease's papers
+    cannot tell what is known of this one. Empty where it can, or the claim names no disease.
+    """
+    for part in expanded.parts:
+        entry = ontology.find(part) if ontology is not None else None
+        if entry is None or entry.type is not EntityType.DISEASE:
+            continue
+        names = synonyms(part, ontology)
+        if records and not any(mentions(phrase_key(each.record.body), names) for each in records):
+            return part
+    return ""
 
 
 def relevant_refs(

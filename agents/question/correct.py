@@ -65,8 +65,14 @@ def corrected(
     return question.model_copy(update={"parts": (*question.parts, *left_out)})
 
 
-def edited(question: Question, given: QuestionInput) -> Question:
-    """An edited contract, held against the cohort.
+BY_HAND = "the asker's own choice"
+
+
+def edited(question: Question, given: QuestionInput, read: Question) -> Question:
+    """An edited contract, held against the cohort and against the question as it was read.
+
+    What the asker points to another variable, or leaves out, is noted; a part whose variables are
+    not those that its words were read as says so wherever it is carried.
 
     Raises
     ------
@@ -110,4 +116,19 @@ def edited(question: Question, given: QuestionInput) -> Question:
                 f'--question: part "{part.words}" names endpoint {part.endpoint};'
                 f" {given.cohort.cohort} has {', '.join(sorted(endpoints))}"
             )
-    return question
+    before = {(part.role, key_of(part.words)): part for part in read.parts}
+    notes, parts = list(question.notes), []
+    for part in question.parts:
+        was = before.pop((part.role, key_of(part.words)), None)
+        carried = (*part.variables, part.endpoint, *(str(item) for item in part.filters))
+        if was is None:
+            notes.append(f'The asker added the {part.role.value} "{part.words}".')
+        elif carried != (*was.variables, was.endpoint, *(str(item) for item in was.filters)):
+            notes.append(f'The asker changed what "{part.words}" is measured by.')
+            if part.variables and not set(part.variables) <= set(was.variables):
+                part = part.model_copy(update={"stands_in": BY_HAND})
+        parts.append(part)
+    notes += [
+        f'The asker took out the {part.role.value} "{part.words}".' for part in before.values()
+    ]
+    return question.model_copy(update={"parts": tuple(parts), "notes": tuple(dict.fromkeys(notes))})

@@ -46,11 +46,16 @@ NEGATION = re.compile(
     r"instead of|rather than|without considering)\s+(?:the |high |low )?$"
 )
 COMPARED = re.compile(r"\b(?:compared (?:with|to)|versus|vs|than)\s+(?:the )?(?:high |low )?$")
-HIGH = re.compile(r"\b(?:high|higher|elevated|increased|abundant|strong|more|rich in)\s+$")
-LOW = re.compile(r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|poor in)\s+$")
+HIGH = re.compile(
+    r"\b(?:high|higher|elevated|increased|abundant|strong|more|rich in|many|numerous|"
+    r"(?:lots|plenty|a lot) of)\s+$"
+)
+LOW = re.compile(
+    r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|poor in|few|fewer|little)\s+$"
+)
 WORSE = re.compile(
     r"\b(?:shorten\w*|shorter|worse|worsen\w*|poor(?:er)?|reduced?s? (?:the )?\w*\s*survival|"
-    r"harm\w*|unfavorable|adverse|"
+    r"harm\w*|unfavorable|adverse|(?:die\w*|dying|relapse) (?:earlier|sooner|more often|younger)|"
     r"(?:rais|increas)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?))\b"
 )
 BETTER = re.compile(
@@ -86,6 +91,15 @@ TOPIC = re.compile(
 
 VERBS = ("cause", "causes")
 """Words of questions that a cohort may have as the key of an endpoint."""
+PROGNOSIS = re.compile(r"\b(?:prognos\w+|outcomes?)\b")
+LIVING = re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b")
+"""Verbs that ask about survival without its name."""
+COUNTED = frozenset(
+    ("lots", "plenty", "many", "few", "fewer", "numerous", "versus", "protective", "harmful",
+     "live", "lives", "lived", "living", "survive", "survives", "survived", "surviving", "outlive",
+     "die", "dies", "died", "dying", "earlier", "sooner")
+)  # fmt: skip
+"""Words that are read by patterns, not by names."""
 POSSESSIVE = re.compile(r"['’]s$")
 QUALIFIERS = re.compile(
     r"\b(?:ratio of|changes? in|protein|signature|\d+[- ]years?|"
@@ -122,7 +136,7 @@ class Reader:
                 self.notes.append(
                     f"Read in {NAMES[self.language]}: {', '.join(dict.fromkeys(terms))}."
                 )
-        self.free = plain_words() | word_list("en") | word_list("asking")
+        self.free = plain_words() | word_list("en") | word_list("asking") | COUNTED
         self._correct()
         self._split()
         self._index()
@@ -428,6 +442,10 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
             role = PartRole.POPULATION
             if hit in modifiers:
                 role = PartRole.MODIFIER
+            elif contrast := hit.condition.contrast:
+                parts.append(Asked(words=words, role=PartRole.EXPOSURE, name=contrast))
+                if not hit.condition.filters:
+                    continue
         elif hit.concept is not None:
             concept = hit.concept
             disease = concept.kind is EntityType.DISEASE
@@ -460,10 +478,10 @@ def _parts(reader: Reader, hits: list[Hit]) -> list[Asked]:
                 corrected_from=corrected,
             )
         )
-    if not specific and re.search(r"\b(?:prognos\w+|outcomes?)\b", reader.text):
-        match = re.search(r"\b(?:prognos\w+|outcomes?)\b", reader.text)
-        assert match is not None
-        parts.append(Asked(words=match[0], role=PartRole.ENDPOINT, name="survival"))
+    for pattern in (PROGNOSIS, LIVING):
+        if not specific and (match := pattern.search(reader.text)):
+            parts.append(Asked(words=match[0], role=PartRole.ENDPOINT, name="survival"))
+            break
     return _merged(parts)
 
 

@@ -20,6 +20,12 @@ AGED = re.compile(
     r"(?:\s*years?(?: of age| old)?)?\b"
 )
 NUMBERED = re.compile(rf"\b(?P<what>stage|grade)s?\s+{SEVERAL}\b")
+EXTENT = r"[cy]?p?(?P<what>[tn])\s?[0-4][abc]?"
+STAGED = re.compile(
+    rf"\b{EXTENT}(?:\s*(?P<to>-|–|to|/|,|or|and)\s*(?:[cy]?p?(?P=what))?\s?[0-4][abc]?)*(?![\w+])"
+)
+"""Extent of the tumor (T) or of the nodes (N): "pT3", "T3-T4", "T2 or T3"."""
+AGAINST = re.compile(r"\s*(?:versus|vs|against|compared (?:with|to)|than)\s+(?:the |in )?")
 YES = frozenset(("yes", "y", "positive", "present", "true", "1", "received", "treated"))
 NO = frozenset(("no", "n", "negative", "absent", "false", "0", "none", "untreated"))
 PEOPLE = r"(?:patients?|tumors?|cases?|disease|cancers?|carcinomas?|subtype|people|individuals)"
@@ -46,33 +52,77 @@ VARIABLES = {
     "grade": ("grade", "histologic grade", "tumor grade"),
     "stage": ("stage", "pathologic stage", "tumor stage", "ajcc stage"),
     "age": ("age", "age at diagnosis"),
+    "t stage": ("t stage", "pt", "pt stage", "pathologic t", "pathologic t stage", "t category"),
+    "n stage": ("n stage", "pn", "pn stage", "pathologic n", "pathologic n stage", "nodal stage"),
 }
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that a text names, with its place; without filters the cohort has none for it."""
+    """A condition that a text names, with its place; without filters the cohort has none for it.
+
+    `contrast` is the label of the variable whose levels a text holds against one another ("grade II
+    versus grade III"); the filters then keep those levels, and none where there are no others.
+    """
 
     start: int
     end: int
     words: str
     variable: str
     filters: tuple[Filter, ...]
+    contrast: str = ""
 
 
 def conditions(text: str, variables: Iterable[Variable]) -> list[Condition]:
     """The subgroups that a lower-case English text names, in their order."""
     known = list(variables)
     found = [
-        *_aged(text, known), *_numbered(text, known), *_worded(text, known), *_levels(text, known),
-        *_given(text, known),
+        *_aged(text, known), *_numbered(text, known), *_staged(text, known),
+        *_worded(text, known), *_levels(text, known), *_given(text, known),
     ]  # fmt: skip
     found.sort(key=lambda item: (item.start, -(item.end - item.start)))
     kept: list[Condition] = []
     for item in found:
         if all(item.start >= other.end or item.end <= other.start for other in kept):
             kept.append(item)
-    return kept
+    return _contrasted(text, kept, known)
+
+
+def _contrasted(text: str, found: list[Condition], known: list[Variable]) -> list[Condition]:
+    """Levels of one variable that are held against one another are one condition."""
+    out: list[Condition] = []
+    for item in found:
+        before = out[-1] if out else None
+        if before is None or not AGAINST.fullmatch(text, before.end, item.start):
+            out.append(item)
+            continue
+        if before.variable != item.variable:
+            out.append(item)
+            continue
+        words = text[before.start : item.end]
+        values = [value for side in (before, item) for value in _values(side)]
+        variable = next(
+            (it for it in known if item.filters and it.key == item.filters[0].variable), None
+        )
+        if variable is None or len(values) < 2:
+            out[-1] = Condition(before.start, item.end, words, item.variable, ())
+            continue
+        whole = variable.kind == "binary" or len(variable.levels) == len(set(values)) > 0
+        kept = Filter(variable=variable.key, op="in", value=tuple(dict.fromkeys(values)))
+        out[-1] = Condition(
+            before.start, item.end, words, item.variable, () if whole else (kept,), variable.label
+        )
+    return out
+
+
+def _values(condition: Condition) -> list[str | float]:
+    values: list[str | float] = []
+    for item in condition.filters:
+        if item.op == "in" and isinstance(item.value, tuple):
+            values += item.value
+        elif item.op == "eq" and item.value is not None and not isinstance(item.value, tuple):
+            values.append(item.value)
+    return values
 
 
 def contradictions(filters: Iterable[Filter]) -> list[str]:
@@ -141,6 +191,29 @@ def _numbered(text: str, variables: list[Variable]) -> Iterator[Condition]:
                 else Filter(variable=variable.key, op="in", value=values),
             )
         yield Condition(match.start(), match.end(), match[0], match["what"], filters)
+
+
+def _staged(text: str, variables: list[Variable]) -> Iterator[Condition]:
+    for match in STAGED.finditer(text):
+        what = f"{match['what']} stage"
+        variable = variable_for(what, variables)
+        numbers = [int(digit) for digit in re.findall(r"[0-4]", match[0])]
+        if match["to"] in ("-", "–", "to") and len(numbers) == 2:
+            numbers = list(range(numbers[0], numbers[1] + 1))
+        filters: tuple[Filter, ...] = ()
+        if variable is not None:
+            values: tuple[str | float, ...] = tuple(float(number) for number in numbers)
+            if variable.kind != "ordinal":
+                values = tuple(
+                    level
+                    for level in variable.levels
+                    if (digit := re.search(r"[0-4]", level)) and int(digit[0]) in numbers
+                )
+            if len(values) == 1:
+                filters = (Filter(variable=variable.key, op="eq", value=values[0]),)
+            elif values:
+                filters = (Filter(variable=variable.key, op="in", value=values),)
+        yield Condition(match.start(), match.end(), match[0], what, filters)
 
 
 def _number(word: str) -> int:

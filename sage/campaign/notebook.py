@@ -175,7 +175,7 @@ class Notebook:
 
 def held_back(share: float | None, seed: int) -> str:
     """The draw of the patients that a campaign holds back; empty where it holds back none."""
-    return "" if share is None else f"{share:g} of the patients, seed {seed}"
+    return "" if share is None else f"{share:g} of the patients by their records, seed {seed}"
 
 
 def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:

@@ -9,6 +9,7 @@ from sage.campaign.notebook import CAME, Asked, Finding, Notebook, Pages, counts
 from sage.core.files import write_text
 from sage.report.build import style_hash, template
 from sage.report.inert import Inert, html_text, markdown_text
+from validation.contracts.contract import SplitRule
 
 WORDS = {"supported": "supported", "not_supported": "not supported", "inconclusive": "inconclusive"}
 
@@ -24,6 +25,7 @@ def write_pages(notebook: Notebook) -> Path:
     ):
         rendered = template(name).render(
             groups=groups,
+            unlock=SplitRule().unlock_alpha,
             simulated=any(campaign.simulated for campaign in pages.campaigns),
             v=escape,
             n=lambda value, form: Inert(format(value, form)),

@@ -14,8 +14,9 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.models import read_model
 from sage.report.spending import paid
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import Contract, FrozenContract
 from validation.results import Results, TestOutcome, effect_text, p_is
+from validation.verdict import adjusted_plan
 
 if TYPE_CHECKING:
     from sage.machine.services import Services
@@ -116,8 +117,10 @@ def _finding(
         hypothesis=contract.hypothesis,
         came=came,
         explored=_estimate(explored),
-        effect=_effect(explored),
-        confirmed=_estimate(confirmed) if came == "held" and confirmed is not None else None,
+        effect=effect_view(explored),
+        confirmed=_with_adjusted(contract, results, confirmed)
+        if came == "held" and confirmed is not None
+        else None,
         place=contract.online.place if contract.online and came == "held" else None,
         level=contract.online.level if contract.online and came == "held" else None,
         verdict=results.verdict.verdict,
@@ -174,6 +177,15 @@ def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcom
     return found[0] if found else None
 
 
+def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
+    """The estimate in the confirming patients, with what the covariates leave of it."""
+    plan = adjusted_plan(contract)
+    adjusted = plan and _primary(results, plan.id, (confirmed.part,))
+    if not adjusted or adjusted.effect is None:
+        return _estimate(confirmed)
+    return f"{_estimate(confirmed)}; adjusted {_estimate(adjusted)}"
+
+
 def _estimate(found: TestOutcome | None) -> str:
     if found is None or found.effect is None:
         return found.reason if found is not None else ""
@@ -183,7 +195,8 @@ def _estimate(found: TestOutcome | None) -> str:
     return f"{effect_text(found.effect)}, {p_is(found.p)}" + (f"; {counted}" if counted else "")
 
 
-def _effect(found: TestOutcome | None) -> EffectView | None:
+def effect_view(found: TestOutcome | None) -> EffectView | None:
+    """A test's effect as a later proposal may see it; None where there is none."""
     if found is None or found.effect is None:
         return None
     effect = found.effect

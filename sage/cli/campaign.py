@@ -155,6 +155,19 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
     _conduct(folder, load(**plan.settings), as_json=as_json)
 
 
+def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
+    """Print what was asked, how far it came, and what came of each claim."""
+    from sage.console import out
+
+    plan = folder.plan()
+    if not as_json:
+        done = folder.notebook.read().rounds.get(plan.id, 0)
+        out.print(f"[bold]{plan.id}[/]  {plan.status}, {done} of {plan.rounds} rounds")
+        out.print(f"question: {plan.question}", markup=False)
+        out.print(f"cohort: {plan.request['cohort']}", markup=False)
+    _tell(folder, None, as_json=as_json)
+
+
 def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> None:
     from sage.campaign.rounds import conduct
     from sage.console import err
@@ -209,6 +222,8 @@ def _tell(folder: CampaignFolder, pause: Pause | None, *, as_json: bool) -> None
     if pause is not None:
         verb = "review" if pause.kind == "review" else "resume"
         out.print(f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}")
-    else:
+    elif plan.stopped:
         out.print(f"\nstopped: {plan.stopped}", markup=False)
+    else:
+        out.print(f"\ngo on with: sage resume {folder.root}", markup=False)
     out.print(f"notebook: {page}", soft_wrap=True)

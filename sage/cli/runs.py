@@ -38,17 +38,24 @@ def runs(
 
 
 def show(name: str = RunName, as_json: AsJson = False) -> None:
-    """Show a run: status, time and cost per step, hypotheses, verdicts, files.
+    """Show a run or a campaign: status, time and cost per step, hypotheses, verdicts, files.
 
     The cost is what was paid: failed steps and replies that never came count as well.
 
     Example: sage show last
     """
     from sage.begin import open_run
+    from sage.campaign.rounds import find_campaign
     from sage.console import out, print_json
     from sage.report.build import brief_result
     from sage.report.spending import paid
+    from sage.settings import load
 
+    if (campaign := find_campaign(name, load().runs_dir)) is not None:
+        from sage.cli.campaign import show_campaign
+
+        show_campaign(campaign, as_json=as_json)
+        return
     folder = open_run(name)
     manifest = folder.manifest()
     result = brief_result(folder)

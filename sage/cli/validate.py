@@ -80,6 +80,7 @@ def run(
         bool,
         typer.Option("--export-r", help="Write each analysis as an R script, with its data."),
     ] = False,
+    figures: Annotated[bool, typer.Option(help="Draw figures, which takes half the time.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
@@ -139,6 +140,7 @@ def run(
                 ledger=ledger,
                 replicate=other,
                 progress=partial(_say, status, contract.contract.name),
+                figures=figures,
             )
         results = finalize(frozen, ledger)
         scripts = [_script(folder) for _, folder in frozen] if to_r else []

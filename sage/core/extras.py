@@ -43,6 +43,7 @@ EXTRAS = {
         ("langchain_openai", "sentence_transformers", "torch"),
     ),
     "encoders": Extra("encoders that timm builds (UNI and others)", ("timm",)),
+    "onnx": Extra("networks for nuclei as ONNX files", ("onnxruntime",)),
     "postgres": Extra("checkpoints and the ledger in PostgreSQL", ("psycopg",)),
     "ray": Extra("workers on several machines", ("ray",)),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),

@@ -34,6 +34,7 @@ from sage.report.results import (
 )
 from sage.report.spending import spending
 from sage.runfolder import Manifest, RunFolder
+from validation.verdict import TURNED_ROUND
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
@@ -228,6 +229,16 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
     )
 
 
+def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
+    """The verdict; to who named no direction, the other one than was tested is an answer too."""
+    if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
+        return badge
+    return (
+        f"{badge}; the question named no direction: there is an association, opposite to the one"
+        " that was chosen before the test"
+    )
+
+
 def _rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
     words = {"reject": "rejected", "another": "set aside for another"}
     found = []
@@ -287,7 +298,9 @@ def _hypothesis(
         id=name,
         title=title_of(expanded.hypothesis) if summary else draft.hypothesis.endpoint,
         verdict=verdict,
-        verdict_words=results.badge if results and ended == "tested" else VERDICT_WORDS[verdict],
+        verdict_words=_verdict_words(folder, name, results.badge)
+        if results and ended == "tested"
+        else VERDICT_WORDS[verdict],
         answers=results.answers if results else (),
         expanded=expanded,
         review=_review_words(decision),

@@ -10,6 +10,7 @@ from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
 from validation.controls.keys import Key, random_key
+from validation.dictionary import JoinReport
 from validation.results import Answer, Results, TestOutcome
 
 MOST_OF_A_NUMBER = 28
@@ -240,15 +241,36 @@ def _answers(answers: Sequence[Answer]) -> list[Table]:
     return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
 
 
+LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
+"""Steps of which each goes on from the one before."""
+
+
 def _flow(results: Results) -> list[Table]:
-    """How many patients each step left; a refused exposure compares none."""
-    joins = results.joins
+    """What each file holds, a line of its own; then how many patients each step left.
+
+    A refused exposure compares none.
+    """
+    lost = [join for join in results.joins if join.step in LOSSES]
+    held = [join for join in results.joins if join.step not in LOSSES]
     counted = results.numbers.get("population.in_comparison")
-    rows = [[Cell(join.reason), Cell(str(join.before)), Cell(str(join.after))] for join in joins]
-    if rows and counted is not None and counted.value != joins[-1].after:
-        compared = Cell(str(int(counted.value or 0)))
-        rows.append([Cell("in one of the groups compared"), rows[-1][-1], compared])
-    return [Table("Flow of patients", ["step", "before", "after"], rows)] if rows else []
+
+    def rows_of(joins: Sequence[JoinReport]) -> list[list[Cell]]:
+        return [
+            [Cell(join.reason), Cell(str(join.before)), Cell(str(join.after))] for join in joins
+        ]
+
+    tables = []
+    if held:
+        heading = ["of each file by itself", "before", "after"]
+        tables.append(Table("What the files hold", heading, rows_of(held)))
+    if lost:
+        rows = rows_of(lost)
+        rows.insert(0, [Cell("patients of the part that is analyzed"), Cell(""), rows[0][1]])
+        if counted is not None and counted.value != lost[-1].after:
+            compared = Cell(str(int(counted.value or 0)))
+            rows.append([Cell("in one of the groups compared"), rows[-1][-1], compared])
+        tables.append(Table("Flow of patients", ["step", "before", "after"], rows))
+    return tables
 
 
 SINGLE_NUMBERS = (

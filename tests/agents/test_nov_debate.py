@@ -414,6 +414,19 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
         assert all(turn.lowered_from == 1.0 for turn in outcome.transcript)
 
 
+def test_an_index_of_another_disease_judges_nothing() -> None:
+    """What bladder papers lack may be old news in breast cancer."""
+    sure = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
+    ontology = Ontology.load(ROOT / "data" / "ontology")
+    claim = expanded(("FABP5", "tertiary lymphoid structure", "overall survival", "breast cancer"))
+    with Literature((), None, LocalIndex([PAPER, OFF])) as literature:
+        outcome = hold(claim, sure, retriever(literature, DebateSettings()), ontology=ontology)
+    assert not outcome.judged
+    assert outcome.coverage.searched == (
+        "local index of 2 records, of which none that was found is about breast cancer",
+    )
+
+
 def test_critics_are_told_what_was_searched_and_held_to_the_confidence_that_it_allows() -> None:
     sure = Scripted(prover=[prover(6, 0.95)], verifier=[verifier(6, 0.95)], judge=[judge(6, 0.2)])
     with Literature((), None, LocalIndex([PAPER, OFF])) as literature:

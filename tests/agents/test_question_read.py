@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agents.question.correct import corrected, edited
 from agents.question.ground import ground
 from agents.question.read import read
+from agents.question.subgroups import conditions
 from agents.question.types import (
     GraphName,
     Intent,
@@ -26,6 +27,7 @@ from sage.bench.questions import Answer, GoldQuestion, compare, read_gold
 from sage.core.errors import InputError
 from sage.questions import lines, question_input
 from validation import cohort as cohorts
+from validation.dictionary import Variable
 from validation.simulate import write_world
 
 ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
@@ -174,10 +176,10 @@ def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> Non
 def test_an_edited_contract_may_not_name_what_the_cohort_lacks(known: Known) -> None:
     question = ask(known, "Does FGFR3 relate to survival?")
     words = known["demo"][0].model_copy(update={"prompt": question.prompt})
-    assert edited(question, words) == question
+    assert edited(question, words, question) == question
     strange = question.parts[0].model_copy(update={"variables": ("expression:NOPE",)})
     with pytest.raises(InputError, match="NOPE"):
-        edited(question.model_copy(update={"parts": (strange,)}), words)
+        edited(question.model_copy(update={"parts": (strange,)}), words, question)
 
 
 @settings(max_examples=60, deadline=None)
@@ -237,11 +239,96 @@ def test_an_edited_contract_of_nonsense_is_refused(
 ) -> None:
     question = ask(known, "Does CXCL13 relate to overall survival?")
     given_ = known["demo"][0].model_copy(update={"prompt": question.prompt})
-    assert edited(question, given_) == question
+    assert edited(question, given_, question) == question
     told = question.model_dump(mode="json")
     (told if "prompt" in changed else told["parts"][0]).update(changed)
     with pytest.raises(InputError, match=says):
-        edited(Question.model_validate(told), given_)
+        edited(Question.model_validate(told), given_, question)
+
+
+def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
+    question = ask(known, "Does FABP5 relate to overall survival?")
+    words = known["demo"][0].model_copy(update={"prompt": question.prompt})
+    marker, endpoint = question.parts
+    other = marker.model_copy(update={"variables": ("expression:COL1A1",)})
+    found = edited(question.model_copy(update={"parts": (other, endpoint)}), words, question)
+    assert found.parts[0].stands_in == "the asker's own choice"
+    assert any('"FABP5" is measured by' in note for note in found.notes)
+    found = edited(question.model_copy(update={"parts": (marker,)}), words, question)
+    assert any("took out the endpoint" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "level", "endpoint", "direction"),
+    [
+        ("Do patients with many B cells live longer?", "high", "OS", "lower_risk"),
+        ("Do patients with few macrophages survive longer?", "low", "OS", "lower_risk"),
+        ("Do patients with lots of B cells die earlier?", "high", "OS", "higher_risk"),
+        ("Is FABP5 protective or harmful in bladder cancer?", None, "", None),
+    ],
+)
+def test_plain_words_for_amount_and_survival(
+    known: Known, prompt: str, level: str | None, endpoint: str, direction: str | None
+) -> None:
+    question = ask(known, prompt)
+    assert question.named(PartRole.EXPOSURE)[0].level == level
+    assert (question.endpoint, question.direction) == (endpoint, direction)
+    assert not any("left aside" in note for note in question.notes)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "exposure", "kept"),
+    [
+        ("Do stage II versus stage IV tumors differ in survival?", "clinical:stage", (2.0, 4.0)),
+        ("Do men versus women differ in survival?", "clinical:gender", None),
+        ("Does FABP5 relate to survival in T3-T4 tumors?", "expression:FABP5", ()),
+    ],
+)
+def test_levels_against_one_another_are_exposure_and_population(
+    known: Known, prompt: str, exposure: str, kept: tuple[float, ...] | None
+) -> None:
+    question = ask(known, prompt)
+    assert not question.refusals
+    (marker,) = question.named(PartRole.EXPOSURE)
+    assert marker.variables == (exposure,)
+    population = question.named(PartRole.POPULATION)
+    if kept is None:
+        assert not population
+    elif kept:
+        assert population[0].filters[0].value == kept
+    else:
+        assert "t stage" in population[0].supply[0].how
+
+
+@pytest.mark.parametrize(
+    ("levels", "kind", "text", "value"),
+    [
+        ({}, "ordinal", "pt3 tumors", 3.0),
+        ({}, "ordinal", "t2 to t4 tumors", (2.0, 3.0, 4.0)),
+        ({"T1": 5, "T2a": 9, "T3": 8}, "categorical", "pt2a tumors", "T2a"),
+        ({"T2": 5, "T3": 9, "T4a": 8}, "categorical", "t3-t4 tumors", ("T3", "T4a")),
+    ],
+)
+def test_the_extent_of_a_tumor_is_a_condition(
+    levels: dict[str, int], kind: str, text: str, value: object
+) -> None:
+    extent = Variable.model_validate(
+        {"key": "clinical:pt", "label": "Pathologic T", "modality": "clinical", "kind": kind,
+         "n": 30, "missing": 0.0, "levels": levels}
+    )  # fmt: skip
+    (found,) = conditions(text, [extent])
+    assert found.filters[0].value == value
+
+
+def test_an_outcome_is_no_exposure(known: Known) -> None:
+    words, vocabulary = known["demo"]
+    prompt = "Does FGFR3 relate to survival?"
+    reading = read(prompt, vocabulary)
+    words = words.model_copy(update={"prompt": prompt})
+    question = corrected(
+        words, reading, vocabulary, {PartRole.EXPOSURE: ("progression-free interval",)}
+    )
+    assert "is an outcome" in " ".join(question.refusals)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,10 @@ def test_the_notebook_is_a_page_with_what_was_asked(killed: Path) -> None:
         assert finding["statement"].split(",")[0] in page
     assert "round-1/report.html" in page
     assert "Simulated cohort" in page
+    assert "with p below 0.2: a door, not evidence" in page
+    shown = sage("show", str(killed), cwd=killed.parent)
+    assert "finished, 2 of 2 rounds" in shown.out
+    assert "stopped: all 2 rounds are done" in shown.out
     again = sage("resume", str(killed), cwd=killed.parent)
     assert again.code == 0
     assert "stopped: all 2 rounds are done" in again.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ def table(page: ResultsPage, title: str) -> Table:
 def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(page: ResultsPage) -> None:
     flow = table(page, "Flow of patients")
     assert [cell.text for cell in flow.rows[-1]] == ["OS known", "200", "200"]
+    for step, following in pairwise(flow.rows):
+        assert step[2].text == following[1].text, "each step goes on from the one before"
     single = {row[0].text: row[1].key for row in table(
         page, "Cut-points, assumptions, unmeasured confounding").rows}  # fmt: skip
     assert single["cut-point of the first exposure"] == "h1.cut.1.upper"

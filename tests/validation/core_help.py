@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 
 from validation import cohort as cohorts
+from validation import runner
 from validation.cohort.cohort import Cohort
+from validation.contracts.contract import FrozenContract
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.hypothesis import Hypothesis
 from validation.ledger.ledger import Ledger
 from validation.results import Results
-from validation.runner import run
 
 ROOT = Path(__file__).resolve().parents[2]
 STRONG = 1.1
@@ -155,14 +156,26 @@ def frozen_for(cohort: Cohort, hypothesis: Hypothesis | None = None, **options: 
     return freeze(plan.model_copy(update={"controls": controls}), cohort)
 
 
-def run_once(tmp_path: Path, raw: pd.DataFrame, **options: object) -> Results:
+def run(
+    frozen: FrozenContract, cohort: Cohort, out: Path, *, figures: bool = False, **options: Any
+) -> Results:
+    """`validation.runner.run`, with figures only where a test reads them (half the time)."""
+    return runner.run(frozen, cohort, out, figures=figures, **options)
+
+
+def run_once(
+    tmp_path: Path, raw: pd.DataFrame, *, figures: bool = False, **options: object
+) -> Results:
     """Write the table as a cohort, freeze a contract on it, and run it."""
     cohort = load(tmp_path / "cohort", raw)
     frozen = frozen_for(cohort, options.pop("hypothesis", None), **options)  # type: ignore[arg-type]
-    return run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    return run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=figures)
 
 
-def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> dict[str, Any]:
+def validate(
+    tmp_path: Path, cohort: Path, *options: str, figures: bool = False, **changes: object
+) -> dict[str, Any]:
     """Run `sage validate run` on a claim in one --out and return its result."""
     from typer.testing import CliRunner
 
@@ -171,7 +184,8 @@ def validate(tmp_path: Path, cohort: Path, *options: str, **changes: object) -> 
     path = tmp_path / "h.json"
     path.write_text(claim(**changes).model_dump_json())
     given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
-    done = CliRunner().invoke(app, ["run", *given, *options])
+    drawn = [] if figures else ["--no-figures"]
+    done = CliRunner().invoke(app, ["run", *given, *drawn, *options])
     if done.exception is not None:
         raise done.exception
     found: dict[str, Any] = json.loads(done.stdout)[0]

@@ -10,12 +10,11 @@ from typer.testing import CliRunner
 
 from sage.cli.validate import app
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
+from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, write
 from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, SplitRule
 from validation.inputs.compile import prepare
 from validation.ledger.ledger import Ledger
-from validation.runner import run
 
 STRONG = 1.1
 runner = CliRunner()

@@ -18,13 +18,13 @@ from tests.validation.core_help import (
     frozen_for,
     load,
     patients,
+    run,
     run_once,
     validate,
     write,
 )
 from validation import cohort as cohorts
 from validation.ledger.ledger import Ledger
-from validation.runner import run
 from validation.screening.cohort import screen_cohort
 
 

@@ -9,22 +9,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.validation.core_help import claim, frozen_for, load, patients
+from tests.validation.core_help import claim, frozen_for, load, patients, run
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import SplitRule
 from validation.ledger.ledger import Ledger
 from validation.prediction import PredictionModel
 from validation.results import Results
-from validation.runner import run
 
 ADJUSTED = {"covariates": ["clinical:sex", "clinical:stage"]}
 
 
-def go(tmp_path: Path, cohort: Cohort, other: Cohort | None = None, **options: object) -> Results:
+def go(
+    tmp_path: Path,
+    cohort: Cohort,
+    other: Cohort | None = None,
+    *,
+    figures: bool = False,
+    **options: object,
+) -> Results:
     frozen = frozen_for(cohort, claim(**ADJUSTED), **options)
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    return run(frozen, cohort, tmp_path / "out", ledger=ledger, replicate=other)
+    return run(frozen, cohort, tmp_path / "out", ledger=ledger, replicate=other, figures=figures)
 
 
 def other_cohort(folder: Path, raw: pd.DataFrame) -> Cohort:
@@ -263,7 +269,7 @@ def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Pat
 def test_the_figure_shows_groups_and_says_what_the_points_are(tmp_path: Path) -> None:
     first = load(tmp_path / "a", patients(400, log_hr=0.7))
     second = other_cohort(tmp_path, patients(300, log_hr=0.7, seed=11))
-    found = go(tmp_path, first, second)
+    found = go(tmp_path, first, second, figures=True)
     figure = found.figures["calibration"]
     assert "apparent" in figure.caption
     assert (tmp_path / "out" / figure.file).read_text().startswith("<?xml")
@@ -286,7 +292,8 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     ]
     cohort = load(tmp_path / "cohort", raw)
     frozen = frozen_for(cohort, claim(exposures=both))
-    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "ledger.jsonl"))
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    found = run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=True)
     high, late = raw["marker"] > raw["marker"].median(), raw["stage"] > 2
     group = 2 * high.astype(int) + late.astype(int)
     theirs = multivariate_logrank_test(raw["months"], group, raw["dead"])

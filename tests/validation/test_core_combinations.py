@@ -229,6 +229,7 @@ def test_a_forest_plot_tells_subgroups_and_controls_from_the_claim(tmp_path: Pat
         write(tmp_path / "cohort", raw, more=CENTER),
         strata=["clinical:center"],
         negative_endpoint="accident",
+        figures=True,
         subgroups=[{"variable": "clinical:sex", "op": "eq", "value": "male"}],
     )
     svg = (tmp_path / "out/marker-os" / found["figures"]["forest"]["file"]).read_text()

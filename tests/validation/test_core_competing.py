@@ -13,10 +13,17 @@ from typer.testing import CliRunner
 
 from sage.cli.validate import app
 from sage.core.errors import InputError
-from tests.validation.core_help import cause_of_death, claim, frozen_for, load, patients, shared
+from tests.validation.core_help import (
+    cause_of_death,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    shared,
+)
 from validation.ledger.ledger import Ledger
 from validation.results import Results
-from validation.runner import run
 from validation.simulate import write_world
 from validation.statistics.competing import gray_test
 from validation.statistics.fine_gray import fine_gray
@@ -77,11 +84,11 @@ def by_cause(other: float = 0.3, *, log_hr: float = 1.1, n: int = 400) -> pd.Dat
     return raw
 
 
-def judged(folder: Path, raw: pd.DataFrame, **changes: Any) -> Results:
+def judged(folder: Path, raw: pd.DataFrame, *, figures: bool = False, **changes: Any) -> Results:
     cohort = load(folder / "cohort", raw, more=CAUSE)
     return run(
         frozen_for(cohort, claim(**({"endpoint": "cause"} | changes))), cohort, folder / "out",
-        ledger=Ledger(folder / "ledger"),
+        ledger=Ledger(folder / "ledger"), figures=figures,
     )  # fmt: skip
 
 
@@ -112,7 +119,7 @@ def test_a_grouped_competing_endpoint_registers_the_hazard_as_its_claim(tmp_path
 
 
 def test_the_incidence_figure_is_in_the_results_as_vectors_and_pixels(tmp_path: Path) -> None:
-    found = judged(tmp_path, by_cause())
+    found = judged(tmp_path, by_cause(), figures=True)
     figure = found.figures["cumulative_incidence"]
     drawn = tmp_path / "out" / "analysis" / "all" / Path(figure.file).name
     assert (tmp_path / "out" / figure.file).read_bytes() == drawn.read_bytes()
@@ -124,7 +131,7 @@ def test_the_incidence_figure_is_in_the_results_as_vectors_and_pixels(tmp_path: 
 
 def test_a_slope_has_no_grays_test_and_one_curve_for_everybody(tmp_path: Path) -> None:
     exposure = {"variable": "clinical:marker", "label": "marker", "cut": "continuous"}
-    found = judged(tmp_path, by_cause(), comparison="per_sd", exposures=[exposure])
+    found = judged(tmp_path, by_cause(), comparison="per_sd", exposures=[exposure], figures=True)
     assert found.test("gray") is None
     assert {test.status for test in found.tests} == {"ok"}
     assert "cumulative_incidence" in found.figures
@@ -160,7 +167,7 @@ def test_a_group_without_the_event_gets_a_penalized_hazard_and_a_refused_inciden
     raw = by_cause()
     low = raw["marker"] <= raw["marker"].median()
     raw.loc[low & (raw["cause"] == "tumor"), "cause"] = "other"
-    found = judged(tmp_path, raw)
+    found = judged(tmp_path, raw, figures=True)
     primary, fine, gray = (found.test(item) for item in ("primary", "fine_gray", "gray"))
     assert primary is not None and primary.status == "ok"
     assert any("Firth" in note for note in primary.notes)

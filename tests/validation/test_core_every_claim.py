@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.core_help import NODE, claim, frozen_for, load, patients
+from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run
 from validation.ledger.ledger import Ledger
-from validation.runner import run
 
 STRONG = 1.1
 
@@ -69,9 +68,9 @@ def test_every_claim_has_its_random_features_and_its_specification_curve(
     hypothesis = claim(
         endpoint=endpoint, comparison=comparison, exposures=exposures, covariates=["clinical:sex"]
     )
-    found = run(
-        frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l")
-    )
+    ledger = Ledger(tmp_path / "l")
+    frozen = frozen_for(cohort, hypothesis)
+    found = run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=True)
     states = {test.id: (test.status, test.reason) for test in found.tests if test.role == "control"}
     for name in ("permuted", "random.1", "specification_curve"):
         assert states[f"control.{name}"] == ("ok", "")

@@ -9,16 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
 from sage.core.errors import InputError
-from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
+from tests.validation.core_help import (
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    validate,
+    write,
+)
+from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.overlap import require_other_patients
-from validation.runner import record_crash, run
+from validation.overlap import ALTERED, nearness, require_other_cohort, require_other_patients
+from validation.runner import record_crash
 
 runner = CliRunner()
 
@@ -228,6 +241,39 @@ def test_barcodes_and_a_newer_follow_up_are_recognized(tmp_path: Path) -> None:
     later = raw.assign(patient=[f"Y{at}" for at in range(len(raw))], months=raw["months"] * 1.1 + 1)
     with pytest.raises(InputError, match="very exposures and covariates"):
         require_other_patients(frozen_for(first), load(tmp_path / "three", later), first)
+
+
+def test_an_altered_copy_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    more = "".join(
+        f'[variables.{name}]\ntable = "clinical"\ncolumn = "{name}"\nkind = "continuous"\n'
+        for name in ("size", "ki67")
+    )
+
+    def stored(name: str, table: pd.DataFrame) -> Cohort:
+        return cohorts.load(write(tmp_path / name, table, more=more))
+
+    raw = patients(240).assign(ki67=rng.gamma(2.0, 10.0, 240).round(3))
+    amounts = ["marker", "size", "ki67"]
+    altered = raw.assign(patient=[f"Z{at}" for at in range(len(raw))])
+    altered[amounts] *= 1 + rng.normal(0, 0.01, (len(raw), 3))
+    first = stored("one", raw)
+    with pytest.raises(InputError, match="altered copy"):
+        require_other_cohort(first, stored("two", altered))
+    others = patients(150, seed=9).assign(ki67=rng.gamma(2.0, 10.0, 150).round(3))
+    others["patient"] = [f"W{at}" for at in range(len(others))]
+    require_other_cohort(first, stored("three", others))
+
+
+@given(seed=st.integers(0, 2**31), share=st.sampled_from([0.1, 0.3, 0.5]))
+@settings(max_examples=20, deadline=None)
+def test_strangers_are_as_near_as_their_own_kind(seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    everybody = rng.lognormal(size=(400, 3))
+    cut = int(400 * (1 - share))
+    assert nearness(everybody[:cut], everybody[cut:]) > 1.3 * ALTERED
+    noise = rng.normal(0, 0.02, everybody.shape)
+    assert nearness(everybody, everybody * np.exp(noise)) < ALTERED
 
 
 # -- what a contract may not leave out -----

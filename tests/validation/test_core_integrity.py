@@ -26,10 +26,12 @@ from tests.validation.core_help import (
     write,
 )
 from validation import cohort as cohorts
+from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract, SplitRule
 from validation.contracts.draft import draft
 from validation.contracts.freezing import freeze
 from validation.inputs.compile import confirmation_key, prepare
+from validation.inputs.population import in_confirmation
 from validation.ledger.ledger import Ledger
 from validation.overlap import copied, require_other_patients
 
@@ -100,6 +102,47 @@ def test_a_new_title_or_feature_table_opens_no_new_patients(tmp_path: Path) -> N
     assert confirmation_key(renamed) == confirmation_key(plain)
     other = frozen_for(load(tmp_path / "other", patients(100, seed=4)))
     assert confirmation_key(other) != confirmation_key(plain)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('title = "Toy cohort"', 'title = "Another title"\nnotes = ["A note."]'),
+        ('id = "toy"', 'id = "renamed"'),
+        ('label = "Stage"', 'label = "Pathologic stage"\nsynonyms = ["pT"]'),
+        ("[endpoints.OS]", '[variables.size]\ntable = "clinical"\ncolumn = "size"\n'
+         'kind = "continuous"\nlabel = "Size"\n\n[endpoints.OS]'),
+        ("[variables.marker]", '[tables.more]\nfile = "more.csv"\nkey = "patient"\n\n'
+         "[variables.marker]"),
+    ],
+)  # fmt: skip
+def test_what_a_description_says_draws_no_other_patients(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    folder = write(tmp_path / "cohort", patients(100))
+    patients(100).to_csv(folder / "more.csv", index=False)
+    told = folder / "cohort.toml"
+    before = cohorts.load(folder)
+    told.write_text(told.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    after = cohorts.load(folder)
+    assert after.hashes()["cohort.toml"] != before.hashes()["cohort.toml"]
+    assert held(after) == held(before)
+    table = folder / "score.csv"
+    patients(100)[["patient", "size"]].to_csv(table, index=False)
+    assert held(after.with_features(table)) == held(before)
+
+
+def test_other_data_of_the_patients_draws_others(tmp_path: Path) -> None:
+    plain = load(tmp_path / "cohort", patients(100))
+    assert held(load(tmp_path / "other", patients(100, seed=4))) != held(plain)
+
+
+def held(cohort: Cohort) -> set[str]:
+    """Identifiers of the patients that a split of this cohort holds back."""
+    rule = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    contract = draft(claim(), cohort.dictionary(), split=rule)
+    names = cohort.pseudonyms.items()
+    return {patient for patient, name in names if in_confirmation(name, contract)}
 
 
 # -- the same patients again ---------------------------------------------------------------------
@@ -208,7 +251,7 @@ def test_a_figure_that_fails_leaves_a_note_and_the_others(
             raise RuntimeError("on purpose")
 
     monkeypatch.setattr(figures, "kaplan_meier_figure", half)
-    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)))
+    found = validate(tmp_path, write(tmp_path / "cohort", patients(60)), figures=True)
     note = "figure kaplan_meier could not be drawn (RuntimeError)"
     assert note in found["notes"]
     assert "kaplan_meier" not in found["figures"]

@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, run_once
+from tests.validation.core_help import (
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    run_once,
+)
 from validation.analysis import Analysis
 from validation.contracts.amending import amend
 from validation.contracts.contract import FrozenContract, Rules, SplitRule
@@ -18,7 +26,7 @@ from validation.contracts.freezing import freeze
 from validation.inputs.compile import confirmation_key, prepare
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
-from validation.runner import collect, finalize, record_crash, run
+from validation.runner import collect, finalize, record_crash
 from validation.verdict import Evidence, judge
 
 
@@ -62,7 +70,7 @@ def test_a_failed_discovery_leaves_the_confirmation_locked(tmp_path: Path) -> No
 
 
 def test_a_discovery_without_power_is_inconclusive_and_stays_locked(tmp_path: Path) -> None:
-    cohort, frozen = split_contract(tmp_path, patients(160, seed=21))
+    cohort, frozen = split_contract(tmp_path, patients(80, seed=21))
     found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))  # type: ignore[arg-type]
     assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "power")
     assert any("stay locked" in reason.text for reason in found.verdict.reasons)

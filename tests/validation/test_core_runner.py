@@ -13,12 +13,21 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, STRONG, claim, frozen_for, load, patients, run_once
+from tests.validation.core_help import (
+    NODE,
+    STRONG,
+    claim,
+    frozen_for,
+    load,
+    patients,
+    run,
+    run_once,
+)
 from validation.analysis import Analysis, execute
 from validation.inputs.compile import code, prepare
 from validation.ledger.ledger import Ledger
 from validation.results import Results
-from validation.runner import collect, run
+from validation.runner import collect
 
 
 def test_a_strong_effect_in_the_expected_direction_is_supported(tmp_path: Path) -> None:
@@ -54,7 +63,8 @@ def test_results_are_the_same_bytes_when_run_again(tmp_path: Path) -> None:
     frozen = frozen_for(cohort)
     texts = []
     for name in ("one", "two"):
-        run(frozen, cohort, tmp_path / name, ledger=Ledger(tmp_path / f"{name}.jsonl"))
+        ledger = Ledger(tmp_path / f"{name}.jsonl")
+        run(frozen, cohort, tmp_path / name, ledger=ledger, figures=True)
         folder = tmp_path / name
         texts.append({
             path.relative_to(folder).as_posix(): path.read_bytes()
@@ -93,9 +103,9 @@ def test_the_simulated_mark_reaches_results_limits_and_figures(tmp_path: Path) -
     write_world(tmp_path / "world", seed=5, patients=150)
     cohort = cohorts.load(tmp_path / "world")
     hypothesis = claim(exposures=[{"variable": "expression:FABP5", "label": "FABP5"}])
-    found = run(
-        frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l")
-    )
+    frozen = frozen_for(cohort, hypothesis)
+    ledger = Ledger(tmp_path / "l")
+    found = run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=True)
     assert found.simulated
     assert any(limit.startswith("SIMULATED") for limit in found.verdict.limits)
     assert "SIMULATED" in (tmp_path / "out" / "figures" / "kaplan_meier.svg").read_text()

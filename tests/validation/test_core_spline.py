@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 from lifelines import CoxPHFitter
 
-from tests.validation.core_help import claim, frozen_for, load, patients, run_once
+from tests.validation.core_help import claim, frozen_for, load, patients, run, run_once
 from tests.validation.test_time_known import late_cohort
 from validation.inputs.population import find_cut, numbers_of
 from validation.inputs.study import Study
 from validation.ledger.ledger import Ledger
 from validation.methods.regression import splined
-from validation.runner import run
 
 CURVED = claim(
     exposures=[{"variable": "clinical:marker", "label": "marker", "cut": "spline", "level": "low"}],
@@ -57,7 +56,7 @@ def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -
 
 
 def test_a_spline_is_drawn_and_a_stratum_in_the_prediction_is_said(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(300, log_hr=0.9), hypothesis=CURVED)
+    found = run_once(tmp_path, patients(300, log_hr=0.9), hypothesis=CURVED, figures=True)
     figure = found.figures["primary"]
     assert "spline" in figure.caption
     assert list((tmp_path / "out").rglob("primary.svg"))

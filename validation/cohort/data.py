@@ -148,8 +148,12 @@ class CohortData:
 
     @cached_property
     def pseudonyms(self) -> dict[str, str]:
-        """Patient identifier to pseudonym. Stays inside the package."""
-        salt = sha256_text(canonical_json(self._hashes))
+        """Patient identifier to pseudonym. Stays inside the package.
+
+        Which patients a split holds back follows from it, so that it rests on the file of the
+        patients alone: no label, no further variable and no further table draws others.
+        """
+        salt = self._hashes[self._name_of(self.tables[self.spec.patient.table].path)]
         order = sorted(
             self.patients,
             key=lambda patient: hashlib.sha256(f"{salt}:{patient}".encode()).hexdigest(),

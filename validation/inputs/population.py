@@ -411,7 +411,7 @@ def held_back(table: pd.DataFrame, contract: Contract) -> list[bool]:
 
 def in_confirmation(patient: str, contract: Contract) -> bool:
     """Whether a pseudonym belongs to the held-back part; the same for all contracts of a seed."""
-    text = f"{contract.cohort}:{contract.seed}:{patient}"
+    text = f"{contract.seed}:{patient}"
     share = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
     return share < contract.split.confirmation
 

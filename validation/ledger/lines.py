@@ -212,10 +212,14 @@ def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
     )
 
 
+HOLDING_BACK = 2
+"""The rule that chooses the patients. By rule 1 the cohort's description took part in it."""
+
+
 def draw_of(frozen: FrozenContract) -> str:
     """Names which patients a contract holds back; empty where it holds back none."""
     split = frozen.contract.split
     if split.policy == "none":
         return ""
-    parts = [frozen.data_hashes, frozen.contract.seed, split.confirmation]
+    parts = [HOLDING_BACK, frozen.data_hashes, frozen.contract.seed, split.confirmation]
     return sha256_text(canonical_json(parts))[:12]
