@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from agents.scientist import variable_problems
 from agents.statement import read_statement, settled
@@ -19,6 +19,7 @@ from agents.types import Draft, dictionary_view
 from agents.wording import describe_design, describe_direction
 from sage.core.errors import InputError
 from sage.core.files import read_json
+from sage.core.models import Strict
 from sage.machine.state import Decision
 from sage.questions import carries
 from validation.hypothesis import Hypothesis
@@ -33,6 +34,105 @@ def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     return [
         Draft.model_validate(read_json(services.folder.output(f"draft-{item}"))) for item in ids
     ]
+
+
+class ActionRequest(Strict):
+    """What a person is asked to look at: an action and its arguments, as LangGraph has it."""
+
+    action: str
+    args: dict[str, Any]
+
+
+class InterruptConfig(Strict):
+    """Which answers are taken."""
+
+    allow_ignore: bool = True
+    allow_respond: bool = True
+    allow_edit: bool = True
+    allow_accept: bool = True
+
+
+class HumanInterrupt(Strict):
+    """A hypothesis that waits, in the fields that LangGraph's inboxes show."""
+
+    action_request: ActionRequest
+    config: InterruptConfig = InterruptConfig()
+    description: str
+
+
+def interrupt_of(draft: Draft) -> HumanInterrupt:
+    """The interrupt of one draft: its fields to edit, its sentence to read."""
+    fields = json.loads(draft.hypothesis.model_dump_json())
+    return HumanInterrupt(
+        action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
+        description=draft.hypothesis.statement,
+    )
+
+
+class HumanResponse(Strict):
+    """A person's answer, in the fields of LangGraph's inboxes.
+
+    `accept` lets the hypothesis pass, `edit` takes the changed fields in `args.args`, `response`
+    drops it and asks for another, saying in `args` what is wished; `ignore` drops it, with the
+    reason in `args`. `reviewers` and `comment` are kept with the decision.
+    """
+
+    type: Literal["accept", "ignore", "response", "edit"]
+    args: ActionRequest | str | None = None
+    comment: str = Field(default="", max_length=4000)
+    reviewers: tuple[str, ...] = ()
+
+    def decision(self, services: Services, draft: Draft) -> Decision:
+        """The decision that the machine waits for.
+
+        Raises
+        ------
+        InputError
+            If a reason or wish is missing, or an edit cannot be taken.
+        """
+        name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
+        if self.type in ("ignore", "response") and not said.strip():
+            raise InputError(f"{name}: say why it is dropped, or what the next should be about")
+        if self.type == "edit":
+            if not isinstance(self.args, ActionRequest):
+                raise InputError(f"{name}: an edit needs the changed fields in args")
+            decision = edit_decision(name, edited_hypothesis(services, draft, self.args.args))
+        elif self.type == "accept":
+            decision = Decision(hypothesis_id=name, action="approve")
+        else:
+            action: Literal["reject", "another"] = "reject" if self.type == "ignore" else "another"
+            return Decision(hypothesis_id=name, action=action, comment=said)
+        by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
+        told = "; ".join(text for text in (decision.comment, by, self.comment) if text)
+        return decision.model_copy(update={"comment": told})
+
+
+def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple[Decision, ...]:
+    """The decisions of a JSON file: an object from hypothesis ids to `HumanResponse`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or names a hypothesis that does not wait.
+    """
+    waiting = {draft.hypothesis.id: draft for draft in drafts}
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        responses = {name: HumanResponse.model_validate(value) for name, value in given.items()}
+    except FileNotFoundError:
+        raise InputError(f"--decisions: there is no file {path}") from None
+    except (ValueError, AttributeError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(
+            f'--decisions {path}: give an object like {{"h1": {{"type": "accept"}}}} ({first})'
+        ) from None
+    strange = sorted(set(responses) - set(waiting))
+    if strange or not responses:
+        raise InputError(
+            f"--decisions {path}: {strange[0] if strange else 'nothing'} does not wait; waiting:"
+            f" {', '.join(waiting)}"
+        )
+    return tuple(each.decision(services, waiting[name]) for name, each in responses.items())
 
 
 def show_draft(draft: Draft, dictionary: DataDictionary) -> None:

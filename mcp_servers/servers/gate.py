@@ -41,22 +41,7 @@ class Gate:
             elif self.listener is None:
                 await self.app(scope, receive, send)
             else:
-                await self._pass(self.listener, scope, receive, send)
-
-    async def _pass(self, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
-        peer = scope["client"]
-        listener.admit(peer)
-
-        async def receive_body() -> Any:
-            message = await receive()
-            if not message.get("more_body", False):
-                listener.received(peer)
-            return message
-
-        try:
-            await self.app(scope, receive_body, send)
-        finally:
-            listener.idle(peer)
+                await pass_on(self.app, self.listener, scope, receive, send)
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """Status and reason for a request that may not pass, None for one that may."""
@@ -67,7 +52,7 @@ class Gate:
         origins = _values(headers, b"origin")
         if origins and not (len(origins) == 1 and self._same_origin(origins[0], host)):
             return 403, "the Origin header is not this server's; see --allowed-host"
-        if self.token is not None and not self._authorized(headers, self.token):
+        if self.token is not None and not self.authorized(headers, self.token):
             return 401, "bearer token needed"
         return None
 
@@ -80,13 +65,30 @@ class Gate:
         return origin == (host[0], host[1] or default) or _listed(origin, self.named)
 
     @staticmethod
-    def _authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
+    def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
         """True when exactly one Authorization header carries the token, in constant time."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         if len(given) != 1:
             return False
         kind, _, token = given[0].partition(b" ")
         return hmac.compare_digest(token.strip(), expected) and kind.lower() == b"bearer"
+
+
+async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
+    """Hand an allowed request on, and tell the listener that its connection brought one."""
+    peer = scope["client"]
+    listener.admit(peer)
+
+    async def receive_body() -> Any:
+        message = await receive()
+        if not message.get("more_body", False):
+            listener.received(peer)
+        return message
+
+    try:
+        await app(scope, receive_body, send)
+    finally:
+        listener.idle(peer)
 
 
 def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:

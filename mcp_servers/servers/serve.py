@@ -60,8 +60,23 @@ def serve_http(
 
     Raises `InputError` when the address cannot be bound or would be open to strangers.
     """
-    import uvicorn
+    bound = listen(options)
+    serve_app(
+        http_app(server, options, bound),
+        bound,
+        options,
+        lambda address: started(f"{address}{PATH}") if started else None,
+    )
 
+
+def listen(options: HttpOptions) -> BoundedListener:
+    """A bound socket, so that a client may call as soon as it is told the address.
+
+    Raises
+    ------
+    InputError
+        If the address cannot be bound or would be open to strangers.
+    """
     options.check()
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     bound = BoundedListener(
@@ -70,16 +85,30 @@ def serve_http(
         head_seconds=options.head_seconds,
         body_seconds=options.body_seconds,
     )
-    app = http_app(server, options, bound)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((options.host, options.port))
-        bound.listen()  # so that a client may call as soon as it is told the address
+        bound.listen()
     except OSError as error:
         bound.close()
         raise InputError(
             f"cannot listen on {options.host}:{options.port}: {error.strerror}; try another --port"
         ) from error
+    return bound
+
+
+def serve_app(
+    app: Any, bound: BoundedListener, options: HttpOptions, started: Callable[[str], None]
+) -> None:
+    """Serve an application on a bound socket until interrupted; `started` is told the address.
+
+    Raises
+    ------
+    InputError
+        If the certificate cannot be used.
+    """
+    import uvicorn
+
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -101,10 +130,9 @@ def serve_http(
             raise InputError(
                 f"certificate {options.certificate} and key {options.key} cannot be used: {error}"
             ) from error
-    if started is not None:
-        host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
-        scheme = "http" if options.certificate is None else "https"
-        started(f"{scheme}://{host}:{bound.getsockname()[1]}{PATH}")
+    host = f"[{options.host}]" if bound.family == socket.AF_INET6 else options.host
+    scheme = "http" if options.certificate is None else "https"
+    started(f"{scheme}://{host}:{bound.getsockname()[1]}")
     try:
         uvicorn.Server(config).run(sockets=[bound])
     finally:

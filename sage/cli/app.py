@@ -14,6 +14,7 @@ from sage.cli.campaign import campaign
 from sage.cli.doctor import config, doctor
 from sage.cli.run import replay, resume, review, run
 from sage.cli.runs import runs, show
+from sage.cli.serve import serve
 from sage.core.log import Level, configure
 
 GROUPS = {
@@ -94,5 +95,5 @@ def _root(
     configure(log_level, log_file)
 
 
-for _command in (ask, run, campaign, review, resume, replay, runs, show, doctor, config):
+for _command in (ask, run, campaign, review, resume, replay, runs, show, serve, doctor, config):
     app.command()(_command)

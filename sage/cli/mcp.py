@@ -107,7 +107,7 @@ def serve(
     roots = Roots.of(root or [Path.cwd()], out)
     http = None
     if transport is Transport.HTTP:
-        secret, made = _token(token, token_file, no_token)
+        secret, made = read_token(token, token_file, none=no_token)
         http = HttpOptions(
             host,
             port,
@@ -144,7 +144,7 @@ def serve(
             )
 
 
-def _token(token: str | None, file: Path | None, none: bool) -> tuple[str | None, bool]:
+def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str | None, bool]:
     """The token to ask for, and whether it was made here."""
     import secrets
 

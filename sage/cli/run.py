@@ -297,6 +297,14 @@ def review(
     another: str | None = typer.Option(
         None, metavar="WISH", help="Drop it and ask for another, saying what you want."
     ),
+    decisions_file: Path | None = typer.Option(
+        None,
+        "--decisions",
+        metavar="FILE",
+        help='JSON with a decision for each hypothesis, as LangGraph\'s inboxes answer: {"h1":'
+        ' {"type": "accept"}}; type is accept, edit, response (another, with a wish) or ignore'
+        " (reject, with the reason).",
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Review a run's hypotheses: approve, edit, reject, or ask for another.
@@ -307,7 +315,7 @@ def review(
     """
     from sage.begin import reopen
     from sage.machine.drive import review_answer, waiting
-    from sage.review import decide, drafts_of, given_decision
+    from sage.review import decide, decisions_from, drafts_of, given_decision
 
     services = reopen(name)
     pause = waiting(services)
@@ -320,13 +328,16 @@ def review(
             f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
         )
     chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
-    options = {"approve": approve, "reject": reject, "edit": edit, "another": another}
+    options = {"approve": approve, "reject": reject, "edit": edit, "another": another,
+               "decisions": decisions_file}  # fmt: skip
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
         raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
     if given or not as_json:
         need("literature", "going on with a run")
-    if given:
+    if decisions_file is not None:
+        decisions = decisions_from(services, chosen, decisions_file)
+    elif given:
         ask = sys.stdin.isatty() and not (yes or as_json)
         decisions = tuple(
             given_decision(services, draft, given[0], options[given[0]], ask=ask)

@@ -28,7 +28,7 @@ def run(line: str, folder: Path) -> str:
     AssertionError
         If it does not end with exit code 0.
     """
-    if re.search(r"\bsage mcp serve\b", line):
+    if re.search(r"\bsage (mcp )?serve\b", line):
         return served(line, folder)
     given = dict(pair.split("=", 1) for pair in re.findall(r"^[A-Z_]+=\S+", line))
     words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line), comments=True)
@@ -54,7 +54,8 @@ def run(line: str, folder: Path) -> str:
 
 def served(line: str, folder: Path) -> str:
     """Start a server: over stdio it ends with its input; over HTTP it is interrupted."""
-    over_http = "--transport http" in line
+    over_http = "--transport http" in line or "sage serve" in line
+    line = re.sub(r" --port \d+", "", line)
     server = subprocess.Popen(
         [sys.executable, "-m", *shlex.split(line, comments=True), *(["--port", "0"] * over_http)],
         cwd=folder,
@@ -68,10 +69,10 @@ def served(line: str, folder: Path) -> str:
     assert server.stderr is not None
     if over_http:
         for said in server.stderr:
-            if "serving" in said:
+            if "serving" in said or "open http" in said:
                 server.send_signal(signal.SIGINT)
                 break
     rest = server.communicate(timeout=TIMEOUT)[1]
     assert server.returncode in ((0, 130) if over_http else (0,)), said + rest
-    assert not over_http or "serving" in said, said + rest
+    assert not over_http or "serving" in said or "open http" in said, said + rest
     return said

@@ -1,0 +1,69 @@
+"""`sage serve`: the pages where people ask, watch, review and look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from sage.core.errors import InputError
+
+
+def serve(
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(8766, min=0, max=65535, help="Port, 0 for any free one."),
+    root: list[Path] | None = typer.Option(
+        None, help="Folder below which cohorts and slides may be shown; repeatable."
+    ),
+    kg: Path | None = typer.Option(None, help="A knowledge graph; default: the one that ships."),
+    reviewers: int = typer.Option(
+        1, min=1, max=5, help="How many different people must agree on a hypothesis."
+    ),
+    user_header: str = typer.Option(
+        "", help="Header in which a proxy names the person, e.g. X-Forwarded-User."
+    ),
+    token_file: Path | None = typer.Option(
+        None, help="File whose first line is the token; default: a new one, printed at the start."
+    ),
+    allowed_host: list[str] | None = typer.Option(
+        None, help="Host header to accept, when not on loopback or behind a proxy; repeatable."
+    ),
+    tls_cert: Path | None = typer.Option(None, help="Certificate chain (PEM), to serve over TLS."),
+    tls_key: Path | None = typer.Option(None, help="The certificate's key (PEM)."),
+    browser: bool = typer.Option(False, "--open", help="Open the page in the browser."),
+) -> None:
+    """Serve the pages until Ctrl-C: ask a question, watch a run, review, read reports.
+
+    Open the address that is printed: it carries the token, without which nothing is answered. Runs
+    are processes of their own and go on when the server ends.
+
+    Example: sage serve --port 8766 --root cohorts
+    """
+    from mcp_servers.servers.options import HttpOptions
+    from sage.cli.mcp import read_token
+    from sage.console import err
+    from sage.settings import load
+    from sage.web.serve import run_server
+    from sage.web.site import Site
+
+    folders = tuple(folder.resolve() for folder in root or ())
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"--root {folder}: no such folder")
+    token, _ = read_token(None, token_file, none=False)
+    options = HttpOptions(
+        host,
+        port,
+        token,
+        tuple(allowed_host or ()),
+        certificate=str(tls_cert) if tls_cert else None,
+        key=str(tls_key) if tls_key else None,
+    )
+    site = Site(load(), folders, kg.resolve() if kg else None, reviewers, user_header)
+
+    def started(address: str) -> None:
+        err.print(f"open {address}", highlight=False, soft_wrap=True, markup=False)
+        if browser:
+            typer.launch(address)
+
+    run_server(site, options, started)

@@ -1,0 +1,104 @@
+"""The server's application: pages, their files, and what they ask for."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+
+from sage.core.errors import InputError, SageError
+from sage.web.guard import Guard, Secrets
+from sage.web.processes import Commands
+from sage.web.routes import home, review, run
+
+if TYPE_CHECKING:
+    from mcp_servers.servers.listener import BoundedListener
+    from mcp_servers.servers.options import HttpOptions
+    from sage.web.site import Site
+
+STATIC = Path(__file__).parent / "static"
+KINDS = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+PAGES = ("/", "/runs/{name}", "/review", "/compare")
+
+
+def vendored() -> dict[str, Any]:
+    """The modules that others wrote: name, version, license, file and its hash."""
+    found: dict[str, Any] = json.loads((STATIC / "vendor" / "vendor.json").read_text("utf-8"))
+    return found
+
+
+def import_map() -> str:
+    """The page's import map: where each module lies, and the hash that its file must have."""
+    modules = {name: item for name, item in vendored().items() if item["file"].endswith("js")}
+    place = {name: f"/static/vendor/{item['file']}" for name, item in modules.items()}
+    integrity = {place[name]: item["integrity"] for name, item in modules.items()}
+    return json.dumps({"imports": place, "integrity": integrity}, sort_keys=True)
+
+
+def shell() -> tuple[str, str]:
+    """The one HTML page, and the CSP source of its import map."""
+    text = (STATIC / "index.html").read_text(encoding="utf-8")
+    imports = import_map()
+    digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
+    return text.replace("{imports}", imports), f"'sha256-{digest}'"
+
+
+def create_app(site: Site, options: HttpOptions, listener: BoundedListener | None = None) -> Guard:
+    """The guarded application.
+
+    Parameters
+    ----------
+    site : what is shown
+    options : where it is served, with the token; the port is the one that is bound
+    listener : the socket that bounds connections
+    """
+    assert options.token is not None
+    app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.site = site
+    app.state.commands = Commands(site.settings.runs_dir)
+    app.state.csrf = Secrets(options.token).csrf
+    page, imports = shell()
+
+    @app.exception_handler(SageError)
+    def refused(request: Request, error: SageError) -> JSONResponse:
+        status = 422 if isinstance(error, InputError) else 500
+        return JSONResponse({"error": str(error)}, status)
+
+    @app.exception_handler(RequestValidationError)
+    def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or "request"
+        return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
+
+    def shown() -> HTMLResponse:
+        return HTMLResponse(page)
+
+    for path in PAGES:
+        app.get(path)(shown)
+
+    @app.get("/static/{name:path}")
+    def static(name: str) -> FileResponse:
+        path = (STATIC / name).resolve()
+        if not path.is_relative_to(STATIC) or path.suffix not in KINDS or not path.is_file():
+            raise InputError("there is no such file")
+        lasting = name.startswith("vendor/")
+        keep = "max-age=31536000, immutable" if lasting else "no-cache"
+        return FileResponse(
+            path, media_type=KINDS[path.suffix], headers={"cache-control": f"private, {keep}"}
+        )
+
+    for routes in (home, run, review):
+        app.include_router(routes.router, prefix="/api")
+    return Guard(app, options, imports, listener)

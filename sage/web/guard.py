@@ -1,0 +1,203 @@
+"""Who may speak to the server: Host and Origin, then the token, then what a page may do.
+
+Nothing is answered without the token, static files included. A browser gets it once in the address
+that `sage serve` prints, and keeps a cookie that no script can read; a program sends it as a
+bearer token. What changes something is never a GET, and needs a second value that only the
+server's own pages can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, replace
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from mcp_servers.servers.gate import Gate, pass_on
+
+if TYPE_CHECKING:
+    from mcp_servers.servers.listener import BoundedListener
+    from mcp_servers.servers.options import HttpOptions
+
+SAFE = ("GET", "HEAD")
+BODY = 1 << 20
+"""Bytes of a request's body, unless its route allows more."""
+UPLOADS = {"/api/uploads": 64 << 20}
+"""Routes that take files, with their largest body."""
+POLICY = (
+    "default-src 'none'; script-src 'self' {imports}; style-src 'self'; img-src 'self' data: blob:;"
+    " connect-src 'self'; font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'self'; object-src 'none'"
+)
+REFUSED = {
+    401: "this page needs the token: open the address that `sage serve` printed",
+    403: "the request did not come from a page of this server",
+    413: "the request is larger than this server takes",
+}
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What is derived from the token: the cookie's value and the value that changes need."""
+
+    token: str
+
+    def derived(self, purpose: str) -> str:
+        """A value that tells nothing of the token."""
+        return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+    @property
+    def session(self) -> str:
+        """The cookie's value."""
+        return self.derived("session")
+
+    @property
+    def csrf(self) -> str:
+        """What a request that changes something sends as X-CSRF-Token."""
+        return self.derived("csrf")
+
+
+class Guard:
+    """ASGI middleware: what may not pass ends here, and every answer carries the policy.
+
+    Parameters
+    ----------
+    app : the application behind
+    options : where the server listens, and under which names it is called
+    imports : CSP source of the page's import map, the only inline script that may apply
+    listener : is told which connections carry an allowed request
+    """
+
+    def __init__(
+        self, app: Any, options: HttpOptions, imports: str, listener: BoundedListener | None = None
+    ) -> None:
+        assert options.token is not None
+        self.app = app
+        self.listener = listener
+        self.secrets = Secrets(options.token)
+        self.secure = options.certificate is not None
+        self.gate = Gate(None, replace(options, token=None))
+        self.cookie = f"sage-{options.port}"
+        self.policy = POLICY.format(imports=imports)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse, let in by the token, or pass on."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        send = self._with_policy(send, scope["path"])
+        refused = self.gate.refusal(scope["headers"])
+        if refused is not None:
+            await _answer(send, *refused)
+            return
+        if (let_in := self._let_in(scope)) is not None:
+            await send({"type": "http.response.start", "status": 303, "headers": let_in})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        status = self._status(scope)
+        if status is not None:
+            await _answer(send, status, REFUSED[status])
+            return
+        receive = self._bounded(receive, scope["path"])
+        if self.listener is None:
+            await self.app(scope, receive, send)
+        else:
+            await pass_on(self.app, self.listener, scope, receive, send)
+
+    def _let_in(self, scope: Any) -> list[tuple[bytes, bytes]] | None:
+        """Headers that set the cookie, for the address that carries the right token."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if scope["method"] != "GET" or scope["path"] != "/" or len(given) != 1:
+            return None
+        if not hmac.compare_digest(given[0].encode(), self.secrets.token.encode()):
+            return None
+        secure = "; Secure" if self.secure else ""
+        value = f"{self.cookie}={self.secrets.session}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        return [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
+
+    def _status(self, scope: Any) -> int | None:
+        """The status of a request that may not pass; None for one that may."""
+        headers = scope["headers"]
+        if self.gate.authorized(headers, self.secrets.token.encode()):
+            return self._size(scope)
+        if not hmac.compare_digest(self._session(headers).encode(), self.secrets.session.encode()):
+            return 401
+        if scope["method"] not in SAFE:
+            csrf = _header(headers, b"x-csrf-token")
+            site = _header(headers, b"sec-fetch-site")
+            if not hmac.compare_digest(csrf.encode(), self.secrets.csrf.encode()):
+                return 403
+            if site not in ("", "same-origin"):
+                return 403
+        return self._size(scope)
+
+    def _size(self, scope: Any) -> int | None:
+        length = _header(scope["headers"], b"content-length")
+        too_long = length.isdigit() and int(length) > _most(scope["path"])
+        return 413 if too_long else None
+
+    def _session(self, headers: Any) -> str:
+        try:
+            cookies = SimpleCookie(_header(headers, b"cookie"))
+        except CookieError:
+            return ""
+        return cookies[self.cookie].value if self.cookie in cookies else ""
+
+    @staticmethod
+    def _bounded(receive: Any, path: str) -> Any:
+        """A body that states no length is counted as it comes."""
+        seen = 0
+
+        async def bounded() -> Any:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > _most(path):
+                return {"type": "http.disconnect"}
+            return message
+
+        return bounded
+
+    def _with_policy(self, send: Any, path: str) -> Any:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                names = {name.lower() for name, _ in message["headers"]}
+                added = {
+                    b"content-security-policy": self.policy.encode(),
+                    b"x-content-type-options": b"nosniff",
+                    b"referrer-policy": b"no-referrer",
+                    b"cross-origin-opener-policy": b"same-origin",
+                    b"cross-origin-resource-policy": b"same-origin",
+                    b"cache-control": b"no-store",
+                }
+                message["headers"] = [
+                    *message["headers"],
+                    *((name, value) for name, value in added.items() if name not in names),
+                ]
+            await send(message)
+
+        return sending
+
+
+def _most(path: str) -> int:
+    return UPLOADS.get(path, BODY)
+
+
+def _header(headers: Any, wanted: bytes) -> str:
+    """A header that is given exactly once, else nothing."""
+    found = [value for name, value in headers if name.lower() == wanted]
+    return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+async def _answer(send: Any, status: int, reason: str) -> None:
+    body = json.dumps({"error": reason}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,117 @@
+"""Runs are processes of the same command line: the server may die and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from sage.core.errors import InputError
+from sage.core.printable import printable
+from sage.runfolder import RunFolder
+
+HOLDER = re.compile(r"process (\d+) on (\S+) since")
+STARTED = ".started"
+"""Folder below the runs folder: what each started command printed."""
+
+
+class Commands:
+    """The commands that this server started, by the run that they work on."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        self.home = runs_dir / STARTED
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Run `sage ARGUMENTS` apart from this process; its words go to a file.
+
+        Raises
+        ------
+        InputError
+            If a command for this run is still going on.
+        """
+        with self._lock:
+            if self.alive(name):
+                raise InputError(f"run {name} is being worked on already")
+            self.home.mkdir(parents=True, exist_ok=True)
+            with self.log(name).open("wb") as said:
+                self._running[name] = subprocess.Popen(
+                    [sys.executable, "-m", "sage", *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env={**os.environ, "COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"},
+                )
+
+    def log(self, name: str) -> Path:
+        """Where the words of a run's last command lie; `name` may be anything that was asked."""
+        return self.home / f"{Path(name).name[:200]}.log"
+
+    def alive(self, name: str) -> bool:
+        """Whether a command that this server started for the run goes on."""
+        process = self._running.get(name)
+        return process is not None and process.poll() is None
+
+    def failure(self, name: str) -> str:
+        """What the last command said when it ended with an error; empty where it did not."""
+        process = self._running.get(name)
+        code = process.poll() if process is not None else 0
+        if not code or code == 130:
+            return ""
+        with contextlib.suppress(OSError):
+            said = self.log(name).read_text(encoding="utf-8", errors="replace")
+            told = [line for line in said.splitlines() if line.startswith("error: ")]
+            return printable(told[-1].removeprefix("error: ")) if told else printable(said[-2000:])
+        return f"the command ended with code {code}"
+
+    def interrupt(self, name: str) -> bool:
+        """Ctrl-C to the command that this server started for the run, if it goes on."""
+        process = self._running.get(name)
+        if process is None or process.poll() is not None:
+            return False
+        process.send_signal(signal.SIGINT)
+        return True
+
+
+def holder(run: RunFolder) -> int | None:
+    """The process on this machine that works on the run; None where none does.
+
+    A process of that number is asked for by the lock that it holds, since numbers come again.
+    """
+    try:
+        with (run.root / "run.lock").open("rb") as lock:
+            found = HOLDER.match(lock.read(300).decode("utf-8", "replace"))
+            if found is None or found[2] != socket.gethostname():
+                return None
+            os.kill(int(found[1]), 0)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(found[1])
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def stop(run: RunFolder) -> None:
+    """Ctrl-C to whoever works on the run; finished steps stay.
+
+    Raises
+    ------
+    InputError
+        If nobody does.
+    """
+    process = holder(run)
+    if process is None:
+        raise InputError(f"nothing works on run {run.id}")
+    os.kill(process, signal.SIGINT)

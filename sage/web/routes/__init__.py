@@ -1,0 +1,1 @@
+"""What the pages ask for, one module per page."""

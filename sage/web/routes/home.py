@@ -1,0 +1,215 @@
+"""Home: a question and how it is read, what a run will cost, what there is, what is missing."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from agents.question.types import PartRole
+from sage.core.models import Strict
+from sage.questions import LONGEST, Corrections, contract, lines, question_input
+from sage.runfolder import new_id
+from sage.versions import own_version
+from sage.web.processes import Commands, holder
+
+if TYPE_CHECKING:
+    from sage.runfolder import Manifest, RunFolder
+    from sage.web.site import Site
+
+router = APIRouter()
+
+
+class Ask(Strict):
+    """A question as typed so far, with the asker's corrections."""
+
+    prompt: str = Field(max_length=LONGEST)
+    cohort: str = Field(default="demo", max_length=200)
+    replaced: dict[PartRole, tuple[str, ...]] = Field(default_factory=dict)
+    dropped: tuple[str, ...] = Field(default=(), max_length=16)
+
+    def corrections(self) -> Corrections:
+        """The same as the options of `sage ask`."""
+        return Corrections(replaced=self.replaced, dropped=self.dropped, yes=True)
+
+    def options(self) -> list[str]:
+        """The same as arguments of the command line; no value can be taken for an option."""
+        flags = [f"--{role.value}={words}" for role, all_words in self.replaced.items()
+                 for words in all_words]  # fmt: skip
+        return [*flags, *(f"--drop={words}" for words in self.dropped)]
+
+
+class Start(Ask):
+    """A run to be started."""
+
+    hypotheses: int = Field(default=1, ge=1, le=10)
+    auto_approve: bool = False
+    reasoner: Literal["rules", "chat"] | None = None
+    budget_usd: float | None = Field(default=None, ge=0)
+    seed: int = 0
+
+
+@router.get("/here")
+def here(request: Request) -> dict[str, Any]:
+    """Who serves, and the value that changes need."""
+    site: Site = request.app.state.site
+    named = request.headers.get(site.user_header, "") if site.user_header else ""
+    return {
+        "csrf": request.app.state.csrf,
+        "version": own_version(),
+        "reasoner": site.settings.effective_reasoner,
+        "reviewers": site.reviewers,
+        "user": named[:80],
+        "user_fixed": bool(site.user_header),
+        "runs_dir": str(site.settings.runs_dir.resolve()),
+        "cohorts": [
+            {"id": name, "title": title, "simulated": simulated}
+            for name, (_, title, simulated) in site.cohort_names().items()
+        ],
+    }
+
+
+@router.get("/doctor")
+def doctor(request: Request) -> list[dict[str, Any]]:
+    """What is missing on this machine, and how to get it."""
+    from sage.diagnose import diagnose
+
+    return [check.model_dump() for check in diagnose(request.app.state.site.settings)]
+
+
+@router.post("/ask")
+def ask(asked: Ask, request: Request) -> dict[str, Any]:
+    """What SAGE understands of a question, by the rules that `sage ask` reads with.
+
+    With a language model configured, a run has the question read by the model; while somebody
+    types, nothing is paid for.
+    """
+    from agents.base import Resources
+    from agents.question.agent import read_question
+
+    site: Site = request.app.state.site
+    if not asked.prompt.strip():
+        return {"lines": [], "parts": [], "refusals": [], "mismatches": [], "notes": []}
+    given = question_input(asked.prompt, site.cohort(asked.cohort).dictionary(), site.graph)
+    reading = read_question(given, Resources(ontology=site.ontology))
+    question = contract(given, reading, site.ontology, asked.corrections())
+    said = lines(question)
+    return {
+        "intent": said[0],
+        "lines": said[1:],
+        "parts": [
+            {
+                "role": part.role.value,
+                "words": part.words,
+                "name": part.name,
+                "said": line.strip().removeprefix(part.role.value).strip(),
+                "testable": part.testable,
+                "left_out": part.left_out,
+                "nearest": list(part.nearest),
+            }
+            for part, line in zip(question.parts, said[1:], strict=False)
+        ],
+        "notes": list(question.notes),
+        "refusals": list(question.refusals),
+        "mismatches": list(question.setting.mismatches),
+    }
+
+
+@router.get("/estimate")
+def estimate(request: Request, hypotheses: int = 1) -> dict[str, Any]:
+    """Calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
+    from sage.machine.estimate import estimate as expect
+
+    site: Site = request.app.state.site
+    kind = site.settings.effective_reasoner
+    took = [
+        seconds / manifest.hypotheses
+        for _, run in site.runs()[:30]
+        if (manifest := run.manifest()).status == "finished" and manifest.reasoner == kind
+        and (seconds := _seconds(run)) > 0
+    ]  # fmt: skip
+    usual = median(took) * hypotheses if took else None
+    if kind == "rules":
+        return {"reasoner": kind, "usd": 0.0, "usd_most": 0.0, "seconds": usual, "runs": len(took)}
+    rows = expect(site.settings, hypotheses)
+    priced = all(row.usd is not None for row in rows)
+    return {
+        "reasoner": kind,
+        "calls": sum(row.calls for row in rows),
+        "tokens": sum(row.prompt_tokens + row.completion_tokens for row in rows),
+        "usd": sum(row.usd or 0 for row in rows) if priced else None,
+        "usd_most": sum(row.usd_most or 0 for row in rows) if priced else None,
+        "seconds": usual,
+        "runs": len(took),
+    }
+
+
+def _seconds(run: RunFolder) -> float:
+    return sum(float(event["seconds"]) for event in run.events() if event.get("event") == "end")
+
+
+@router.get("/runs")
+def runs(request: Request, limit: int = 40) -> dict[str, Any]:
+    """Runs and campaigns with their state, newest first."""
+    site: Site = request.app.state.site
+    commands: Commands = request.app.state.commands
+    found = []
+    for name, run in site.runs()[: max(1, min(limit, 200))]:
+        found.append(summary(name, run, run.manifest(), commands))
+    campaigns = []
+    for campaign in site.campaigns()[:20]:
+        plan = campaign.plan()
+        campaigns.append(
+            {"name": campaign.root.name, "status": plan.status, "stopped": plan.stopped,
+             "question": plan.question}
+        )  # fmt: skip
+    return {"runs": found, "campaigns": campaigns}
+
+
+def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
+    """A run in one line of a list."""
+    status: str = manifest.status
+    if status == "running" and holder(run) is None and not commands.alive(name):
+        status = "interrupted"
+    return {
+        "name": name,
+        "prompt": manifest.prompt,
+        "cohort": manifest.cohort_title or manifest.cohort,
+        "simulated": manifest.simulated,
+        "reasoner": manifest.reasoner,
+        "created": manifest.created,
+        "finished": manifest.finished,
+        "status": status,
+        "problem": manifest.problem,
+        "report": (run.root / "report.html").is_file(),
+    }
+
+
+@router.post("/runs")
+def start(asked: Start, request: Request) -> dict[str, str]:
+    """Start a run as `sage run` does, in a process of its own."""
+    site: Site = request.app.state.site
+    names = site.cohort_names()
+    site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
+    name = new_id(asked.prompt)
+    arguments = [
+        "run",
+        f"--cohort={names[asked.cohort][0]}",
+        f"--hypotheses={asked.hypotheses}",
+        f"--seed={asked.seed}",
+        f"--out={site.settings.runs_dir / name}",
+        "--yes",
+        *asked.options(),
+    ]
+    if site.kg is not None:
+        arguments.append(f"--kg={site.kg}")
+    if asked.auto_approve:
+        arguments.append("--auto-approve")
+    if asked.reasoner:
+        arguments.append(f"--reasoner={asked.reasoner}")
+    if asked.budget_usd is not None:
+        arguments.append(f"--budget-usd={asked.budget_usd}")
+    request.app.state.commands.start(name, *arguments, "--", asked.prompt)
+    return {"name": name}

@@ -1,0 +1,295 @@
+"""The review inbox: what waits for a person, an edit shown as it is made, decisions recorded.
+
+Interrupts and responses have the fields of LangGraph's `HumanInterrupt` and `HumanResponse`, so
+that an inbox made for those can show and answer them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from agents.types import Draft, OntologyBrief
+from agents.wording import describe_design, describe_direction
+from sage.core import clock
+from sage.core.errors import InputError
+from sage.core.extras import need
+from sage.core.files import append_line, read_json, write_json
+from sage.core.models import Strict
+from sage.machine.drive import waiting
+from sage.machine.services import Services
+from sage.questions import carries
+from sage.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
+from sage.runfolder import RunFolder
+from sage.web.processes import Commands, holder
+from validation.contracts.timing import known_text
+
+if TYPE_CHECKING:
+    from agents.scientist.blind import BlindCohort
+    from sage.web.site import Site
+
+router = APIRouter()
+
+COMMENTS = "reviews.jsonl"
+"""In a run's folder: comments and votes of its reviewers, one JSON object per line."""
+SHOWN = 40
+
+
+class Comment(Strict):
+    """A reviewer's words on a hypothesis."""
+
+    reviewer: str = Field(default="", max_length=80)
+    hypothesis: str = Field(max_length=40)
+    text: str = Field(min_length=1, max_length=4000)
+
+
+class Vote(Strict):
+    """What a reviewer decides about the hypotheses that wait, by id."""
+
+    reviewer: str = Field(default="", max_length=80)
+    responses: dict[str, HumanResponse] = Field(min_length=1)
+
+
+class Change(Strict):
+    """An edit while it is made."""
+
+    hypothesis: str = Field(max_length=40)
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+
+@router.get("/inbox")
+def inbox(request: Request) -> list[dict[str, Any]]:
+    """Every run that waits for a review, with its interrupts."""
+    site: Site = request.app.state.site
+    commands: Commands = request.app.state.commands
+    found = []
+    for name, run in site.runs():
+        manifest = run.manifest()
+        if manifest.status != "waiting for review" or commands.alive(name):
+            continue
+        drafts = _waiting(site, run)
+        found.append(
+            {
+                "name": name,
+                "prompt": manifest.prompt,
+                "cohort": manifest.cohort_title,
+                "created": manifest.created,
+                "interrupts": [interrupt_of(draft).model_dump(mode="json") for draft in drafts],
+            }
+        )
+    return found
+
+
+@router.get("/runs/{name}/review")
+def review(name: str, request: Request) -> dict[str, Any]:
+    """The hypotheses of a run that wait, in words, with what is known of them."""
+    site: Site = request.app.state.site
+    run = site.run(name)
+    blind = site.cohort_of(run)
+    brief_path = run.output("brief")
+    brief = OntologyBrief.model_validate(read_json(brief_path)) if brief_path.exists() else None
+    return {
+        "name": name,
+        "prompt": run.manifest().prompt,
+        "reviewers": site.reviewers,
+        "endpoints": [
+            {"key": endpoint.key, "label": endpoint.label, "kind": endpoint.kind,
+             "n": endpoint.n, "events": endpoint.events}
+            for endpoint in blind.dictionary.endpoints
+        ],
+        "cards": [_card(run, draft, brief, blind) for draft in _waiting(site, run)],
+        "notes": _notes(run),
+    }  # fmt: skip
+
+
+def _card(
+    run: RunFolder, draft: Draft, brief: OntologyBrief | None, blind: BlindCohort
+) -> dict[str, Any]:
+    hypothesis = draft.hypothesis
+    endpoint = blind.dictionary.endpoint(hypothesis.endpoint)
+    steps = [
+        {
+            "process": row.process,
+            "belief": row.belief,
+            "evidence": [source.model_dump(mode="json") for source in row.evidence],
+            "contradicting": [source.model_dump(mode="json") for source in row.contradicting],
+        }
+        for row in (brief.relationships if brief else ())
+        if row.process in draft.mechanism
+    ]
+    return {
+        "id": hypothesis.id,
+        "interrupt": interrupt_of(draft).model_dump(mode="json"),
+        "hypothesis": json.loads(hypothesis.model_dump_json()),
+        "carries": carries(run, hypothesis),
+        "design": describe_design(hypothesis),
+        "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
+        "steps": steps,
+        "citations": [source.model_dump(mode="json") for source in draft.citations],
+        "contradicting": [source.model_dump(mode="json") for source in draft.contradicting],
+        "support_absent": draft.support_absent,
+        **_view(blind, hypothesis),
+    }
+
+
+def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
+    """Group sizes and detectable effect of a claim, and its variables without any outcome."""
+    keys = tuple(exposure.variable for exposure in hypothesis.exposures)
+    described = blind.describe(keys)
+    return {
+        "power": blind.power(hypothesis).model_dump(mode="json"),
+        "variables": [item.model_dump(mode="json") for item in described.variables],
+    }
+
+
+@router.post("/runs/{name}/preview")
+def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
+    """An edit as it would be taken: the statement, what differs, who is compared, what is seen."""
+    site: Site = request.app.state.site
+    run = site.run(name)
+    services = _services(site, run)
+    draft = _draft(run, change.hypothesis)
+    edit = edited_hypothesis(services, draft, change.changes)
+    blind = site.cohort_of(run)
+    endpoint = blind.dictionary.endpoint(edit.hypothesis.endpoint)
+    return {
+        "statement": edit.hypothesis.statement,
+        "hypothesis": json.loads(edit.hypothesis.model_dump_json()),
+        "differences": [list(item) for item in edit.differences],
+        "design": describe_design(edit.hypothesis),
+        "direction": describe_direction(edit.hypothesis, endpoint.kind if endpoint else "survival"),
+        **_view(blind, edit.hypothesis),
+    }
+
+
+@router.get("/runs/{name}/variables")
+def variables(name: str, request: Request, q: str = "") -> list[dict[str, Any]]:
+    """Variables of the data dictionary whose key, label or synonym holds the words typed."""
+    site: Site = request.app.state.site
+    blind = site.cohort_of(site.run(name))
+    dictionary, words = blind.dictionary, q.strip().lower()
+    found = [
+        {"key": item.key, "label": item.label, "kind": item.kind, "unit": item.unit or "",
+         "n": item.n, "missing": item.missing, "known_at": known_text(item.known_at)}
+        for item in dictionary.variables
+        if words in " ".join((item.key, item.label, *item.synonyms)).lower()
+    ]  # fmt: skip
+    genes = [gene for gene in dictionary.expression if words in gene.lower()]
+    genes.sort(key=lambda gene: (not gene.lower().startswith(words), len(gene), gene))
+    found += [
+        {"key": f"expression:{gene}", "label": f"{gene} expression", "kind": "continuous",
+         "unit": dictionary.expression_unit or "", "n": dictionary.expression_n, "missing": None,
+         "known_at": known_text(dictionary.expression_known_at)}
+        for gene in genes[:SHOWN]
+    ]  # fmt: skip
+    shown = found[:SHOWN]
+    for item in shown:
+        item["withheld"] = blind.withheld(str(item["key"]))
+    return shown
+
+
+@router.post("/runs/{name}/comments")
+def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
+    """Keep a reviewer's words beside the run."""
+    run = request.app.state.site.run(name)
+    _draft(run, said.hypothesis)
+    _keep(run, _person(request, said.reviewer), hypothesis=said.hypothesis, text=said.text)
+    return _notes(run)
+
+
+@router.post("/runs/{name}/review")
+def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
+    """Keep a reviewer's decision; once as many people agree as must, the run goes on with it.
+
+    Every decision is checked here, so that an edit that cannot be taken is refused at once.
+    """
+    need("literature", "going on with a run")
+    site: Site = request.app.state.site
+    commands: Commands = request.app.state.commands
+    run = site.run(name)
+    if holder(run) is not None or commands.alive(name):
+        raise InputError(f"run {run.id} is being worked on already")
+    services, person = _services(site, run), _person(request, vote.reviewer)
+    drafts = {draft.hypothesis.id: draft for draft in _waiting(site, run)}
+    for hypothesis, response in vote.responses.items():
+        if hypothesis not in drafts:
+            raise InputError(f"hypothesis {hypothesis[:40]} does not wait for a review")
+        response.decision(services, drafts[hypothesis])
+        _keep(run, person, hypothesis=hypothesis, response=response.model_dump(mode="json"))
+    agreed = {}
+    for hypothesis in drafts:
+        people, response = _agreed(run, hypothesis, site.reviewers)
+        if response is None:
+            waits = [item for item in drafts if _agreed(run, item, site.reviewers)[1] is None]
+            return {"applied": False, "waits": waits, "notes": _notes(run)}
+        agreed[hypothesis] = response | {"reviewers": people}
+    path = commands.home / f"{name}.decisions.json"
+    write_json(path, agreed)
+    commands.start(name, "review", f"--decisions={path}", "--", str(run.root))
+    return {"applied": True, "waits": [], "notes": _notes(run)}
+
+
+def _agreed(run: RunFolder, hypothesis: str, needed: int) -> tuple[list[str], Any]:
+    """Who agrees on what, where as many different people as needed last said the same."""
+    last = {}
+    for note in _notes(run):
+        if note["hypothesis"] == hypothesis and "response" in note:
+            last[note["reviewer"]] = note["response"]
+    for response in last.values():
+        people = [who for who, said in last.items() if said == response]
+        if len(people) >= needed:
+            return people, response
+    return [], None
+
+
+def _keep(run: RunFolder, person: str, **fields: Any) -> None:
+    line = {"time": clock.stamp(), "reviewer": person, **fields}
+    append_line(run.root / COMMENTS, json.dumps(line, ensure_ascii=False))
+
+
+def _notes(run: RunFolder) -> list[dict[str, Any]]:
+    path = run.root / COMMENTS
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _person(request: Request, given: str) -> str:
+    """Who speaks: as the proxy says, else as the person says.
+
+    Raises
+    ------
+    InputError
+        If nobody is named.
+    """
+    site: Site = request.app.state.site
+    name = request.headers.get(site.user_header, "") if site.user_header else given
+    if not name.strip():
+        raise InputError("say who you are: a decision is recorded with a name")
+    return name.strip()[:80]
+
+
+def _services(site: Site, run: RunFolder) -> Services:
+    """A run's services to read with; nothing is held and nothing runs."""
+    services = Services(run, run.manifest(), site.settings)
+    services.__dict__["dictionary"] = site.cohort_of(run).dictionary
+    return services
+
+
+def _waiting(site: Site, run: RunFolder) -> list[Draft]:
+    services = _services(site, run) if run.manifest().status == "waiting for review" else None
+    pause = waiting(services) if services else None
+    if services is None or pause is None or pause.kind != "review":
+        return []
+    return drafts_of(services, pause.waiting)
+
+
+def _draft(run: RunFolder, hypothesis: str) -> Draft:
+    run.hypothesis(hypothesis)  # refuses what is no id
+    path = run.output(f"draft-{hypothesis}")
+    if not path.is_file():
+        raise InputError(f"the run has no hypothesis {hypothesis}")
+    return Draft.model_validate(read_json(path))

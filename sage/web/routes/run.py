@@ -1,0 +1,256 @@
+"""A run while it works: where it stands, its events as they happen, each agent's turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, StreamingResponse
+
+from agents.types import Draft
+from sage.core.errors import InputError
+from sage.core.files import read_json
+from sage.core.llm.trace import episodes, read_trace
+from sage.core.printable import printable
+from sage.report.spending import paid
+from sage.runfolder import RunFolder
+from sage.web.processes import Commands, holder, stop
+from sage.web.routes.home import summary
+
+if TYPE_CHECKING:
+    from sage.web.site import Site
+
+router = APIRouter(prefix="/runs/{name}")
+
+POLL = 0.1
+"""Seconds between two looks at a run's event log."""
+HEARTBEAT = 15.0
+LONGEST = 60_000
+"""Characters of one text of a trace that are shown."""
+LINES = 400
+REPORT_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'self'"
+)
+"""A report is a document without scripts; its own policy, in the file, is narrower still."""
+READS = {
+    "question": "the prompt, the vocabulary of graph and cohort",
+    "path_generation": "the question",
+    "ontologist": "the question, the paths with their passages",
+    "scientist": "the question, the brief with quotations, the data dictionary",
+    "expansion": "the reviewed hypothesis",
+    "prover": "the expanded hypothesis, retrieved literature, the debate so far",
+    "verifier": "the expanded hypothesis, retrieved literature, the debate so far",
+    "judge": "the expanded hypothesis, retrieved literature, the debate so far",
+    "feasibility": "the expanded hypothesis, its draft contract's numbers, gathered evidence",
+    "coding_instructions": "the expanded hypothesis, the data dictionary, the tool registry",
+    "interpreter": "the expanded hypothesis, the contract, the typed results",
+    "summary": "the interpretation, the expanded hypothesis, the verdict with its reasons",
+}
+"""What each agent is given, in words (docs/reference/architecture.md)."""
+
+
+def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
+    """The run's line of the list, also while its folder is not there yet."""
+    try:
+        run = site.run(name)
+    except InputError:
+        if not commands.log(name).is_file():
+            raise
+        failed = commands.failure(name)
+        status = "failed" if failed else "starting" if commands.alive(name) else "stopped"
+        return {"name": name, "status": status, "problem": failed, "report": False}
+    found = summary(name, run, run.manifest(), commands)
+    if found["status"] == "waiting for review" and (commands.alive(name) or holder(run)):
+        found["status"] = "running"
+    if failed := commands.failure(name):
+        found["problem"] = failed
+    return found
+
+
+@router.get("")
+def show(name: str, request: Request) -> dict[str, Any]:
+    """Everything that the page of a run begins with."""
+    site: Site = request.app.state.site
+    state = _state(name, site, request.app.state.commands)
+    try:
+        run = site.run(name)
+    except InputError:
+        return {**state, "hypotheses": [], "spending": []}
+    manifest = run.manifest()
+    return {
+        **state,
+        "budget_usd": manifest.budget_usd,
+        "seed": manifest.seed,
+        "models": manifest.models,
+        "folder": str(run.root),
+        "hypotheses": _statements(run),
+        "spending": [row.model_dump() for row in paid(run)],
+    }
+
+
+def _statements(run: RunFolder) -> list[dict[str, Any]]:
+    """Each hypothesis' sentence, and how its evaluation ended as far as it did."""
+    state_path = run.output("state")
+    ended = {}
+    if state_path.exists():
+        ended = {
+            item["hypothesis_id"]: item["ended"] for item in read_json(state_path)["evaluations"]
+        }
+    found = []
+    for path in sorted((run.root / "outputs").glob("draft-h*.json")):
+        draft = Draft.model_validate(read_json(path)).hypothesis
+        results = run.hypothesis(draft.id) / "results" / "results.json"
+        verdict = read_json(results)["verdict"]["badge"] if results.is_file() else ""
+        found.append(
+            {"id": draft.id, "statement": draft.statement, "ended": ended.get(draft.id, ""),
+             "verdict": verdict if ended.get(draft.id) == "tested" else ""}
+        )  # fmt: skip
+    return found
+
+
+@router.get("/events")
+def events(name: str, request: Request) -> StreamingResponse:
+    """The event log as it grows (server-sent events); who returns goes on where they were."""
+    site: Site = request.app.state.site
+    commands: Commands = request.app.state.commands
+    _state(name, site, commands)  # refused before the stream begins
+    begin = request.headers.get("last-event-id", "0")
+    offset = int(begin) if begin.isdigit() else 0
+
+    async def tail() -> AsyncIterator[str]:
+        nonlocal offset
+        told, quiet = "", 0.0
+        while not await request.is_disconnected():
+            path, fresh = await asyncio.to_thread(_fresh, site, name, offset)
+            sent = False
+            if path is not None:
+                for line in fresh:
+                    offset += len(line)
+                    text = line.decode("utf-8", "replace").rstrip("\n")
+                    yield f"id: {offset}\nevent: step\ndata: {text}\n\n"
+                    sent = True
+            state = json.dumps(await asyncio.to_thread(_state, name, site, commands))
+            if state != told or sent:
+                told = state
+                yield f"event: state\ndata: {state}\n\n"
+                sent = True
+            quiet = 0.0 if sent else quiet + POLL
+            if quiet >= HEARTBEAT:
+                quiet = 0.0
+                yield ": still here\n\n"
+            await asyncio.sleep(POLL)
+
+    return StreamingResponse(tail(), media_type="text/event-stream")
+
+
+def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]]:
+    """Whole lines of the event log after `offset` bytes."""
+    try:
+        path = site.run(name).events_path
+        if path.stat().st_size <= offset:
+            return path, []
+        with path.open("rb") as log:
+            log.seek(offset)
+            lines = log.read(1 << 20).splitlines(keepends=True)
+    except (InputError, OSError):
+        return None, []
+    return path, [line for line in lines if line.endswith(b"\n")]
+
+
+@router.get("/agents")
+def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict[str, Any]:
+    """The questions to agents within one step: what was sent, called, answered and spent."""
+    run = request.app.state.site.run(name)
+    if not run.trace_path.exists():
+        return {"episodes": []}
+    found = []
+    for lines in episodes(read_trace(run.trace_path)):
+        first = lines[0]
+        if (first.node, first.hypothesis) != (node, hypothesis):
+            continue
+        found.append(
+            {
+                "agent": first.agent,
+                "reasoner": first.reasoner or "",
+                "reads": READS.get(first.agent, ""),
+                "returns": first.returns or "",
+                "input_sha256": first.input_sha256 or "",
+                "tools": list(first.tools or ()),
+                "turns": [_turn(line.model_dump(mode="json", exclude_none=True)) for line in lines],
+            }
+        )
+    return {"episodes": found}
+
+
+def _turn(line: dict[str, Any]) -> dict[str, Any]:
+    """One line of a trace, every long text cut with a word that it was."""
+    shown: dict[str, Any] = {}
+    for key in ("kind", "seconds", "prompt_tokens", "completion_tokens", "usd", "model", "tool",
+                "text", "content", "reasoning", "error", "outcome", "cached"):  # fmt: skip
+        if key in line:
+            shown[key] = _cut(line[key])
+    for key in ("messages", "arguments", "result", "output", "decision"):
+        if line.get(key) is not None:
+            shown[key] = _cut(json.dumps(line[key], indent=1, ensure_ascii=False))
+    return shown
+
+
+def _cut(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) <= LONGEST:
+        return value
+    return f"{value[:LONGEST]}\n… {len(value) - LONGEST:,} more characters in trace.jsonl"
+
+
+@router.get("/log")
+def log(name: str, request: Request) -> dict[str, Any]:
+    """The last lines of the run's log, and what its last command said."""
+    commands: Commands = request.app.state.commands
+    lines: list[Any] = []
+    try:
+        path = request.app.state.site.run(name).root / "log.jsonl"
+        with path.open("rb") as kept:
+            kept.seek(max(0, path.stat().st_size - (1 << 18)))
+            for line in kept.read().splitlines()[-LINES:]:
+                try:
+                    lines.append(json.loads(line))
+                except ValueError:
+                    continue
+    except (InputError, OSError):
+        lines = []
+    said = commands.log(name)
+    text = said.read_text(encoding="utf-8", errors="replace")[-20_000:] if said.is_file() else ""
+    return {"lines": lines, "said": printable(text)}
+
+
+@router.get("/report")
+def report(name: str, request: Request) -> FileResponse:
+    """The report, a document without scripts."""
+    path = request.app.state.site.run(name).root / "report.html"
+    if not path.is_file() or path.is_symlink():
+        raise InputError("the run has no report yet")
+    return FileResponse(
+        path, media_type="text/html", headers={"content-security-policy": REPORT_POLICY}
+    )
+
+
+@router.post("/stop")
+def interrupt(name: str, request: Request) -> dict[str, bool]:
+    """Ctrl-C: what is finished stays, and the run can go on later."""
+    if not request.app.state.commands.interrupt(name):
+        stop(request.app.state.site.run(name))
+    return {"stopped": True}
+
+
+@router.post("/resume")
+def resume(name: str, request: Request) -> dict[str, bool]:
+    """Go on as `sage resume` does."""
+    run = request.app.state.site.run(name)
+    if holder(run) is not None:
+        raise InputError(f"run {run.id} is being worked on already")
+    request.app.state.commands.start(name, "resume", str(run.root))
+    return {"resumed": True}

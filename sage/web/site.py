@@ -1,0 +1,142 @@
+"""What the pages stand on: settings, folders that may be shown, cohorts and graph loaded once."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sage.campaign.rounds import FILE as CAMPAIGN_FILE
+from sage.campaign.rounds import CampaignFolder
+from sage.core.errors import InputError
+from sage.runfolder import RunFolder, list_runs
+from sage.settings import Settings
+from sage.wiring import graph_path, load_cohort, make_ontology
+
+if TYPE_CHECKING:
+    from agents.scientist.blind import BlindCohort
+    from kg.graph.model import Graph
+    from kg.lexicon.ontology import Ontology
+    from validation.cohort.cohort import Cohort
+
+ROUND = "~"
+"""Joins a campaign and its round in an address: `campaign~round-1`."""
+DEMO = "demo"
+NAME = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,150}")
+"""One name of a folder, none of them hidden."""
+
+
+@dataclass
+class Site:
+    """One server's view of the machine.
+
+    Parameters
+    ----------
+    settings : as for every command
+    roots : folders below which cohorts and slides may be shown
+    kg : the graph that questions are read with; None for the one that ships
+    reviewers : how many different people must agree on a hypothesis
+    user_header : header in which a proxy names the person; empty where people name themselves
+    """
+
+    settings: Settings
+    roots: tuple[Path, ...] = ()
+    kg: Path | None = None
+    reviewers: int = 1
+    user_header: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _cohorts: dict[str, Cohort] = field(default_factory=dict)
+
+    def run(self, name: str) -> RunFolder:
+        """The run of this id below the runs folder, a campaign's round as `campaign~round-N`.
+
+        Raises
+        ------
+        InputError
+            If there is none; a link that leads out of the runs folder is none.
+        """
+        parts = name.split(ROUND)
+        home = self.settings.runs_dir.resolve()
+        plain = all(NAME.fullmatch(part) for part in parts)
+        path = home.joinpath(*parts).resolve() if plain and len(parts) <= 2 else home
+        if path == home or not path.is_relative_to(home) or not _is_run(path):
+            raise InputError(f'there is no run "{name[:120]}" here')
+        return RunFolder(path)
+
+    def runs(self) -> list[tuple[str, RunFolder]]:
+        """Runs and rounds of campaigns with the names that `run` takes, newest first."""
+        found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
+        for campaign in self.campaigns():
+            found += [
+                (f"{campaign.root.name}{ROUND}{run.id}", run) for run in list_runs(campaign.root)
+            ]
+        return sorted(found, key=lambda item: item[1].manifest().created, reverse=True)
+
+    def campaigns(self) -> list[CampaignFolder]:
+        """The campaigns, newest first."""
+        home = self.settings.runs_dir
+        if not home.is_dir():
+            return []
+        folders = sorted(home.iterdir(), reverse=True)
+        return [
+            CampaignFolder(path.resolve()) for path in folders if (path / CAMPAIGN_FILE).is_file()
+        ]
+
+    def cohort_names(self) -> dict[str, tuple[str, str, bool]]:
+        """By its name on the pages, each cohort's name for the shell, its title, if simulated."""
+        from validation import cohort
+
+        found = {DEMO: (DEMO, "The demonstration cohort", True)}
+        for item in cohort.available([*self.roots, Path("cohorts")]):
+            found.setdefault(item.id, (item.path or item.id, item.title, item.simulated))
+        return found
+
+    def cohort(self, name: str) -> Cohort:
+        """A cohort by its name on the pages, loaded once.
+
+        Raises
+        ------
+        InputError
+            If the pages list no such cohort.
+        """
+        names = self.cohort_names()
+        if name not in names:
+            raise InputError(f'there is no cohort "{name[:120]}" here; choose one of the list')
+        with self.lock:
+            if name not in self._cohorts:
+                self._cohorts[name] = load_cohort(names[name][0], self.settings)
+            return self._cohorts[name]
+
+    def cohort_of(self, run: RunFolder) -> BlindCohort:
+        """The cohort of a run, as it may be looked at before a contract is frozen."""
+        from agents.scientist.blind import BlindCohort
+        from sage.machine.measuring import FOLDER, with_defined
+
+        manifest = run.manifest()
+        key = f"run {run.root}"
+        with self.lock:
+            if key not in self._cohorts:
+                plain = load_cohort(
+                    manifest.cohort, self.settings, manifest.cohort_root, manifest.features
+                )
+                self._cohorts[key] = with_defined(plain, run.root / "outputs" / FOLDER)
+            return BlindCohort(self._cohorts[key], self.settings.min_count)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph that questions are read with."""
+        from kg.graph.model import Graph
+
+        return Graph.load(graph_path(self.kg, self.settings))
+
+    @cached_property
+    def ontology(self) -> Ontology:
+        """The ontology that ships."""
+        return make_ontology()
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").is_file()

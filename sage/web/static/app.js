@@ -1,0 +1,56 @@
+// Which page an address shows.
+import { html, render, here, useEffect, useRef, useState } from "./lib.js";
+import { Home } from "./home.js";
+import { Run } from "./run.js";
+import { Review } from "./review.js";
+import { Compare } from "./compare.js";
+
+const ROUTES = [
+  [/^\/$/, "Ask and runs", () => Home],
+  [/^\/runs\/([^/]+)$/, "Run", () => Run],
+  [/^\/review$/, "Review", () => Review],
+  [/^\/compare$/, "Compare", () => Compare],
+];
+const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"]];
+
+export function go(path) {
+  history.pushState(null, "", path);
+  dispatchEvent(new PopStateEvent("popstate"));
+}
+
+function App({ site }) {
+  const [path, setPath] = useState(location.pathname + location.search);
+  const main = useRef();
+  useEffect(() => {
+    const moved = () => { setPath(location.pathname + location.search); scrollTo(0, 0); main.current?.focus(); };
+    const click = (event) => {
+      const link = event.target.closest?.("a[href^='/']");
+      if (!link || link.target || link.hasAttribute("data-plain") || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+      event.preventDefault();
+      go(link.getAttribute("href"));
+    };
+    addEventListener("popstate", moved);
+    document.addEventListener("click", click);
+    return () => { removeEventListener("popstate", moved); document.removeEventListener("click", click); };
+  }, []);
+  const plain = path.split("?")[0];
+  const [pattern, title, page] = ROUTES.find(([p]) => p.test(plain)) || [null, "Not found", null];
+  useEffect(() => { document.title = `${title} · SAGE`; }, [title]);
+  const Page = page && page();
+  const name = pattern && plain.match(pattern)[1] ? decodeURIComponent(plain.match(pattern)[1]) : "";
+  return html`
+    <a class="skip" href="#main" data-plain>To the content</a>
+    <header class="bar no-print"><nav class="row" aria-label="Pages">
+      <a class="mark" href="/"><img src="/static/mark.svg" alt="" width="22" height="22"/>SAGE</a>
+      ${LINKS.map(([to, words]) => html`<a href=${to} aria-current=${plain === to ? "page" : null}>${words}</a>`)}
+    </nav><span class="far">${site.reasoner === "rules" ? "rules, no model" : "language model"} · ${site.version}</span></header>
+    <main id="main" tabindex="-1" ref=${main}>${Page
+      ? html`<${Page} key=${path} site=${site} name=${name} go=${go} query=${new URLSearchParams(location.search)}/>`
+      : html`<h1>There is no such page</h1>`}</main>`;
+}
+
+const root = document.getElementById("app");
+here().then(
+  (site) => render(html`<${App} site=${site}/>`, root),
+  (error) => { root.textContent = `The server cannot be reached: ${error.message}`; },
+);

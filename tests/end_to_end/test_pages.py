@@ -1,0 +1,178 @@
+"""From a question to a report through the pages, as a person goes, in Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.harness import events
+from tests.sage.web.pages import browser_marks, fits, looking, serious, serving
+
+pytestmark = browser_marks
+QUESTION = "Link tertiary lymphoid structures and genes in bladder cancer"
+
+
+def until(what: Any, seconds: float = 120) -> Any:
+    """The first true value of `what`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")
+
+
+def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Path) -> None:
+    with serving(tmp_path) as served, looking() as page:
+        weight = 0
+
+        def count(response: Any) -> None:
+            nonlocal weight
+            weight += len(response.body()) if response.url.startswith(served.origin) else 0
+
+        page.goto(served.address)
+        page.wait_for_selector("#question")
+        page.on("requestfinished", lambda request: count(request.response()))
+        page.reload()
+        page.wait_for_selector("#question")
+        painted = page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        )
+        assert painted <= 1000
+        page.wait_for_load_state("networkidle")
+        assert 10_000 < weight <= 2_000_000
+
+        page.fill("#question", QUESTION)
+        page.wait_for_selector(".parts li:has-text('imaging:tls_density')")
+        assert "no tokens, no money" in page.inner_text("#cost")
+        assert serious(page) == []
+        page.click("#start:not([disabled])")
+
+        page.wait_for_selector("#events li", state="attached")
+        (run,) = (path for path in (tmp_path / "runs").iterdir() if path.name[0] != ".")
+        page.wait_for_selector("#to-review", timeout=120_000)
+        late = page.evaluate(
+            "[...document.querySelectorAll('#events li')]"
+            ".map(line => [line.dataset.at, +line.dataset.shown])"
+        )
+        waits = [shown / 1000 - datetime.fromisoformat(at).timestamp() for at, shown in late]
+        assert median(waits) <= 0.3
+        page.click("[data-step='/scientist']")
+        page.wait_for_selector("#agent article")
+        assert "the data dictionary" in page.inner_text("#agent")
+        assert serious(page) == []
+        assert not (run / "hypotheses").exists()
+
+        page.click("#to-review")
+        page.wait_for_selector(".statement")
+        assert "overall survival" in page.inner_text(".statement")
+        assert serious(page) == []
+        # By keyboard alone: open the editor, choose another endpoint, take the edit, send it.
+        page.focus("summary:has-text('Edit the hypothesis')")
+        page.keyboard.press("Enter")
+        page.focus("#endpoint")
+        page.keyboard.type("Progression")
+        page.wait_for_selector("#differences td:has-text('PFI')")
+        assert "overall survival" not in page.inner_text(".statement")
+        assert "smallest effect seen" in page.inner_text("#power")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("e")
+        page.wait_for_selector("[data-decide=edit][aria-pressed=true]")
+        page.focus("#reviewer")
+        page.keyboard.type("Ana")
+        page.focus("#send")
+        page.keyboard.press("Enter")
+
+        page.wait_for_selector("[data-step='h1/expansion'].done", timeout=120_000)
+        # The run is killed while its page is open, and goes on from there.
+        holder = until(lambda: re.match(r"process (\d+) ", (run / "run.lock").read_text()))
+        os.kill(int(holder[1]), signal.SIGKILL)
+        page.wait_for_selector("#resume")
+        finished = sum(event["event"] == "end" for event in events(run))
+        page.click("#resume")
+        page.wait_for_selector("#to-report", timeout=180_000)
+        page.wait_for_selector("#status:has-text('finished')")
+        ends = [(e["node"], e.get("hypothesis")) for e in events(run) if e["event"] == "end"]
+        assert len(ends) > finished
+        assert ends.count(("scientist", None)) == 1
+
+        contract = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]
+        assert contract["hypothesis"]["endpoint"] == "PFI"
+        page.click("#to-report")
+        page.wait_for_selector("h1")
+        shown = page.inner_text("body")
+        assert "edited by a person" in shown
+        assert "by Ana" in page.content()
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.end_to_end.harness import sage
+
+    folder = tmp_path_factory.mktemp("pages")
+    ended = sage("run", QUESTION, "--json", "--hypotheses", "2", cwd=folder)
+    assert ended.json["status"] == "waiting for review"
+    return folder
+
+
+def test_two_reviewers_have_to_agree_before_anything_is_tested(waiting: Path) -> None:
+    run = next((waiting / "runs").glob("2*"))
+    with serving(waiting, "--reviewers", "2") as served, looking() as page:
+        page.goto(served.address)
+        page.wait_for_selector("h1")
+        page.goto(f"{served.origin}/review?run={run.name}")
+
+        def decide(name: str, *ways: str) -> None:
+            page.wait_for_selector("#card-h2 .statement")
+            for hypothesis, way in zip(("h1", "h2"), ways, strict=True):
+                page.click(f"#card-{hypothesis} [data-decide={way}]")
+                if way == "ignore":
+                    page.fill(f"#why-{hypothesis}", "too little is expected of it")
+            page.fill("#reviewer", name)
+            page.click("#send:not([disabled])")
+
+        page.wait_for_selector("#card-h1 .statement")
+        page.fill("#reviewer", "Ana")
+        page.fill("[aria-label='comment on h1']", "<b>why</b> COL1A1?")
+        page.click("#card-h1 button:has-text('Comment')")
+        page.wait_for_selector("#card-h1 li:has-text('<b>why</b> COL1A1?')")
+        decide("Ana", "ignore", "ignore")
+        page.wait_for_selector("[role=status]")
+        page.wait_for_selector("#card-h2 li:has-text('decided')")
+        decide("Ben", "accept", "ignore")  # they differ about h1
+        page.wait_for_selector("#card-h1 li:has-text('Ben')")
+        assert json.loads((run / "manifest.json").read_text())["status"] == "waiting for review"
+        decide("Ben", "ignore", "ignore")
+        page.wait_for_selector("#to-report", timeout=120_000)
+        page.wait_for_selector("#status:has-text('finished')")
+        assert "too little is expected of it" in (run / "report.html").read_text()
+        assert not (run / "hypotheses").exists()
+
+
+def test_every_page_fits_a_phone_in_the_dark(waiting: Path) -> None:
+    run = next((waiting / "runs").glob("2*"))
+    pages = {
+        "/": "#question",
+        f"/runs/{run.name}": "[data-step]",
+        f"/review?run={run.name}": "main p",
+        "/compare": "select",
+    }
+    with (
+        serving(waiting) as served,
+        looking(viewport={"width": 360, "height": 740}, color_scheme="dark") as page,
+    ):
+        page.goto(served.address)
+        for path, there in pages.items():
+            page.goto(served.origin + path)
+            page.wait_for_selector(there)
+            assert fits(page), path
+            assert serious(page) == [], path
