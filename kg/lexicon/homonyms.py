@@ -37,7 +37,7 @@ class Homonyms:
             self._by_surface.setdefault(reading.surface, []).append((pattern, reading.entity))
 
     def decide(self, text: str, start: int, end: int) -> tuple[bool, str | None]:
-        """Whether a row decides what `text[start:end]` names, and the entity's id (None: nothing)."""
+        """Whether a row decides what `text[start:end]` names, and which entity (None: nothing)."""
         readings = self._by_surface.get(text[start:end])
         if readings is None:
             return False, None

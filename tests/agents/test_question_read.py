@@ -439,7 +439,7 @@ def test_a_direction_that_is_said_is_read(
 
 def test_a_signature_that_the_cohort_holds_is_no_gene(known: Known) -> None:
     found = ask(known, "Does an IFN-gamma signature relate to overall survival?")
-    assert [part.variables for part in found.parts][0] == ("signature:ifng_6",)
+    assert next(part.variables for part in found.parts) == ("signature:ifng_6",)
     assert not found.notes
 
 

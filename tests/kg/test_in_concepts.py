@@ -111,7 +111,7 @@ def test_the_gate_sees_the_clashes_that_it_is_there_for() -> None:
         ("high stage", "early stage"), ("hypermethylation", "DNA hypomethylation"),
         ("progression-free survival", "progression-free interval"),
     ):  # fmt: skip
-        assert any(holds(one, a) and holds(other, b) or holds(one, b) and holds(other, a)
+        assert any((holds(one, a) and holds(other, b)) or (holds(one, b) and holds(other, a))
                    for a, b in OPPOSED), (one, other)  # fmt: skip
 
 
