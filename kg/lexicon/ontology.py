@@ -3,8 +3,9 @@
 Tab-separated files in one folder. `entities.tsv`: id, name, type, synonyms, definition, source,
 identifiers. `relations.tsv`: canonical, patterns, polarity, precedence, symmetric. Lists inside a
 field are separated by `|`, identifiers are `KEY=value` separated by `;`. Synonyms name the very
-same thing; `related.tsv` (see `kg.lexicon.links`) holds what is broader, opposite or an inverse measure,
-`homonyms.tsv` (see `kg.lexicon.homonyms`) what a name means in context. An ontology may lack both.
+same thing; `related.tsv` (see `kg.lexicon.links`) holds what is broader, opposite or an inverse
+measure, `homonyms.tsv` (see `kg.lexicon.homonyms`) what a name means in context; an ontology may
+lack both.
 """
 
 from __future__ import annotations
