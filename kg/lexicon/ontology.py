@@ -336,7 +336,8 @@ def _links(folder: Path, known: set[str]) -> Links:
     if not (folder / "related.tsv").exists():
         return Links()
     stated = (Link.BROADER, Link.OPPOSITE, Link.INVERSE_MEASURE)
-    related, said = [], {}
+    related: list[Related] = []
+    said: dict[frozenset[str], str] = {}
     for row, where in _rows(folder, "related.tsv", LINK_COLUMNS):
         for column in ("id", "other"):
             if row[column] not in known:
