@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agents.question.read import Reader
 from agents.question.subgroups import Condition, conditions, contradictions
 from agents.question.types import (
     Asked,
@@ -31,7 +32,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
     setting = _setting(given, reading)
     notes = list(reading.notes)
     parts: list[Part] = []
-    for asked in reading.parts:
+    for asked in _with_exposure(reading):
         part, note = _part(asked, given, vocabulary, setting)
         if any(_same(part, earlier) for earlier in parts):
             continue  # "tertiary lymphoid structures (TLS)"
@@ -57,6 +58,30 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
     )
 
 
+def _with_exposure(reading: Reading) -> list[Asked]:
+    """The parts; a treatment beside which nothing else is asked about is itself the exposure."""
+    roles = {part.role for part in reading.parts if not part.negated}
+    alone = PartRole.EXPOSURE not in roles and reading.intent is Intent.RELATE
+    return [
+        part.model_copy(update={"role": PartRole.EXPOSURE})
+        if alone and part.role is PartRole.TREATMENT
+        else part
+        for part in reading.parts
+    ]
+
+
+def _named_within(name: str, vocabulary: Vocabulary) -> Concept | None:
+    """What a longer name is about ("density of TLS on H&E slides"): one thing, with every other
+    word about measuring it. A name that was misspelled, or that makes another quantity of the
+    thing, is none.
+    """
+    reader = Reader(name, vocabulary)
+    hits = reader.hits()
+    if len(hits) != 1 or reader.notes or reader.leftover(hits) or reader.qualifiers(hits):
+        return None
+    return hits[0].concept
+
+
 def _same(part: Part, earlier: Part) -> bool:
     """True for another word for what was named before, on the same side."""
     alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
@@ -77,7 +102,11 @@ def _part(
         found := _conditions(asked.name.casefold(), given)
     ):
         return _subgroup(base, found[0].variable, found[0].filters, given), ""
-    concept = vocabulary.find(asked.name) or vocabulary.find_gene(asked.name)
+    concept = (
+        vocabulary.find(asked.name)
+        or vocabulary.find_gene(asked.name)
+        or _named_within(asked.name, vocabulary)
+    )
     organ = organ_of(concept.name if concept else asked.name)
     disease = concept is None or concept.kind is EntityType.DISEASE
     if asked.role is PartRole.POPULATION and organ and disease:

@@ -21,6 +21,7 @@ from kg.corpus.chunks import Chunk, chunk
 from kg.corpus.screen import screen
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
+from kg.extract.verify import UNGROUNDED
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.sources import ReadOptions
@@ -300,7 +301,7 @@ def _derive(
     report.triples = len(triples)
     report.triples_negated = sum(t.negated for t in triples)
     report.triples_speculative = sum(t.speculative for t in triples)
-    ungrounded = report.dropped.get("evidence not in the chunk", 0)
+    ungrounded = sum(count for reason, count in report.dropped.items() if reason in UNGROUNDED)
     if triples or ungrounded:
         report.grounding = len(triples) / (len(triples) + ungrounded)
     if not triples:

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kg.corpus.chunks import Chunk, count_tokens
 from kg.extract.align import align
 from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
+from kg.extract.rules import RulesExtractor
+from kg.extract.verify import NOT_QUOTED, Claim, Verifier
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError, InputError
@@ -29,7 +31,9 @@ from sage.core.llm.structured import extract_json
 from sage.core.printable import one_line, quoted
 
 PROMPT = "triples.v1.md"
-VERSION = "3"
+VERSION = "4"
+# Share of a reader's statements that are wrong however often it repeats them; INDRA's default.
+_SYSTEMATIC = 0.05
 _REPLY_TOKENS = 60  # of one triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
@@ -90,6 +94,8 @@ class ChatExtractor:
         attempts: int = 3,
     ) -> None:
         self._ontology = ontology
+        self._verifier = Verifier(ontology)
+        self._rules = RulesExtractor(ontology)
         self._client = client
         self._model = model
         self._concurrency = concurrency
@@ -223,6 +229,10 @@ class ChatExtractor:
 
     def _keep(self, reply: ModelReply, chunk: Chunk, result: Extraction) -> None:
         seen = set()
+        read = {
+            (s.head, s.tail, s.polarity, s.negated): s.confidence
+            for s in self._rules.read(chunk).statements
+        }
         for triple in reply.triples:
             head, tail = triple.head.strip(), triple.tail.strip()
             if not head or not tail or head.casefold() == tail.casefold():
@@ -233,31 +243,57 @@ class ChatExtractor:
                 continue
             span = align(triple.evidence, chunk.text)
             if span is None:
-                result.drop("evidence not in the chunk")
+                result.drop(NOT_QUOTED)
                 continue
             known = {relation.canonical for relation in self._ontology.relations()}
             canonical = triple.relation.strip().lower().replace(" ", "_")
             if canonical not in known:
                 canonical = self._ontology.relation(triple.relation_text).canonical
+            claim = Claim(
+                head, triple.relation_text, canonical, tail, triple.polarity, triple.negated
+            )
+            fault = self._verifier.fault(claim, chunk.text, span, chunk.abbreviations)
+            if fault is not None:
+                result.drop(fault)
+                continue
             key = (head, canonical, tail, span)
             if key in seen:
                 result.drop("said twice")
                 continue
             seen.add(key)
             head_entry, tail_entry = self._ontology.find(head), self._ontology.find(tail)
+            sign = Polarity.NEUTRAL if triple.negated else triple.polarity
+            names = (
+                head_entry.name if head_entry else head,
+                tail_entry.name if tail_entry else tail,
+            )
+            second = read.get((*names, sign, triple.negated), 0.0)
             result.statements.append(
                 Statement(
-                    head=head_entry.name if head_entry else head,
+                    head=names[0],
                     head_type=head_entry.type if head_entry else triple.head_type,
                     relation_text=triple.relation_text,
                     relation=canonical,
-                    tail=tail_entry.name if tail_entry else tail,
+                    tail=names[1],
                     tail_type=tail_entry.type if tail_entry else triple.tail_type,
-                    confidence=triple.confidence,
-                    polarity=Polarity.NEUTRAL if triple.negated else triple.polarity,
+                    confidence=_agreed(triple.confidence, second),
+                    polarity=sign,
                     negated=triple.negated,
                     speculative=triple.speculative,
                     start=span[0],
                     end=span[1],
                 )
             )
+
+
+def _agreed(model: float, rules: float) -> float:
+    """Probability that a statement is right that the model gives, and perhaps the rules too.
+
+    Readers that err independently agree on an error only if both err: 1 - (1 - m)(1 - r), where
+    the model's own confidence is trusted up to its systematic error.
+
+    Source: the belief model of INDRA, Gyori et al., Molecular Systems Biology 2017.
+    """
+    if not rules:
+        return model
+    return round(1.0 - (1.0 - model * (1.0 - _SYSTEMATIC)) * (1.0 - rules), 3)

@@ -10,18 +10,21 @@ UP = words(
     """
     high higher highest elevated increased increasing raised strong stronger overexpressed
     upregulated abundant positive enriched better best longer improved favorable favourable
-    prolonged superior greater more rich advanced late later enhanced good active overexpression
+    prolonged superior greater more rich enhanced good active overexpression
     upregulation larger favored increase rise gain amplification amplified presence rising
-    upregulating hyperactivated activated dense extended exogenous recombinant
+    upregulating hyperactivated activated dense extended exogenous recombinant up-regulation
+    up-regulated
     """
 )
+#: `late stage` is more of the stage; `early impairment` is not less of it.
+STAGES = {"advanced": 1, "late": 1, "later": 1, "early": -1, "earlier": -1}
 DOWN = words(
     """
     low lower lowest reduced decreased decreasing loss lost absent weak weaker worse poor poorer
     shorter unfavorable unfavourable adverse inferior dismal downregulated deficient lack
-    lacking less fewer decline diminished impaired absence early earlier downregulation
+    lacking less fewer decline diminished impaired absence downregulation
     underexpression depleted bad worst shortened suppressed negative declining limited defective
-    dysfunctional
+    dysfunctional attenuated down-regulated degradation
     """
 )
 # A perturbation of the head: what follows tells what the entity does when present.
@@ -29,7 +32,8 @@ LOSS = words(
     """
     knockdown knockout depletion deletion silencing inhibition inhibitor inhibitors blockade
     deficiency ablation withdrawal loss antagonist neutralization antibody sirna shrna
-    suppression deficient knock-down knock-out knocking downregulation lowering
+    suppression deficient knock-down knock-out knocking downregulation lowering inactivation
+    abrogation haploinsufficiency down-regulation degradation inactivated
     """
 )
 NEGATION = re.compile(
@@ -45,11 +49,19 @@ PSEUDO = re.compile(
     re.IGNORECASE,
 )
 NEGATED_ITEM = re.compile(r"\b(?:but|and|or|though|yet|,) not (?:with |in |of |by |for )?$", re.I)
+BUT_NOT = re.compile(r"\b(?:but|and) not\b(?! (?:only|limited|to)\b)[^;:]*$", re.IGNORECASE)
+# The denied part of a list before its verb.
+EXCEPTED = re.compile(
+    r"\b(?:but|and) not\b.*?(?=\b(?:is|are|was|were|has|have|had|did|does|do|can|may)\b|$)", re.I
+)
 
 SPECULATION = re.compile(
-    r"\b(?:may|might|could|possibly|potential(?:ly)?|putative|presumabl[ye]|perhaps|suggest(?:s|ed)?"
-    r"(?: that)?|hypothesi[sz]ed?|candidate|proposed|appears? to|seems? to|likely|speculat\w+|would"
-    r"|thought to|believed to)\b",
+    r"\b(?:may|might|could|possibly|potential(?:ly)?|putative|presumabl[ye]|perhaps"
+    r"|suggest(?:s|ed)?(?: that)?|hypothes[ie][sz]e?[sd]?|candidate|proposed|appears? to|seems? to"
+    r"|likely|speculat\w+|would|thought to|believed to|can be hypothesi[sz]ed"
+    r"|(?:it is )?possible that|we (?:believe|speculate|propose|postulate)|postulated"
+    r"|conceivabl[ey]|probabl[ey]|assum(?:e|ed|ing) (?:to|that)|imply|implies"
+    r"|raises? the possibility)\b",
     re.IGNORECASE,
 )
 INQUIRY = re.compile(
@@ -60,6 +72,31 @@ INQUIRY = re.compile(
     r"unknown|controversial|to be)|(?:is|are|was|were) (?:unknown|unclear|examined|investigated|"
     r"evaluated|assessed|studied|discussed)|inconsistent)\b",
     re.IGNORECASE,
+)
+# `there is no evidence that`, `did not show that`, `it is unlikely that`: what follows is denied.
+UNPROVEN = re.compile(
+    r"\b(?:(?:no|little|insufficient|limited|without|lack of|any) (?:\w+ ){0,2}?(?:evidence|proof"
+    r"|indication|support|data|signs?)(?: \w+){0,3}? (?:that|of|for)"
+    r"|(?:not|never|fail(?:s|ed)? to|unable to|cannot) (?:\w+ ){0,2}?(?:show|find|demonstrate"
+    r"|detect|support|observe|confirm|indicate|suggest|prove|reveal|establish|provide|imply|mean)\w*"
+    r"(?: (?:any|an?|the|evidence|significant|clear))*"
+    r"(?: (?:that|of|for|association|effect|between|hypothesis|to)\b)"
+    r"|unlikely that|not (?:true|clear) that|(?:refute|contradict|disprove|reject|argues? against"
+    r"|rule out|ruled out|excluded?)(?:s|d|ed)?\b[^,;]*? that)\b",
+    re.IGNORECASE,
+)
+# `an attempt to inhibit X`, `in order to reduce Y`, `strategies to prevent Z`: not said to happen.
+PURPOSE = re.compile(
+    r"\b(?:attempt(?:s|ed|ing)?|intended|intends?|designed|planned|sought|seek(?:s|ing)?|order"
+    r"|needed|required|necessary|strateg(?:y|ies)|approach(?:es)?|efforts?|trials?|goal|aim|purpose"
+    r"|try|tried|tries|hope[ds]?|opportunit(?:y|ies)|how|means|ways?|tools?|methods?|used|desire"
+    r"|as if|so as) (?:\w+ )?to (?:\w+ly )?$"
+    r"|\b(?:goal|aim|purpose|strateg(?:y|ies)|challenges?) (?:of|for) $",
+    re.IGNORECASE,
+)
+SUFFICIENT = re.compile(r"\bnot (?:\w+ )?(?:sufficient|enough|required|necessary|essential) ", re.I)
+CONDITION = re.compile(
+    r"(?:^|[,;] ?)(?:if|unless|should|were|provided that|whether or not)\b[^,;]*$", re.I
 )
 EXAMINED = re.compile(
     r"\b(?:is|are|was|were|has been|have been) (?:then |also )?(?:examined|investigated|evaluated|"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kg.extract.base import Mention
 from kg.lexicon.index import Lexicon
@@ -68,7 +68,8 @@ _DISEASE = re.compile(
     rf"\b(?:(?:{_MODIFIER})[ -]){{0,4}}(?:{_HEAD})\b(?: type (?:\d|I{{1,3}}V?)\b)?", re.IGNORECASE
 )
 _EPONYM = re.compile(
-    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
+    r"\b(?!(?:This|That|These|Those|Such|Each|Other|Another|Both|Some|Their|Which|With)\b)"
+    r"[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
     r"|tumor|anomaly)\b"
 )
 # Heads too general to be an entity by themselves.
@@ -84,6 +85,12 @@ _BARE = words(
     pathology ploidy degeneration retardation
     """
 )
+_SPECIES = re.compile(
+    r"\b(?:patients?|humans?|(?:wo)?m[ae]n|mice|mouse|murine|rats?|rabbits?|zebrafish|hamsters?|pigs?"
+    r"|dogs?|monkeys?|chickens?|yeast|xenopus|drosophila|e(?:\.|scherichia) coli|hiv(?:-1)?|bovine"
+    r"|porcine|canine|sheep|cats)\b",
+    re.IGNORECASE,
+)
 # T24, H1299 and friends look like variants; a variant needs a reference and a new residue.
 _PATTERNS = (
     (_MICRORNA, EntityType.GENE),
@@ -98,6 +105,85 @@ _MARKED = {
     "CD68": "macrophage", "CD163": "M2 macrophage", "MRC1": "M2 macrophage",
     "NCAM1": "NK cell", "SDC1": "plasma cell", "LAMP3": "dendritic cell",
 }  # fmt: skip
+
+
+# What an agent may act on, so that `X inhibitor` is another thing than X.
+_ACTED_ON = frozenset(
+    {EntityType.GENE, EntityType.PROTEIN, EntityType.PATHWAY, EntityType.CHEMICAL}
+)
+_AGENT_AFTER = re.compile(
+    r"[\s-](?:(?:pathway|signal?ling|receptors?|(?:tyrosine )?kinases?|proteins?|checkpoint|axis"
+    r"|monoclonal|neutrali[sz]ing|blocking|specific|selective|targeted|targeting|directed)[\s-]){0,3}"
+    r"(inhibitors?|antagonists?|agonists?|blockers?|blockade|inhibition|blocking|blocked|antagonism"
+    r"|neutrali[sz]ation|antibod(?:y|ies)|mimetics?|degraders?|vaccines?|"
+    r"inactivators?|antiserum)\b"
+)
+_AGENT_BEFORE = re.compile(
+    r"\b(inhibitors?|antagonists?|agonists?|blockers?|blockade|inhibition|antagonism"
+    r"|neutrali[sz]ation|antibod(?:y|ies)|activators?)"
+    r" (?:of|against|to|for|targeting|that (?:block|inhibit|target)s?)"
+    r" (?:(?:the|both|human|either) ){0,2}$",
+    re.IGNORECASE,
+)
+_ANTI = re.compile(r"\b[Aa]nti[- ]?$")
+_FRAGMENTS = re.compile(
+    r"(?:(?<![\w-])[A-Z]{1,3} ){2,}[A-Z]{1,4}(?![\w-])|\b[A-Z] [A-Z]{2,} [A-Z]{1,3}\b"
+)
+
+
+# Names of vocabularies that say nothing by themselves.
+_GENERAL = words(
+    """
+    elements proteins tissues plasma serum tissue peptides arm hand skeleton head cells risk air
+    water face solutions base acids ligands antigens antibodies enzymes hormones lipids ions
+    light sound family mothers fathers students names time attention association memory role
+    gases solvents dust acid bile cognition
+    """
+) | {"blood plasma", "biosynthetic process", "catabolic process", "signal transduction",
+     "transcription factors", "metabolic process", "growth factor", "immune response"}  # fmt: skip
+
+
+def _agent_kind(word: str) -> str:
+    """One word for what an agent does: `inhibitor`, `antagonist`, `agonist`, or its own."""
+    word = word.lower()
+    if word.startswith(("inhibit", "block", "neutrali", "antibod", "inactiv", "antiser", "degrad")):
+        return "inhibitor"
+    if word.startswith("antagonis"):
+        return "antagonist"
+    if word.startswith(("agonis", "activator", "mimetic")):
+        return "agonist"
+    return "therapy" if word.startswith(("therap", "monoth")) else "vaccine"
+
+
+_AGENT_NAME = re.compile(
+    r"\b(?:inhibit|antagonis|agonis|block|antibod|neutrali|vaccine|therap|mimetic|degrader|anti-)",
+    re.IGNORECASE,
+)
+
+
+def names_agent(name: str) -> bool:
+    """Whether a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
+    return bool(_AGENT_NAME.search(name))
+
+
+def acted_on(text: str, start: int, end: int) -> bool:
+    """Whether the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
+    return bool(
+        _AGENT_AFTER.match(text, end)
+        or _ANTI.search(text[:start])
+        or (_AGENT_BEFORE.search(text[:start]) and not text.startswith(" by ", end))
+    )
+
+
+def _in_fragments(text: str, mention: Mention) -> bool:
+    """Whether a short symbol is a piece of a word set with spaces (`R EVI EW`)."""
+    if mention.end - mention.start > 4 or mention.type not in _ACTED_ON:
+        return False
+    low = max(0, mention.start - 12)
+    return any(
+        low + hit.start() <= mention.start and mention.end <= low + hit.end()
+        for hit in _FRAGMENTS.finditer(text[low : mention.end + 12])
+    )
 
 
 class MentionFinder:
@@ -120,14 +206,14 @@ class MentionFinder:
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
-                entry = lexicon.entry(match.entry)
-                candidates.append(
-                    (
-                        match.start - match.end,
-                        rank,
-                        Mention(match.start, match.end, entry.name, entry.type, entry.id),
-                    )
+                decided, read_as = self._ontology.homonyms.decide(text, match.start, match.end)
+                entry = self._ontology.by_id(read_as) if read_as else lexicon.entry(match.entry)
+                mention = (
+                    Mention(match.start, match.end, "", EntityType.OTHER, None)
+                    if entry is None or (decided and read_as is None)
+                    else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
+                candidates.append((match.start - match.end, rank, mention))
         for short, long in abbreviations:
             known = self._denotes(long)
             pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")
@@ -144,6 +230,11 @@ class MentionFinder:
                         (hit.start() - hit.end() - 1, -1,
                          Mention(hit.start(), hit.end(), known.name, known.type, known.entity_id))
                     )  # fmt: skip
+        for hit in _SPECIES.finditer(text):
+            candidates.append(
+                (hit.start() - hit.end(), -1,
+                 Mention(hit.start(), hit.end(), hit.group().lower(), EntityType.ORGANISM, None))
+            )  # fmt: skip
         for pattern, kind in _PATTERNS:
             for hit in pattern.finditer(text):
                 candidates.append(
@@ -170,10 +261,52 @@ class MentionFinder:
             if any(taken[mention.start : mention.end]):
                 continue
             taken[mention.start : mention.end] = b"\x01" * (mention.end - mention.start)
+            if mention.name.lower() in _GENERAL:
+                continue
             if mention.name and (self._types is None or mention.type in self._types):
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
-        return [self._marked(text, mention) for mention in chosen]
+        marked = [
+            self._marked(text, mention) for mention in chosen if not _in_fragments(text, mention)
+        ]
+        return [*self._agents(text, marked)]
+
+    def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
+        """Mentions, with those that name what acts against or for another thing as such.
+
+        `ACE inhibitors`, `blockade of PD-L1` and `anti-CD20 antibody` are entities of their own:
+        what is said of them is not said of ACE, PD-L1 and CD20.
+        """
+        floor = 0
+        for position, mention in enumerate(mentions):
+            if mention.start < floor:
+                continue
+            if mention.type not in _ACTED_ON:
+                yield mention
+                continue
+            following = mentions[position + 1].start if position + 1 < len(mentions) else len(text)
+            start, end, kind = mention.start, mention.end, ""
+            after = _AGENT_AFTER.match(text, mention.end)
+            if after and after.end() > following and mentions[position + 1].end > after.end():
+                after = None
+            before = _AGENT_BEFORE.search(text, floor, mention.start)
+            anti = _ANTI.search(text, floor, mention.start)
+            if after:
+                kind, end = after.group(1), after.end()
+            elif before and not text.startswith(" by ", mention.end):
+                kind, start = before.group(1), before.start()
+            if anti:
+                kind, start = "inhibitor", anti.start()
+            if not kind:
+                yield mention
+                continue
+            floor = end
+            name = f"{mention.name} {_agent_kind(kind)}"
+            entry = self._ontology.find(name) or self._ontology.find(text[start:end])
+            if entry is not None:
+                yield Mention(start, end, entry.name, entry.type, entry.id)
+            else:
+                yield Mention(start, end, name, EntityType.TREATMENT, None)
 
     def _marked(self, text: str, mention: Mention) -> Mention:
         """A marker followed by a plus sign as the cell that carries it."""

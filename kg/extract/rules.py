@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 
 from kg.corpus.chunks import Chunk
 from kg.corpus.textnorm import sentences
-from kg.extract import cues, groups, syntax
-from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Mention, Statement
+from kg.extract import cues, groups, phrases, syntax
+from kg.extract.base import Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
+from kg.extract.nominal import nominals
+from kg.extract.probability import THRESHOLD, Reading, Side, Signs
+from kg.extract.related import BROAD, Meeting, related
 from kg.extract.syntax import Trigger, TriggerFinder
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "10"
+VERSION = "12"
+BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
 _OPPOSITE = {
@@ -47,11 +52,43 @@ _IN = frozenset({"overexpressed_in", "underexpressed_in", "expressed_in", "mutat
 _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "treats"})
 # Nothing is expressed `in` a treatment or an outcome.
 _NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
+_TELLS = frozenset({"associated_with", "correlates_with", "correlates_negatively_with", "predicts"})
+# From the last argument to the disease of `in D`: no new clause and no denial.
+_SETTING_OF = re.compile(
+    r"(?:(?!\b(?:without|not|no|but|which|that|while|whereas|and|than)\b)[^;:.])*", re.IGNORECASE
+)
 _CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
 _INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
 # What may `identify` or `mark` something in the sense of predicting it.
 _FINDERS = frozenset({EntityType.ALGORITHM, EntityType.SIGNATURE, EntityType.IMAGING_FEATURE})
 _FINDS = re.compile(r"(?:identif|detect|mark(?:s|ed|ing)?\b(?! of)|separat|discriminat)", re.I)
+_REMEDIES = frozenset({EntityType.TREATMENT, EntityType.CHEMICAL, EntityType.CELL_TYPE})
+_TREATED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_FACTOR})
+# `increases bladder cancer`, `induces torsade de pointes`: nothing is expressed there.
+_HARMED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT})
+_AS_CAUSE = {"upregulates": "promotes", "activates": "promotes", "downregulates": "inhibits"}
+# `by limiting Y`: said of the clause's subject, wherever that is.
+_BY_DOING = re.compile(
+    r"\b(?:by|through|via|for|of|while|when|without|after|before)\s+(?:\w+ly\s+)?\w+ing$"
+)
+_RELATIVE_CLAUSE = re.compile(r"\b(?:that|which|who)\s+((?:(?!\b(?:that|which|who)\b).)*)$")
+_OPENS = re.compile(r"(?:(?:\band|,|\bbut|\bor|\bas)\s+(?:[\w-]+\s){0,2}|\bthat\s+)$")
+_WIDE = frozenset({"cancer", "solid tumor", "tumor cell", "disease", "patient"})
+_NARROWS = re.compile(r"(?:[\w)+]-\w+|\b[A-Z0-9][\w+-]*|\bthese|\bthis|\bsuch) $")
+# A noun that relates: what it is said of stands right before it, not at the clause's start.
+_NOMINAL = re.compile(
+    r"(?:\w+ion|\w+ment|effects?|impacts?|influence|links?|markers?|biomarkers?|role|increase|"
+    r"decrease|complex|overexpression)s?\b(?! to be)",
+    re.IGNORECASE,
+)
+# `enhanced or weakened`: neither is said.
+_TURNED = re.compile(r"\s+(?:or|and/or) (?:\w+(?:ed|s)|not)\b(?=.*\brespectively)", re.IGNORECASE)
+_JOINED = re.compile(r"(?:[\s,]|and|or|\w+ly|also|then|thereby|thus)*")  # `activates and raises X`
+_BIBLIOGRAPHY = re.compile(r"^(?:references?|bibliography|literature cited)\b", re.IGNORECASE)
+_NOT_CAUSES = frozenset(
+    {EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD, EntityType.ALGORITHM,
+     EntityType.CLINICAL_ENDPOINT, EntityType.IMAGING_FEATURE}
+)  # fmt: skip
 _NEVER = frozenset({EntityType.COHORT, EntityType.ORGANISM, EntityType.STAINING_METHOD})
 _CONTEXT = frozenset({EntityType.DISEASE})
 _POLARITY = {1: Polarity.POSITIVE, -1: Polarity.NEGATIVE, 0: Polarity.NEUTRAL}
@@ -66,9 +103,9 @@ def _of_outcomes(trigger: Trigger) -> bool:
 _worker: RulesExtractor | None = None
 
 
-def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...]) -> None:
+def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...], broad: bool) -> None:
     global _worker
-    _worker = RulesExtractor(ontology, lexicons)
+    _worker = RulesExtractor(ontology, lexicons, broad=broad)
 
 
 def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
@@ -82,9 +119,17 @@ _ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", r
 _PLAIN_WORD = re.compile(r"(?<![\w-])[a-z]{2,}(?![\w-])")
 
 
+# A reference as lists print it: journal with volume and pages, many initials, or an identifier.
+_REFERENCE = re.compile(
+    r"\b(?:19|20)\d\d ?(?:[A-Z][a-z]{2}[a-z]*)?;? ?\d+ ?(?:\([\w -]+\))?: ?[eE]?\d+|\bdoi: ?10\.|"
+    r"\bdoi\.org/10\.|(?:[A-Z][\w'-]+ [A-Z]{1,3}, ){2,}|(?:[A-Z][\w'-]+, (?:[A-Z]\. ?){1,3},? ){2,}"
+    r"|\b\d+ ?\((?:19|20)\d\d\),? \d+[-–]\d+|\b\d+[,:] ?\d+[-–]\d+ \((?:19|20)\d\d\)"
+)
+
+
 def _prose(sentence: str) -> bool:
-    """Whether this is a sentence, not a table row or a run of labels from a page."""
-    if len(sentence) > 900:
+    """Whether this is a sentence, not a table row, a reference or a run of labels from a page."""
+    if len(sentence) > 900 or _REFERENCE.search(sentence):
         return False
     plain = len(_PLAIN_WORD.findall(sentence))
     return plain >= 3 or plain >= 0.25 * len(sentence.split())
@@ -96,18 +141,26 @@ class RulesExtractor:
     name = "rules"
 
     def __init__(
-        self, ontology: Ontology, lexicons: Sequence[Lexicon] = (), workers: int = 1
+        self,
+        ontology: Ontology,
+        lexicons: Sequence[Lexicon] = (),
+        workers: int = 1,
+        *,
+        broad: bool = False,
     ) -> None:
         self._workers = workers
+        self.threshold = BROAD if broad else THRESHOLD
+        self._broad = broad
         self._lexicons = tuple(lexicons)
         self._ontology = ontology
         self.mentions = MentionFinder(ontology, lexicons)
         self._triggers = TriggerFinder(ontology)
-        digest = hashlib.sha256(VERSION.encode())
+        digest = hashlib.sha256(f"{VERSION}:{self.threshold}".encode())
         for entry in ontology.entries():
             digest.update(repr((entry.id, entry.name, entry.type, entry.synonyms)).encode())
         for relation in ontology.relations():
             digest.update(repr(relation).encode())
+        digest.update(repr(ontology.homonyms.readings).encode())
         for lexicon in lexicons:
             digest.update(lexicon.digest.encode())
         self._key = f"rules-{VERSION}-{digest.hexdigest()[:16]}"
@@ -129,7 +182,7 @@ class RulesExtractor:
             self._workers,
             mp_context=get_context("forkserver"),
             initializer=_start_worker,
-            initargs=(self._ontology, self._lexicons),
+            initargs=(self._ontology, self._lexicons, self._broad),
         ) as pool:
             for batch, results in zip(batches, pool.map(_read_batch, batches), strict=True):
                 for chunk, result in zip(batch, results, strict=True):
@@ -139,49 +192,109 @@ class RulesExtractor:
         """Statements and mentions of one chunk."""
         result = Extraction()
         result.mentions = self.mentions.find(chunk.text, chunk.abbreviations)
-        for start, end in sentences(chunk.text):
+        if _BIBLIOGRAPHY.search(chunk.section):
+            return result
+        for statement in self.read_text(chunk.text, result.mentions):
+            confidence = round(statement.confidence - (0.1 if chunk.weak else 0.0), 3)
+            if confidence < self.threshold:
+                result.drop(BELOW)
+                continue
+            result.statements.append(statement.model_copy(update={"confidence": confidence}))
+        return result
+
+    def read_text(self, text: str, mentions: Sequence[Mention]) -> list[Statement]:
+        """Statements of a passage with their probability, unlikely ones included.
+
+        With `broad`, every pair of one sentence that no relation phrase joins is a statement of
+        association too, with the probability that the pair is related at all.
+        """
+        spans = list(sentences(text))
+        found: list[Statement] = []
+        joined = set()
+        for start, end in spans:
             inside = [
                 Mention(m.start - start, m.end - start, m.name, m.type, m.entity_id)
-                for m in result.mentions
+                for m in mentions
                 if start <= m.start and m.end <= end
             ]
-            for statement in self.read_sentence(chunk.text[start:end], inside):
-                confidence = statement.confidence - (0.1 if chunk.weak else 0.0)
-                if confidence < MIN_CONFIDENCE:
-                    result.drop("confidence below 0.5")
-                    continue
-                result.statements.append(
-                    statement.model_copy(
-                        update={"start": start, "end": end, "confidence": round(confidence, 3)}
-                    )
-                )
-        return result
+            for statement in self.read_sentence(text[start:end], inside):
+                if statement.confidence >= self.threshold:
+                    joined.add(frozenset({statement.head, statement.tail}))
+                found.append(statement.model_copy(update={"start": start, "end": end}))
+        if self._broad:
+            for pair, met, probability in related(text, spans, mentions):
+                if frozenset(pair) not in joined:
+                    found.append(_co_mentioned(text, spans, met, probability))
+        return found
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
         """Statements of one sentence, given its mentions."""
-        mentions = [m for m in mentions if not _ADVERSE_GRADE.match(sentence[m.start :])]
+        return [reading.statement for reading in self.readings(sentence, mentions)]
+
+    def readings(self, sentence: str, mentions: Sequence[Mention]) -> list[Reading]:
+        """Statements of one sentence with what their probability rests on."""
+        mentions = [
+            m
+            for m in mentions
+            if m.type != EntityType.ORGANISM and not _ADVERSE_GRADE.match(sentence[m.start :])
+        ]
         if len({m.name for m in mentions}) < 2 or not _prose(sentence):
             return []
-        found: dict[tuple[str, str, str], Statement] = {}
-        subjects: list[Mention] = []
+        found: dict[tuple[str, str, str], Reading] = {}
+        subjects = Side((), ())
         triggers = self._triggers.find(sentence, mentions)
         for index, trigger in enumerate(triggers):
             previous = triggers[index - 1].end if index else 0
             following = triggers[index + 1].start if index + 1 < len(triggers) else len(sentence)
-            heads, tails = self._arguments(
+            left, right = self._arguments(
                 sentence, mentions, trigger, previous, following, subjects
             )
-            if heads and not tails and trigger.text.endswith("each other"):
-                heads, tails = heads[:1], heads[1:]
-            if heads and not trigger.passive:
-                subjects = heads
-            if not heads or not tails:
+            if left and not trigger.passive:
+                subjects = left
+            if trigger.passive:
+                left, right = right, left
+            if left.mentions and not right.mentions and trigger.text.endswith("each other"):
+                left, right = left.split()
+            if not left or not right:
                 continue
-            for statement in self._combine(sentence, mentions, trigger, heads, tails, previous):
+            for reading in self._combine(sentence, mentions, trigger, left, right, previous):
+                statement = reading.statement
                 key = (statement.head, statement.tail, statement.relation)
-                if key not in found or statement.confidence > found[key].confidence:
-                    found[key] = statement
+                if key not in found or statement.confidence > found[key].statement.confidence:
+                    found[key] = reading
+        for reading in self._nominal(sentence, mentions):
+            said = reading.statement
+            found.setdefault((said.head, said.tail, said.relation), reading)
         return list(found.values())
+
+    def _nominal(self, sentence: str, mentions: Sequence[Mention]) -> Iterator[Reading]:
+        """What noun phrases say: `inhibition of X by Y`, `Y-induced X`."""
+        for phrase in nominals(sentence, mentions):
+            head, tail = phrase.head, phrase.tail
+            if head.name == tail.name or head.type in _NOT_CAUSES or tail.type in _NEVER:
+                continue
+            words = Trigger(
+                0, 0, self._ontology.relation(phrase.verb), phrase.text, False, False, False
+            )
+            low = min(head.start, tail.start)
+            statement = _statement(
+                words, head, 0, tail, 0, False,
+                bool(cues.SPECULATION.search(sentence[max(0, low - 60) : low])), len(sentence),
+            )  # fmt: skip
+            evidence = Signs(
+                subject=True,
+                object=True,
+                relation=statement.relation,
+                words_before=0,
+                words_after=0,
+                members=1,
+                length=len(sentence.split()),
+            )
+            yield Reading(
+                statement.model_copy(update={"confidence": evidence.probability()}),
+                evidence,
+                max(head.end, tail.end),
+            )
 
     def _arguments(
         self,
@@ -190,59 +303,116 @@ class RulesExtractor:
         trigger: Trigger,
         previous: int,
         following: int,
-        subjects: list[Mention],
-    ) -> tuple[list[Mention], list[Mention]]:
-        """Heads and tails of a trigger, as groups of coordinated mentions."""
+        subjects: Side,
+    ) -> tuple[Side, Side]:
+        """What stands left and right of a trigger, as groups of coordinated mentions."""
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
         right = [m for m in usable if trigger.end <= m.start and m.end <= high]
         left, right = syntax.heads_of(sentence, left), syntax.heads_of(sentence, right)
         between = [m for m in left if m.start >= previous]
+        place = trigger.relation.canonical in _IN
+        heads: list[Mention] = []
+        shared = False
         if trigger.relative and between:
             heads = groups.group_before(sentence, between)
         elif trigger.continues and subjects:
-            heads = subjects
+            shared = True
         elif between and previous > low:
             heads = groups.subject_after(sentence, between)
         elif left and previous <= low:
             heads = groups.subject(sentence, left, low)
         else:
-            heads = subjects if previous > low else []
+            shared = previous > low
+        if shared:
+            carries = trigger.continues and not _NOMINAL.match(trigger.text)
+            before = Side(
+                subjects.mentions, tuple(stands and carries for stands in subjects.stands)
+            )
+        else:
+            reached = [
+                phrases.subject_reaches(
+                    sentence, mentions, head, trigger.start, adjacent=head.start >= previous > low
+                )
+                and not _narrowed(sentence, head)
+                and not self._in_relative_clause(sentence, head, trigger, low)
+                and not self._triggers.verb_in(sentence[head.end : trigger.start])
+                and head.type == heads[-1].type
+                and not _BY_DOING.search(sentence[: trigger.end])
+                and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
+                and phrases.is_head(sentence, head, trigger.start)
+                and not phrases.governed(sentence, head, low)
+                for head in heads
+            ]
+            before = Side(tuple(heads), tuple(reached))
         limit = following if groups.starts_new(sentence, following, right) else high
         tails = groups.object_group(sentence, [m for m in right if m.start < limit], trigger)
-        if trigger.passive:
-            heads, tails = tails, heads
-        return heads, tails
+        stands = []
+        floor = trigger.end
+        for tail in tails:
+            stands.append(
+                phrases.object_follows(sentence, trigger, tail, floor)
+                and phrases.is_head(sentence, tail, len(sentence), place=place)
+                and not phrases.governed(sentence, tail, floor)
+                and (
+                    tail.start < following
+                    or bool(_JOINED.fullmatch(sentence[trigger.end : following]))
+                )
+            )
+            floor = tail.end
+        return before, Side(tuple(tails), tuple(stands))
+
+    def _in_relative_clause(self, sentence: str, head: Mention, trigger: Trigger, low: int) -> bool:
+        """Whether the mention is the object of `that bind X`, whose noun the next verb is of."""
+        relative = _RELATIVE_CLAUSE.search(sentence[low : head.start])
+        return (
+            relative is not None
+            and self._triggers.occurs(relative.group(1))
+            and not _opens(sentence, head, trigger)
+        )
 
     def _combine(
         self,
         sentence: str,
         mentions: Sequence[Mention],
         trigger: Trigger,
-        heads: list[Mention],
-        tails: list[Mention],
+        heads: Side,
+        tails: Side,
         previous: int,
-    ) -> list[Statement]:
-        first = min(m.end for m in (*heads, *tails))
+    ) -> list[Reading]:
+        first = min(m.end for m in (*heads.mentions, *tails.mentions))
         span_start = max(previous, min(first, trigger.start))
         before = sentence[span_start : trigger.start]
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
-        opening = sentence[low : min(m.start for m in heads) if heads else low]
+        opening = sentence[low : min(m.start for m in heads.mentions)]
         asked = cues.INDIRECT.search(sentence[: trigger.start])
         examined = cues.EXAMINED.search(sentence[trigger.end : high])
         if asked or examined or cues.INQUIRY.search(sentence[low : trigger.end]):
             return []
-        scope = cues.PSEUDO.sub(" ", before + " " + trigger.text)
-        negated = bool(cues.NEGATION.search(scope)) or bool(
-            re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE)
+        if _TURNED.match(sentence[trigger.end :]) or cues.SUFFICIENT.search(before):
+            return []
+        if cues.PURPOSE.search(sentence[: trigger.start]) or cues.CONDITION.search(
+            sentence[: trigger.start]
+        ):
+            return []
+        scope = cues.PSEUDO.sub(" ", cues.EXCEPTED.sub(" ", before + " " + trigger.text))
+        unproven = bool(cues.UNPROVEN.search(sentence[: trigger.end]))
+        negated = (
+            unproven
+            or bool(cues.NEGATION.search(scope))
+            or bool(re.match(r"\s*(?:-\s*)?no(?:ne of| \w+)?\b", opening, re.IGNORECASE))
         )
-        speculative = bool(cues.SPECULATION.search(before + trigger.text))
-        head_signs = groups.signs_of(sentence, heads, low)
-        tail_signs = groups.signs_of(sentence, tails, min(trigger.end, tails[0].start))
-        statements = []
-        for head, head_sign in zip(heads, head_signs, strict=True):
-            for tail, tail_sign in zip(tails, tail_signs, strict=True):
+        speculative = unproven or bool(cues.SPECULATION.search(sentence[low : trigger.end]))
+        head_signs = groups.signs_of(sentence, heads.mentions, low)
+        tail_signs = groups.signs_of(
+            sentence, tails.mentions, min(trigger.end, tails.mentions[0].start)
+        )
+        found = []
+        for head, head_ok, head_sign in zip(heads.mentions, heads.stands, head_signs, strict=True):
+            for tail, tail_ok, tail_sign in zip(
+                tails.mentions, tails.stands, tail_signs, strict=True
+            ):
                 if head.name == tail.name or head.type in _NEVER or tail.type in _NEVER:
                     continue
                 if head.type == EntityType.CLINICAL_ENDPOINT and not _of_outcomes(trigger):
@@ -253,29 +423,47 @@ class RulesExtractor:
                     continue
                 if trigger.relation.canonical in _CAUSAL and head.type in _INSTRUMENTS:
                     continue  # a model does not cause an outcome
-                item = bool(cues.NEGATED_ITEM.search(sentence[trigger.end : tail.start]))
-                statements.append(
-                    _statement(
-                        trigger,
-                        head,
-                        head_sign,
-                        tail,
-                        tail_sign,
-                        negated or item,
-                        speculative,
-                        len(sentence),
+                if trigger.relation.canonical == "treats" and (
+                    head_sign < 0 or head.type not in _REMEDIES or tail.type not in _TREATED
+                ):
+                    continue
+                item = any(_excepted(sentence, m, trigger, low) for m in (head, tail))
+                statement = _statement(
+                    trigger,
+                    head,
+                    head_sign,
+                    tail,
+                    tail_sign,
+                    negated or item,
+                    speculative,
+                    len(sentence),
+                )
+                left, right = sorted((head, tail), key=lambda mention: mention.start)
+                evidence = Signs(
+                    subject=head_ok,
+                    object=tail_ok,
+                    relation=statement.relation,
+                    words_before=len(sentence[left.end : trigger.start].split()),
+                    words_after=len(sentence[trigger.end : right.start].split()),
+                    members=len(heads.mentions) * len(tails.mentions),
+                    length=len(sentence.split()),
+                )
+                found.append(
+                    Reading(
+                        statement.model_copy(update={"confidence": evidence.probability()}),
+                        evidence,
+                        max(trigger.end, right.end),
                     )
                 )
-        statements += self._in_context(sentence, mentions, trigger, statements)
-        return statements
+        return found + self._in_context(sentence, mentions, trigger, found)
 
     def _in_context(
         self,
         sentence: str,
         mentions: Sequence[Mention],
         trigger: Trigger,
-        statements: list[Statement],
-    ) -> list[Statement]:
+        readings: list[Reading],
+    ) -> list[Reading]:
         """`X is associated with survival in D` also says that X is prognostic in D."""
         diseases = [
             m
@@ -283,32 +471,80 @@ class RulesExtractor:
             if m.type in _CONTEXT
             and m.start > trigger.end
             and not syntax.in_parentheses(sentence, m)
-            and re.search(r"\bin (?:\w+ ){0,2}$", sentence[: m.start])
+            and re.search(r"\bin (?:\w+ ){0,2}$", sentence[trigger.end : m.start])
+            and phrases.is_head(sentence, m, len(sentence), place=True)
         ]
         if not diseases:
             return []
         disease = diseases[0]
         extra = []
-        for base in statements:
+        for reading in readings:
+            base = reading.statement
             if base.tail == disease.name or base.head == disease.name:
                 continue
-            prognostic = base.tail_type == EntityType.CLINICAL_ENDPOINT
+            prognostic = base.tail_type == EntityType.CLINICAL_ENDPOINT and base.relation in _TELLS
+            if not _SETTING_OF.fullmatch(sentence[reading.end : disease.start]):
+                continue
             if base.head_type == EntityType.DISEASE:
                 continue
             if not prognostic and base.negated:
                 continue
+            evidence = replace(
+                reading.evidence, relation="prognostic_in" if prognostic else "acts_in"
+            )
             extra.append(
-                base.model_copy(
-                    update={
-                        "relation": "prognostic_in" if prognostic else "acts_in",
-                        "tail": disease.name,
-                        "tail_type": disease.type,
-                        "polarity": Polarity.NEUTRAL,
-                        "confidence": round(base.confidence - 0.1, 3),
-                    }
+                Reading(
+                    base.model_copy(
+                        update={
+                            "relation": evidence.relation,
+                            "tail": disease.name,
+                            "tail_type": disease.type,
+                            "polarity": Polarity.NEUTRAL,
+                            "confidence": evidence.probability(),
+                        }
+                    ),
+                    evidence,
+                    reading.end,
                 )
             )
         return extra
+
+
+def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:
+    """Whether a mention after another verb may be a subject and not that verb's object."""
+    reduced = trigger.passive or trigger.relative or trigger.text.split()[0].endswith(("ed", "ing"))
+    return reduced or bool(_OPENS.search(sentence[: head.start]))
+
+
+def _narrowed(sentence: str, mention: Mention) -> bool:
+    """Whether a general word is narrowed to something else (`claudin-low tumors`)."""
+    return mention.name in _WIDE and bool(_NARROWS.search(sentence[: mention.start]))
+
+
+def _excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:
+    """Whether the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
+    if mention.start >= trigger.end:
+        return bool(cues.NEGATED_ITEM.search(sentence[trigger.end : mention.start]))
+    return bool(cues.BUT_NOT.search(sentence[low : mention.start]))
+
+
+def _co_mentioned(
+    text: str, spans: Sequence[tuple[int, int]], met: Sequence[Meeting], probability: float
+) -> Statement:
+    """An association that rests on the model of related pairs alone, with its nearest meeting."""
+    nearest = min(met, key=lambda meeting: len(meeting.between))
+    start, end = spans[nearest.sentence]
+    return Statement(
+        head=nearest.first.name,
+        head_type=nearest.first.type,
+        relation_text=nearest.between.strip() or text[nearest.first.start : nearest.second.end],
+        relation="associated_with",
+        tail=nearest.second.name,
+        tail_type=nearest.second.type,
+        confidence=round(probability, 3),
+        start=start,
+        end=end,
+    )
 
 
 def _statement(
@@ -332,15 +568,10 @@ def _statement(
     if canonical in _IN:
         tail_sign = 0  # `overexpressed in high-grade tumors` is about the gene
     value *= (head_sign or 1) * (tail_sign or 1)
-    if head_sign < 0 and canonical in _OPPOSITE:
+    if (head_sign or 1) * (tail_sign or 1) < 0 and canonical in _OPPOSITE:
         canonical = _OPPOSITE[canonical]
-    confidence = 0.85
-    if speculative:
-        confidence -= 0.15
-    if relation.precedence >= 50:
-        confidence -= 0.05
-    if length > 350:
-        confidence -= 0.1
+    if tail.type in _HARMED and canonical in _AS_CAUSE:
+        canonical = _AS_CAUSE[canonical]
     return Statement(
         head=head.name,
         head_type=head.type,
@@ -348,7 +579,7 @@ def _statement(
         relation=canonical,
         tail=tail.name,
         tail_type=tail.type,
-        confidence=round(confidence, 3),
+        confidence=0.0,
         polarity=Polarity.NEUTRAL if negated else _POLARITY[value],
         negated=negated,
         speculative=speculative,

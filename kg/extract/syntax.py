@@ -37,7 +37,9 @@ _CLAUSE = re.compile(
 )
 # `control of`, `target in`: a noun.
 _NOUN_AFTER = re.compile(r"\s+(?:of\b|for\b|group\b)")
-_MOVES = re.compile(r"(increases?|rises?|decreases?|declines?|drops?) (with|in|from)\b")
+_MOVES = re.compile(
+    r"(increase[sd]?|rises?|rose|decrease[sd]?|declined?s?|drop(?:s|ped)?) (with|in|from)\b"
+)
 _POSSESSIVE = re.compile(r"\b(?:its|their|his|her|our)\s+(?:\w+\s+)?$", re.IGNORECASE)
 # Base forms that are nouns more often than verbs, unless something verbal stands before them.
 _NOUNS = words(
@@ -84,6 +86,17 @@ class TriggerFinder:
         self._pattern = re.compile(rf"\b(?:{'|'.join(alternatives)})\b", re.IGNORECASE)
         self._relation = lru_cache(maxsize=4096)(ontology.relation)
 
+    def occurs(self, text: str) -> bool:
+        """Whether any relation phrase occurs in `text`, as a verb or not."""
+        return bool(self._pattern.search(text))
+
+    def verb_in(self, text: str) -> bool:
+        """Whether a relation verb in the past or the third person stands in `text`."""
+        return any(
+            match.group().split()[0].lower().endswith(("ed", "s"))
+            for match in self._pattern.finditer(text)
+        )
+
     def find(self, sentence: str, mentions: Sequence[Mention]) -> list[Trigger]:
         """Triggers outside mentions and parentheses, in order."""
         blocked = [(m.start, m.end) for m in mentions]
@@ -109,17 +122,22 @@ class TriggerFinder:
         word = text.split()[0].lower()
         after_mention = len(_ADVERBS.sub("", before)) in ends or len(before.rstrip()) in ends
         single = len(re.split(r"[\s-]+", text.strip())) == 1
+        if word == "phosphorylated" and before.rstrip().endswith(","):
+            return None
         passive = single and _is_participle(word) and bool(_BY.match(sentence[end:]))
         if single and not passive and not _single_word_is_verb(word, before, rest, after_mention):
             return None
-        if word == "lower" and not after_mention and _ADJECTIVE_AFTER.search(before):
+        if word == "lower" and (
+            (not after_mention and _ADJECTIVE_AFTER.search(before)) or _BE.search(before)
+        ):
             return None
         moved = _MOVES.match(f"{word} {rest.strip()}")
         if moved and moved.group(2) == "from":
             return None
         relation = self._relation(_moved_phrase(moved) if moved else _LEVELS.sub("", text))
         tail = before.rstrip()
-        relative = bool(_RELATIVE.search(tail))
+        pronoun = _RELATIVE.search(tail)
+        relative = pronoun is not None and not any(pronoun.start() < at <= start for at in ends)
         continues = after and not relative and bool(_CONTINUES.search(tail))
         return Trigger(start, end, relation, text, passive, continues, relative)
 
@@ -156,7 +174,7 @@ def _is_participle(word: str) -> bool:
 
 def _moved_phrase(moved: re.Match[str]) -> str:
     """The relation's phrase of "rises with" and "falls in"."""
-    up = moved.group(1).startswith(("increas", "ris"))
+    up = moved.group(1).startswith(("increas", "ris", "rose"))
     if moved.group(2) == "with":
         return "correlate positively with" if up else "correlate negatively with"
     return "increased in" if up else "decreased in"
@@ -281,12 +299,19 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
     judge.
     """
     surface = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
-    if surface and surface[0].split("-")[0] in {"high", "advanced", "late", "higher"}:
+    first = surface[0].split("-")[0] if surface else ""
+    if first in cues.STAGES and mention.type == EntityType.CLINICAL_FACTOR:
+        return cues.STAGES[first], False
+    if first in {"high", "higher"}:
         return 1, False
-    if surface and surface[0].split("-")[0] in {"low", "early", "lower"}:
+    if first in {"low", "lower"}:
         return -1, False
     words = cues.WORDS.findall(sentence[max(floor, mention.start - 60) : mention.start].lower())
     for word in reversed(words[-4:]):
+        if word in cues.STAGES and mention.type == EntityType.CLINICAL_FACTOR:
+            return cues.STAGES[word], False
+        if word in {"inhibitor", "inhibitors", "antagonist", "antibody"} and word == words[-1]:
+            break  # `the inhibitor p21` is p21
         if word in cues.DOWN or word in cues.LOSS:
             return -1, word in cues.JUDGMENT
         if word in cues.UP:

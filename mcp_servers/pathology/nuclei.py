@@ -62,20 +62,20 @@ class NucleiInput(SlideInput):
     weights: InputPath | None = Field(
         default=None,
         description="A network of one's own instead of the one that ships: safetensors of `sage "
-        "models train nuclei`, or a TorchScript module that maps (1, 3, H, W) to a label image or "
-        "a probability, as InstanSeg exports it. A TorchScript file is code: name only one that "
-        "you trust",
+        "models train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
+        "to a label image or a probability, as InstanSeg exports it. A TorchScript file is code: "
+        "name only one that you trust",
     )
     weights_mpp: float | None = Field(
         default=None,
         ge=0.1,
         le=2.0,
-        description="µm per pixel a TorchScript module expects; its own pixel_size, else 0.5, when "
+        description="µm per pixel that such a module expects; its own pixel_size, else 0.5, when "
         "absent",
     )
     scaling: Scaling = Field(
         default="percentile",
-        description="TorchScript module's input: percentile maps the slide's 0.1 and 99.9 "
+        description="Such a module's input: percentile maps the slide's 0.1 and 99.9 "
         "percentile to 0 and 1 (InstanSeg), unit divides by 255",
     )
     device: Device = "auto"

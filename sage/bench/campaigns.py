@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.moves import Came, Earlier, Policy, came_to
-from agents.statement import settled
+from agents.moves import Came, Earlier, Policy, came_to, reopens
+from agents.statement import same_claim, settled
 from sage.bench.null_statistics import rate
 from sage.bench.worlds import DECIDING
 from sage.core.errors import InputError
@@ -30,6 +30,8 @@ from validation.statistics.online import level
 from validation.verdict import CLEAR
 
 if TYPE_CHECKING:
+    from agents.base import Reasoner
+    from agents.scientist import ScientistInput
     from sage.settings import Settings
     from validation.cohort.cohort import Cohort
     from validation.dictionary import DataDictionary
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 SPLIT = SplitRule(policy="discovery_confirmation")
 CLAIMS = 60
 MOST_PATHS = 50
+MODEL_ASKS = 20
+"""Claims that a model proposes at a time."""
 QUESTION = (
     "Which genes, immune features and stromal features relate to overall survival in bladder"
     " cancer?"
@@ -72,6 +76,8 @@ class World:
     seed: int
     ledger: Ledger
     opened: int = 0
+    explored: dict[str, TestOutcome] = field(default_factory=dict)
+    """The primary test of each claim in the exploring patients, all that a proposal may see."""
     known: DataDictionary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +121,7 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
         found, _ = next(parts)
     except (InputError, ValueError):
         return Trial(hypothesis, "dead end")
+    world.explored[contract.hypothesis.id] = found
     came = came_to(contract, found)
     if came != "held":
         return Trial(hypothesis, came, found.p)
@@ -221,20 +228,37 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
     No outcome enters: the same list serves every cohort of the same variables.
     """
     from agents.base import Resources
+    from agents.reasoners.rules import RulesReasoner
+    from agents.scientist import SCIENTIST
+    from sage.wiring import make_ontology
+
+    rules = RulesReasoner(Resources(ontology=make_ontology()))
+    asked = briefed(question, known, settings).model_copy(update={"wanted": 40})
+    found: list[Hypothesis] = []
+    while True:
+        already = tuple(hypothesis.statement for hypothesis in found)
+        try:
+            answer = rules.ask(SCIENTIST, asked.model_copy(update={"already": already})).output
+        except ValueError:
+            return found
+        found += [proposal.hypothesis for proposal in answer.candidates]
+
+
+def briefed(question: str, known: DataDictionary, settings: Settings) -> ScientistInput:
+    """What the scientist sees of the demonstration graph and of a cohort's dictionary."""
+    from agents.base import Resources
     from agents.ontologist import ONTOLOGIST, OntologistInput, compose_brief
     from agents.question.types import Question
     from agents.reasoners.rules import RulesReasoner
-    from agents.scientist import SCIENTIST, ScientistInput
+    from agents.scientist import ScientistInput
     from agents.types import dictionary_view
     from kg.graph.model import Graph
-    from kg.lexicon.ontology import Ontology
     from kg.paths.find import PathOptions, generate
-    from sage.core.data import data_root
-    from sage.wiring import demo_graph, make_embedder
+    from sage.wiring import demo_graph, make_embedder, make_ontology
 
-    ontology = Ontology.load(data_root() / "ontology")
+    ontology = make_ontology()
     rules = RulesReasoner(Resources(ontology=ontology))
-    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
+    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops, co_study=True)
     graph = Graph.load(demo_graph(settings))
     shipped = settings.model_copy(update={"embedding_model": "default"})  # the graph's own
     search = generate(graph, question, options, make_embedder(shipped))
@@ -245,21 +269,54 @@ def fresh_claims(question: str, known: DataDictionary, settings: Settings) -> li
         entry = ontology.find(name)
         terms += [entry.name, *entry.synonyms] if entry is not None else []
     view = dictionary_view(known, terms, settings.min_count)
-    found: list[Hypothesis] = []
-    while True:
-        already = tuple(hypothesis.statement for hypothesis in found)
-        asked = ScientistInput(
-            question=Question(prompt=question),
-            brief=brief,
-            dictionary=view,
-            wanted=40,
-            already=already,
+    return ScientistInput(question=Question(prompt=question), brief=brief, dictionary=view)
+
+
+def by_model(reasoner: Reasoner, given: ScientistInput, known: DataDictionary) -> Choose:
+    """A model's scientist: `MODEL_ASKS` claims at a time, once it saw what earlier ones came to.
+
+    What it has asked before, or what was held and confirmed, is left out; it ends where a reply
+    brings nothing new.
+    """
+    from agents.scientist import SCIENTIST
+
+    waiting: list[Hypothesis] = []
+
+    def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
+        asked = {same_claim(claim.hypothesis) for claim in earlier}
+        held = [claim.hypothesis for claim in earlier if claim.came == "held"]
+        for fresh in (False, True):
+            if fresh:
+                answer = reasoner.ask(SCIENTIST, _after(given, earlier, world)).output
+                waiting[:] = [settled(each.hypothesis, known) for each in answer.candidates]
+            while waiting:
+                claim = waiting.pop(0)
+                if same_claim(claim) not in asked and not any(reopens(claim, it) for it in held):
+                    return claim, 0
+        return None
+
+    return choose
+
+
+def _after(given: ScientistInput, earlier: Sequence[Earlier], world: World) -> ScientistInput:
+    from agents.types import EarlierClaim, History
+    from sage.campaign.notebook import CAME
+    from sage.campaign.results import effect_view
+
+    claims = tuple(
+        EarlierClaim(
+            statement=claim.hypothesis.statement,
+            exposures=tuple(exposure.variable for exposure in claim.hypothesis.exposures),
+            endpoint=claim.hypothesis.endpoint,
+            verdict=CAME[claim.came],
+            effect=effect_view(world.explored.get(claim.id)),
         )
-        try:
-            answer = rules.ask(SCIENTIST, asked).output
-        except ValueError:
-            return found
-        found += [proposal.hypothesis for proposal in answer.candidates]
+        for claim in earlier
+    )
+    already = tuple(claim.statement for claim in claims)
+    return given.model_copy(
+        update={"wanted": MODEL_ASKS, "history": History(claims=claims), "already": already}
+    )
 
 
 class Line(Strict):

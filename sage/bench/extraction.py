@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from kg.corpus.textnorm import abbreviations, sentences
 from kg.extract.base import Mention, Statement
 from kg.extract.mentions import MentionFinder
+from kg.extract.related import BROAD, related
 from kg.extract.rules import RulesExtractor
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
@@ -26,6 +27,10 @@ _SAME = {
 
 # BioRED's names of what a relation says.
 _LABELS = frozenset({"Association", "Positive_Correlation", "Negative_Correlation", "Bind"})
+
+
+#: Pairs of entity types between which a corpus annotates relations.
+Types = frozenset[frozenset[str]]
 
 
 class Score(BaseModel):
@@ -66,7 +71,9 @@ class Score(BaseModel):
 class ExtractorScore(BaseModel):
     """Scores of one corpus. Keys of the entity tables are entity types.
 
-    `pairs_given_entities_typed` is None where the corpus names relations in words of its own.
+    `pairs_given_entities_broad` are those of `--broad`, `pairs_in_a_sentence` the baseline: every
+    pair of entities that meets in a sentence. `pairs_given_entities_typed` is None
+    where the corpus names relations in words of its own.
     """
 
     corpus: str
@@ -75,6 +82,8 @@ class ExtractorScore(BaseModel):
     entities_relaxed: dict[str, Score]
     pairs_given_entities: Score
     pairs_given_entities_typed: Score | None
+    pairs_given_entities_broad: Score
+    pairs_in_a_sentence: Score
     pairs_end_to_end: Score
 
     def table(self) -> dict[str, object]:
@@ -88,6 +97,8 @@ class ExtractorScore(BaseModel):
             "pairs_given_entities_typed": (
                 self.pairs_given_entities_typed.row() if self.pairs_given_entities_typed else None
             ),
+            "pairs_given_entities_broad": self.pairs_given_entities_broad.row(),
+            "pairs_in_a_sentence": self.pairs_in_a_sentence.row(),
             "pairs_end_to_end": self.pairs_end_to_end.row(),
         }
 
@@ -102,7 +113,8 @@ def score_extractor(
 
     Entities: a mention counts as exact when span and type agree, as relaxed when the spans overlap
     and the types agree; each annotation is matched once. Pairs: unordered pairs of concepts of one
-    document, as the corpus annotates them; a statement that is negated claims no pair.
+    document, as the corpus annotates them; a statement that is negated claims no pair, and a pair
+    of types that the corpus never relates (two drugs, in BC5CDR) is no claim about it.
     """
     documents = load_corpus(corpus)
     extractor = RulesExtractor(ontology, lexicons)
@@ -111,15 +123,22 @@ def score_extractor(
     kinds = {entity.type for document in documents for entity in document.entities}
     exact: dict[str, Score] = defaultdict(Score)
     relaxed: dict[str, Score] = defaultdict(Score)
+    related_types = frozenset(
+        frozenset(types.get(name, name) for name in pair)
+        for document, types in ((d, _types(d)) for d in documents)
+        for pair in document.relations
+    )
     given, typed, end_to_end = Score(), Score(), Score()
+    broad, together = Score(), Score()
     for number, document in enumerate(documents, 1):
         mentions = find_mentions(finder, document.text)
         for kind in kinds:
             ours = [m for m in mentions if _SAME.get(m.type, m.type) == kind]
             theirs = [a for a in document.entities if a.type == kind]
             _count_entities(ours, theirs, exact[kind.value], relaxed[kind.value])
-        _count_pairs(extractor, document, given, typed)
-        _count_end_to_end(extractor, document, mentions, end_to_end)
+        read = _count_pairs(extractor, document, given, typed, related_types)
+        _count_related(document, read, broad, together, related_types)
+        _count_end_to_end(extractor, document, mentions, end_to_end, related_types)
         if progress:
             progress("score", number, len(documents))
     return ExtractorScore(
@@ -129,8 +148,19 @@ def score_extractor(
         entities_relaxed=dict(sorted(relaxed.items())),
         pairs_given_entities=given,
         pairs_given_entities_typed=typed if labels & _LABELS else None,
+        pairs_given_entities_broad=broad,
+        pairs_in_a_sentence=together,
         pairs_end_to_end=end_to_end,
     )
+
+
+def given_mentions(document: AnnotatedDocument) -> list[Mention]:
+    """The annotated entities as mentions, one for each concept of an annotation."""
+    return [
+        Mention(a.start, a.end, name, a.type)
+        for a in document.entities
+        for name in (a.ids or (a.text,))
+    ]
 
 
 def find_mentions(finder: MentionFinder, text: str) -> list[Mention]:
@@ -158,13 +188,10 @@ def _count_entities(
 def _statements(
     extractor: RulesExtractor, text: str, mentions: Sequence[Mention]
 ) -> Iterable[Statement]:
-    for start, end in sentences(text):
-        inside = [
-            Mention(m.start - start, m.end - start, m.name, m.type, m.entity_id)
-            for m in mentions
-            if start <= m.start and m.end <= end
-        ]
-        yield from extractor.read_sentence(text[start:end], inside)
+    """Affirmed statements that the extractor keeps."""
+    for statement in extractor.read_text(text, mentions):
+        if statement.confidence >= extractor.threshold and not statement.negated:
+            yield statement
 
 
 def _label(statement: Statement) -> str:
@@ -178,33 +205,66 @@ def _label(statement: Statement) -> str:
 
 
 def _count_pairs(
-    extractor: RulesExtractor, document: AnnotatedDocument, score: Score, typed: Score
-) -> None:
-    """Pairs when the annotated entities are given."""
+    extractor: RulesExtractor,
+    document: AnnotatedDocument,
+    score: Score,
+    typed: Score,
+    related_types: Types,
+) -> set[frozenset[str]]:
+    """Pairs when the annotated entities are given; returns those found."""
     mentions = [
         Mention(a.start, a.end, "\x1f".join(a.ids) or a.text, a.type) for a in document.entities
     ]
     predicted: dict[frozenset[str], set[str]] = defaultdict(set)
     for statement in _statements(extractor, document.text, mentions):
-        if statement.negated:
-            continue
         for head in statement.head.split("\x1f"):
             for tail in statement.tail.split("\x1f"):
                 if head != tail:
                     predicted[frozenset({head, tail})].add(_label(statement))
-    _tally(predicted, document, score)
+    _tally(predicted, document, score, related_types)
     typed.found += len(predicted)
     typed.expected += len(document.relations)
     typed.correct += sum(
         1 for pair, labels in predicted.items() if labels & document.relations.get(pair, set())
     )
+    return set(predicted)
 
 
-def _tally(predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score) -> None:
-    pairs = set(predicted)
+def _count_related(
+    document: AnnotatedDocument,
+    read: set[frozenset[str]],
+    broad: Score,
+    together: Score,
+    related_types: Types,
+) -> None:
+    """Pairs that are read or likely related, and every pair that meets in a sentence."""
+    spans = list(sentences(document.text))
+    found = list(related(document.text, spans, given_mentions(document)))
+    _tally([frozenset(pair) for pair, _, _ in found], document, together, related_types)
+    likely = {frozenset(pair) for pair, _, probability in found if probability >= BROAD}
+    _tally(likely | read, document, broad, related_types)
+
+
+def _tally(
+    predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score, related: Types
+) -> None:
+    """Count pairs, leaving out those of types that the corpus never relates."""
+    pairs = {pair for pair in predicted if not _outside(pair, document, related)}
     score.found += len(pairs)
     score.expected += len(document.relations)
     score.correct += sum(1 for pair in pairs if pair in document.relations)
+
+
+def _outside(pair: frozenset[str], document: AnnotatedDocument, related: Types) -> bool:
+    """Whether both concepts are annotated and the corpus relates no concepts of their types."""
+    types = _types(document)
+    return all(name in types for name in pair) and (
+        frozenset(types[name] for name in pair) not in related
+    )
+
+
+def _types(document: AnnotatedDocument) -> dict[str, str]:
+    return {name: a.type.value for a in document.entities for name in a.ids}
 
 
 def _count_end_to_end(
@@ -212,6 +272,7 @@ def _count_end_to_end(
     document: AnnotatedDocument,
     mentions: Sequence[Mention],
     score: Score,
+    related_types: Types,
 ) -> None:
     """Pairs from the extractor's own mentions; one that meets no annotation makes a wrong pair."""
     kinds = {a.type for a in document.entities}
@@ -229,9 +290,8 @@ def _count_end_to_end(
         located.append(Mention(mention.start, mention.end, name, mention.type))
     predicted: set[frozenset[str]] = set()
     for statement in _statements(extractor, document.text, located):
-        if not statement.negated:
-            for head in statement.head.split("\x1f"):
-                for tail in statement.tail.split("\x1f"):
-                    if head != tail:
-                        predicted.add(frozenset({head, tail}))
-    _tally(predicted, document, score)
+        for head in statement.head.split("\x1f"):
+            for tail in statement.tail.split("\x1f"):
+                if head != tail:
+                    predicted.add(frozenset({head, tail}))
+    _tally(predicted, document, score, related_types)

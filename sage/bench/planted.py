@@ -1,14 +1,15 @@
 """Planted truth: which mechanisms does a campaign find, and what does it claim that is false?
 
 Every world has one to five mechanisms among the variables that the literature's graph names, or
-pairs of them that lie on one path (`validation.simulate.mechanisms`). Three searchers look for
-them, the first two with at most 60 claims:
+pairs of them that lie on one path (`validation.simulate.mechanisms`). Searchers look for them, the
+first two with at most 60 claims:
 
 - *rules*: the policy of `sage campaign` without a model;
 - *random*: claims drawn at random over the same variables, under the same contracts, split and
   online control;
 - *screen*: a Cox model of every measured variable alone, in all patients, with the false discovery
-  rate of Benjamini and Hochberg at 0.05.
+  rate of Benjamini and Hochberg at 0.05;
+- *model*, where one is given: the scientist of a language model under the same 60 claims.
 
 A mechanism is found where a supported claim (a hit of the screen) names its variables, form and
 direction; a subgroup's must name the subgroup. A claim is false where none of its variables is
@@ -20,13 +21,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents.moves import Earlier, reopens
 from agents.statement import same_claim, settled
-from sage.bench.campaigns import CLAIMS, Choose, Trial, World, biomarkers, by_rules, campaign
+from sage.bench.campaigns import (
+    CLAIMS,
+    Choose,
+    Trial,
+    World,
+    biomarkers,
+    by_model,
+    by_rules,
+    campaign,
+)
 from sage.bench.null_statistics import rate
 from sage.core.models import Strict
 from sage.core.seeds import generator
@@ -48,9 +58,13 @@ from validation.simulate.mechanisms import (
     write_planted,
 )
 
+if TYPE_CHECKING:
+    from agents.scientist import ScientistInput
+    from sage.settings import Settings
+
 ALONG = 0.2
 """A correlation from which on a claim tells of a planted variable."""
-SEARCHERS = ("rules", "random", "screen")
+SEARCHERS = ("rules", "random", "screen", "model")
 
 
 class Found(Strict):
@@ -78,9 +92,22 @@ class Line(Strict):
 
 
 def planted_world(
-    place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 600
+    place: Path,
+    seed: int,
+    fresh: Sequence[Hypothesis],
+    *,
+    patients: int = 600,
+    model: tuple[Settings, ScientistInput] | None = None,
 ) -> Line:
-    """Plant mechanisms in a world, and let every searcher look for them."""
+    """Plant mechanisms in a world, and let every searcher look for them.
+
+    Parameters
+    ----------
+    place, seed : where the world is made, and from what
+    fresh : the claims that the rules begin with
+    patients : size of its cohort
+    model : settings of a language model, and what its scientist sees of the graph
+    """
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
 
@@ -104,6 +131,8 @@ def planted_world(
             "rules": lambda world: by_rules(claims, world.known),
             "random": lambda world: at_random(claims, generator(seed + 1)),
         }
+        if model is not None:
+            choices["model"] = lambda world: _by_model(model, world, place)
         searchers = []
         for name, make in choices.items():
             world = World(cohort, folder / name, seed, Ledger(folder / name / "ledger.jsonl"))
@@ -113,6 +142,16 @@ def planted_world(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Line(seed=seed, patients=patients, mechanisms=mechanisms, searchers=tuple(searchers))
+
+
+def _by_model(model: tuple[Settings, ScientistInput], world: World, place: Path) -> Choose:
+    from agents.types import dictionary_view
+    from sage.wiring import make_chat
+
+    settings, given = model
+    view = dictionary_view(world.known, list(given.dictionary.genes), settings.min_count)
+    reasoner = make_chat(settings, place / f"model-{world.seed}", budget_usd=None)
+    return by_model(reasoner, given.model_copy(update={"dictionary": view}), world.known)
 
 
 def _variables(claim: Hypothesis) -> tuple[str, ...]:
@@ -267,8 +306,15 @@ def _screened(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
 def planted_summary(lines: Sequence[Line]) -> dict[str, Any]:
     """Shares found by kind with exact intervals, false claims, claims until the first truth."""
     told = []
-    for at, searcher in enumerate(SEARCHERS):
-        results = [(line, line.searchers[at]) for line in lines]
+    for searcher in SEARCHERS:
+        results = [
+            (line, found)
+            for line in lines
+            for found in line.searchers
+            if found.searcher == searcher
+        ]
+        if not results:
+            continue
         kinds = {}
         for kind in (*KINDS, "all"):
             counted = rate(
@@ -300,7 +346,7 @@ def planted_summary(lines: Sequence[Line]) -> dict[str, Any]:
                 "worlds_with_false_interval": (worlds.lower, worlds.upper),
                 "worlds_with_truth": len(firsts) / max(len(results), 1),
                 "claims_to_first": firsts[len(firsts) // 2] if firsts else None,
-                "usd_to_first": None if searcher == "screen" else 0.0,
+                "usd_to_first": 0.0 if searcher in ("rules", "random") else None,
             }
         )
     return {"worlds": len(lines), "searchers": told}

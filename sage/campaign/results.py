@@ -117,7 +117,7 @@ def _finding(
         hypothesis=contract.hypothesis,
         came=came,
         explored=_estimate(explored),
-        effect=_effect(explored),
+        effect=effect_view(explored),
         confirmed=_with_adjusted(contract, results, confirmed)
         if came == "held" and confirmed is not None
         else None,
@@ -195,7 +195,8 @@ def _estimate(found: TestOutcome | None) -> str:
     return f"{effect_text(found.effect)}, {p_is(found.p)}" + (f"; {counted}" if counted else "")
 
 
-def _effect(found: TestOutcome | None) -> EffectView | None:
+def effect_view(found: TestOutcome | None) -> EffectView | None:
+    """A test's effect as a later proposal may see it; None where there is none."""
     if found is None or found.effect is None:
         return None
     effect = found.effect

@@ -7,14 +7,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from agents.scientist import ScientistInput
     from sage.core.models import Strict
+    from sage.settings import Settings
     from validation.hypothesis import Hypothesis
 
 Out = typer.Option(None, help="JSON lines, one per world; those that are there are not run again.")
@@ -60,13 +62,17 @@ def planted(
     runs: int = typer.Option(50, min=1, help="How many worlds."),
     seed: int = typer.Option(900_000, min=0, help="Seed of the first; the next ones follow."),
     jobs: int = typer.Option(1, min=1, help="How many at once."),
+    reasoner: Literal["rules", "chat"] = typer.Option(
+        "rules", help="With `chat` the settings' model searches too."
+    ),
     out: Path | None = Out,
     as_json: AsJson = False,
 ) -> None:
     """Worlds with one to five planted mechanisms: which does a campaign find in 60 claims?
 
     Beside it, claims at random under the same contracts, and a screen of every measured variable
-    with the false discovery rate at 0.05. Half a minute of processor time per world.
+    with the false discovery rate at 0.05. Half a minute of processor time per world. With
+    `--reasoner chat` the scientist of a language model searches as well, 20 claims at a time.
 
     Example: sage bench planted --runs 1
     """
@@ -74,7 +80,10 @@ def planted(
     from sage.console import out as console
     from sage.console import print_json
 
-    lines = _lines(planted_world, Line, range(seed, seed + runs), jobs, out, quiet=as_json)
+    world: Callable[..., Any] = planted_world
+    if reasoner == "chat":
+        world = partial(planted_world, model=_model())
+    lines = _lines(world, Line, range(seed, seed + runs), jobs, out, quiet=as_json)
     found = planted_summary(lines)
     if as_json:
         print_json(found)
@@ -99,6 +108,17 @@ def planted(
         table.add_row(name.replace("_", " "), "", *(form.format(row[name]) for row in searchers))
     console.print(f"{found['worlds']} worlds")
     console.print(table)
+
+
+def _model() -> tuple[Settings, ScientistInput]:
+    from sage.bench.campaigns import QUESTION, briefed
+    from sage.core.extras import need
+    from sage.settings import load
+    from sage.wiring import load_cohort
+
+    need("models", "a search by a language model")
+    settings = load(reasoner="chat")
+    return settings, briefed(QUESTION, load_cohort("demo", settings).dictionary(), settings)
 
 
 def _lines(

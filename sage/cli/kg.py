@@ -153,6 +153,8 @@ def score(
     rows += [(f"{k}, relaxed", v) for k, v in result.entities_relaxed.items()]
     rows += [
         ("pairs, entities given", result.pairs_given_entities),
+        ("the same with --broad", result.pairs_given_entities_broad),
+        ("every pair in a sentence", result.pairs_in_a_sentence),
         ("pairs, end to end", result.pairs_end_to_end),
     ]
     if result.pairs_given_entities_typed is not None:

@@ -28,7 +28,7 @@ EXTRAS = {
                 "pdfplumber",
                 "pypdf",
             ),
-            *("pypdfium2", "rapidfuzz", "sentence_transformers", "torch"),
+            *("pypdfium2", "rapidfuzz", "sentence_transformers", "sklearn", "torch"),
         ),
     ),
     "slides": Extra(
@@ -43,6 +43,7 @@ EXTRAS = {
         ("langchain_openai", "sentence_transformers", "torch"),
     ),
     "encoders": Extra("encoders that timm builds (UNI and others)", ("timm",)),
+    "onnx": Extra("networks for nuclei as ONNX files", ("onnxruntime",)),
     "postgres": Extra("checkpoints and the ledger in PostgreSQL", ("psycopg",)),
     "ray": Extra("workers on several machines", ("ray",)),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),

@@ -65,11 +65,16 @@ class Step:
 
 @dataclass
 class Chain:
-    """A path as a sentence, its scores by key, its steps."""
+    """A path as a sentence, its axes by key, its steps.
+
+    `axes` says how far a link of its ends is known: `linked`, `learned` (plausible by how the graph
+    grew) or `unlearned`; empty for a path that was stored without.
+    """
 
     key: str
     sentence: str
     steps: list[Step]
+    axes: str = ""
 
 
 @dataclass
@@ -423,11 +428,7 @@ def _chains(
         )
         key = f"{name}.path{chain}"
         path = paths[chain - 1]
-        scores = path.scores.model_dump()
-        for part in ("total", "logic", "relevance", "novelty", "surprise"):
-            facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
-            if part != "total":
-                facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+        axes = _axes(key, path, facts)
         steps = []
         for row in rows:
             facts.put(f"{key}.step{row.step}.belief", row.belief, f"{row.belief:.2f}")
@@ -440,8 +441,30 @@ def _chains(
                     contradicting=row.contradicting,
                 )
             )
-        found.append(Chain(key=key, sentence=path.sentence(), steps=steps))
+        found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))
     return found
+
+
+def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
+    """Put the numbers of a path under its key; how far a link of its ends is known."""
+    scores = path.scores.model_dump()
+    for part in ("total", "logic", "relevance", "novelty", "surprise"):
+        facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
+        if part != "total":
+            facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+    how, ahead = path.mechanism, path.prospect
+    if how is None or ahead is None:
+        return ""
+    facts.put(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
+    facts.put(f"{key}.understudied", ahead.understudied, f"{ahead.understudied:.2f}")
+    facts.put(f"{key}.papers", ahead.papers)
+    if ahead.plausible is None or ahead.plausible_percentile is None:
+        return "linked" if ahead.linked else "unlearned"
+    facts.put(f"{key}.plausible", ahead.plausible, f"{ahead.plausible:.1%}")
+    facts.put(f"{key}.plausible_years", ahead.years or 0)
+    share = ahead.plausible_percentile
+    facts.put(f"{key}.plausible_percentile", share, f"{share:.0%}")
+    return "learned"
 
 
 def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None:

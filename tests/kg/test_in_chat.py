@@ -122,7 +122,12 @@ def test_what_keeps_failing_is_a_failure_not_an_empty_result() -> None:
 
 
 def test_negated_statements_have_no_direction() -> None:
-    result, _ = _run(Model(_reply(_triple(negated=True))))
+    denied = "E-FABP never promotes TLS formation in MIBC."
+    results: list[Extraction] = []
+    model = Model(_reply(_triple(negated=True, evidence=denied)))
+    extractor = ChatExtractor(ontology(), model, model=PRICED)
+    extractor.extract([_chunk(denied)], lambda _chunk, result: results.append(result))
+    (result,) = results
     assert result.statements[0].polarity.value == "neutral"
 
 

@@ -7,9 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.corpus.chunks import chunk
+from kg.extract.base import Statement
+from kg.extract.rules import RulesExtractor
 from kg.sources import read_file
-from kg.types import Document
-from tests.kg.in_helpers import extractor, note, read, said
+from kg.types import Document, Section
+from tests.kg.in_helpers import extractor, note, ontology, read, said
+
+
+def kept(sentence: str) -> list[Statement]:
+    """The statements of a sentence that are likely enough to be kept."""
+    return [s for s in read(sentence) if s.confidence >= extractor().threshold]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +146,138 @@ def test_weak_notes_are_believed_less(tmp_path) -> None:
         piece = next(iter(chunk(document)))
         confidences.append(max(s.confidence for s in extractor().read(piece).statements))
     assert confidences[0] > confidences[1]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected", "never"),
+    [
+        # What acts against or for a thing is an entity of its own.
+        ("MET inhibitors reduce invasion.", "MET inhibitor", "MET"),
+        ("A direct EGFR inhibitor is used for bladder cancer.", "EGFR inhibitor", "EGFR"),
+        ("Antagonists of CXCR4 suppress metastasis.", "CXCR4 antagonist", "CXCR4"),
+        ("EGFR agonists promote cell proliferation.", "EGFR agonist", "EGFR"),
+        ("Blockade of CXCR4 suppresses metastasis.", "CXCR4 inhibitor", "CXCR4"),
+        ("CXCR4 neutralizing antibodies suppress metastasis.", "CXCR4 inhibitor", "CXCR4"),
+        ("Anti-EGFR antibodies inhibit cell proliferation.", "EGFR inhibitor", "EGFR"),
+        (
+            "FGFR3 tyrosine kinase inhibitors inhibit invasion.",
+            "FGFR3 inhibitor",
+            "FGFR3",
+        ),
+    ],
+)
+def test_an_agent_is_never_the_thing_it_acts_on(sentence: str, expected: str, never: str) -> None:
+    heads = {s.head for s in kept(sentence)}
+    assert heads == {expected}
+    assert never not in heads
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("FABP5 knockdown reduces invasion.", ("FABP5", "promotes", "invasion", "positive")),
+        ("Loss of PTEN promotes invasion.", ("PTEN", "inhibits", "invasion", "negative")),
+        ("PTEN deficiency promotes invasion.", ("PTEN", "inhibits", "invasion", "negative")),
+        ("FABP5 induced degradation of AKT1.", ("FABP5", "inhibits", "AKT1", "negative")),
+        ("Inhibition of FGFR3 by erdafitinib was seen.",
+         ("erdafitinib", "inhibits", "FGFR3", "negative")),
+        ("Erdafitinib-induced apoptosis was seen.",
+         ("erdafitinib", "activates", "apoptosis", "positive")),
+        ("AKT1 phosphorylation by MTOR was seen.", ("MTOR", "phosphorylates", "AKT1", "positive")),
+        ("Invasion is promoted by FABP5.", ("FABP5", "promotes", "invasion", "positive")),
+        ("TLS are associated with lack of recurrence.",
+         ("tertiary lymphoid structure", "associated_with", "recurrence", "negative")),
+    ],
+)  # fmt: skip
+def test_signs_are_composed_and_phrases_say_relations(
+    sentence: str, expected: tuple[str, str, str, str]
+) -> None:
+    found = {(s.head, s.relation, s.tail, s.polarity.value) for s in kept(sentence)}
+    relation = {expected[1]} | ({"upregulates"} if expected[1] == "promotes" else set())
+    relation |= {"downregulates"} if expected[1] == "inhibits" else set()
+    assert any((expected[0], name, *expected[2:]) in found for name in relation), found
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "TGF-β attenuates response to PD-L1 blockade in bladder cancer.",
+        "Proximal mediators of FGFR3 are associated with resistance to erdafitinib.",
+        "FABP5-binding protein promotes invasion.",
+        "CAF-conditioned medium promotes invasion.",
+        "Targets of FABP5 promote invasion.",
+        "An attempt to inhibit FABP5 with metformin failed.",
+        "If FABP5 promotes invasion, treatment would help.",
+        "Strategies to inhibit FABP5 with metformin are needed.",
+        "FABP5 is not sufficient to promote invasion.",
+        "The combination of metformin and erdafitinib inhibits invasion.",
+        "Metformin was given and a new compound inhibits invasion.",
+        "Drugs that bind FABP5 inhibit the response to chemotherapy.",
+        "Metformin enhanced or reduced FABP5 and FABP4, respectively.",
+        "Smith J, Jones AB, Lee C. FABP5 promotes invasion. J Clin Oncol 2019;37:1234-45.",
+        "12. Wu X, et al. FABP5 promotes invasion of bladder cancer, Cancer Res 79 (2019) 12-20.",
+        "FABP5 promotes invasion doi:10.1000/xyz.",
+    ],
+)
+def test_what_a_sentence_does_not_say_is_not_kept(sentence: str) -> None:
+    assert kept(sentence) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "There is no evidence that FABP5 promotes invasion.",
+        "We did not find that FABP5 promotes invasion.",
+        "It is unlikely that FABP5 promotes invasion.",
+        "FABP5 failed to promote invasion.",
+        "These data refute the notion that FABP5 promotes invasion.",
+    ],
+)
+def test_denial_reaches_across_the_clause(sentence: str) -> None:
+    assert all(s.negated for s in read(sentence))
+
+
+def test_only_the_excepted_members_of_a_subject_are_denied() -> None:
+    found = {s.head: s.negated for s in read("FABP5 and CXCL13, but not FABP4, predict survival.")}
+    assert found == {"FABP5": False, "CXCL13": False, "FABP4": True}
+
+
+def test_pieces_of_a_spaced_word_are_no_genes() -> None:
+    names = {m.name for m in extractor().mentions.find("R EVI EW OPEN ACC ESS MET AL and FABP5")}
+    assert names == {"FABP5"}
+
+
+def test_reference_sections_state_nothing() -> None:
+    text = "FABP5 promotes invasion of bladder cancer cells."
+    whole = Document(id="0" * 64, path="x", title="t", text=text)
+    listed = whole.model_copy(
+        update={"sections": (Section(title="References", start=0, end=len(text)),)}
+    )
+    counts = [len(extractor().read(next(iter(chunk(d)))).statements) for d in (whole, listed)]
+    assert counts[0] > 0
+    assert counts[1] == 0
+
+
+@given(st.sampled_from(["promotes", "inhibits", "is associated with", "correlates with"]))
+def test_a_denial_never_affirms_whatever_the_verb(verb: str) -> None:
+    plain = {s.relation for s in read(f"FABP5 {verb} invasion.") if not s.negated}
+    denied = read(f"There is no evidence that FABP5 {verb} invasion.")
+    assert plain
+    assert denied
+    assert all(s.negated for s in denied)
+
+
+def test_broad_reading_adds_associations_and_keeps_what_was_read() -> None:
+    broad = RulesExtractor(ontology(), broad=True)
+    assert broad.key != extractor().key
+    text = (
+        "FABP5 gene and bladder cancer. FABP5 variants were identified in bladder cancer. FABP5 "
+        "inhibits AKT1."
+    )
+    piece = next(iter(chunk(Document(id="0" * 64, path="x", title="t", text=text))))
+    narrow = {(s.head, s.relation, s.tail) for s in extractor().read(piece).statements}
+    wide = {(s.head, s.relation, s.tail) for s in broad.read(piece).statements}
+    assert narrow < wide
 
 
 def test_a_model_does_not_cause_an_outcome() -> None:

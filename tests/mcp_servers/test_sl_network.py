@@ -99,16 +99,47 @@ def field(step: int = 31, side: int = 900) -> tuple[Image, Any]:
     return image, np.array(points)
 
 
-@pytest.mark.parametrize("kind", [Probability, Labels])
+def save_onnx(path: Path, pixel_size: str = "0.5") -> Path:
+    """A graph that calls dark pixels nucleus: a step at the middle of red."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["image", "from", "to", "axis"], ["red"]),
+            helper.make_node("Less", ["red", "middle"], ["dark"]),
+            helper.make_node("Cast", ["dark"], ["nucleus"], to=TensorProto.FLOAT),
+        ],
+        "dark",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, "h", "w"])],
+        [helper.make_tensor_value_info("nucleus", TensorProto.FLOAT, [1, 1, "h", "w"])],
+        [
+            helper.make_tensor("from", TensorProto.INT64, [1], [0]),
+            helper.make_tensor("to", TensorProto.INT64, [1], [1]),
+            helper.make_tensor("axis", TensorProto.INT64, [1], [1]),
+            helper.make_tensor("middle", TensorProto.FLOAT, [1], [0.5]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    helper.set_model_props(model, {"pixel_size": pixel_size} if pixel_size else {})
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.parametrize("kind", [Probability, Labels, None])
 def test_a_network_finds_each_nucleus_once(tmp_path: Path, kind: Any) -> None:
     image, points = field()
     png(tmp_path / "a.png", image)
-    save(kind(), tmp_path / "net.pt")
+    name = "net.pt" if kind else "net.onnx"
+    if kind:
+        save(kind(), tmp_path / name)
+    else:
+        save_onnx(tmp_path / name)
     got = sage_tool(
-        "nuclei", "--input", "a.png", "--set", "weights=net.pt", "--set", "mpp=0.5", "--root", ".",
+        "nuclei", "--input", "a.png", "--set", f"weights={name}", "--set", "mpp=0.5", "--root", ".",
         cwd=tmp_path,
     )  # fmt: skip
-    assert (got["method"], got["model"], got["at_mpp"]) == ("learned", "net.pt", 0.5)
+    assert (got["method"], got["model"], got["at_mpp"]) == ("learned", name, 0.5)
     assert got["nuclei"] == len(points)
     table = pd.read_csv(tmp_path / "out" / got["table"])
     from scipy.spatial import cKDTree
@@ -116,6 +147,21 @@ def test_a_network_finds_each_nucleus_once(tmp_path: Path, kind: Any) -> None:
     away, index = cKDTree(points).query(table[["x", "y"]].to_numpy())
     assert away.max() < 1.5 and len(set(index)) == len(points)
     assert got["median_area_um2"] == pytest.approx(np.pi * 3.75**2, rel=0.1)
+
+
+def test_an_onnx_file_states_its_pixel_size_or_is_refused(tmp_path: Path) -> None:
+    image, _ = field(side=300)
+    png(tmp_path / "a.png", image)
+    save_onnx(tmp_path / "fine.onnx", "0.75")
+    assert run(context(tmp_path), "nuclei", slide="a.png", weights="fine.onnx", mpp=0.5)[
+        "at_mpp"
+    ] == pytest.approx(0.75)
+    save_onnx(tmp_path / "mute.onnx", "")
+    told = run(context(tmp_path), "nuclei", slide="a.png", weights="mute.onnx", mpp=0.5)
+    assert any("does not state its pixel size" in note for note in told["warnings"])
+    (tmp_path / "text.onnx").write_text("no graph")
+    with pytest.raises(InputError, match="not an ONNX model"):
+        run(context(tmp_path), "nuclei", slide="a.png", weights="text.onnx", mpp=0.5)
 
 
 def test_seams_neither_double_nor_lose_nuclei(

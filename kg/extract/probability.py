@@ -1,0 +1,107 @@
+"""How likely a reading is right: what it rests on, and a calibrated logistic model of that.
+
+The weights in `right.tsv` were fitted by `python -m benchmarks.extraction_fit` on judged readings
+of development abstracts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kg.extract.base import Mention, Statement
+from kg.extract.related import probability, read_weights
+
+#: A reading below this probability is not kept: precision before recall.
+THRESHOLD = 0.75
+
+_KINDS = {
+    "binds": "binding",
+    "associated_with": "association",
+    "correlates_with": "association",
+    "correlates_negatively_with": "association",
+    "predicts": "prediction",
+    "prognostic_in": "context",
+    "acts_in": "context",
+    "treats": "treatment",
+    "overexpressed_in": "place",
+    "underexpressed_in": "place",
+    "expressed_in": "place",
+    "mutated_in": "place",
+    "affects": "influence",
+    "regulates": "influence",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The coordinated mentions on one side of a verb, and whether each is its argument."""
+
+    mentions: tuple[Mention, ...]
+    stands: tuple[bool, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.mentions)
+
+    def split(self) -> tuple[Side, Side]:
+        """The first mention, and the others."""
+        return (
+            Side(self.mentions[:1], self.stands[:1]),
+            Side(self.mentions[1:], self.stands[1:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What speaks for and against a reading.
+
+    `subject` and `object` say whether head and tail are the verb's arguments by their phrases;
+    words are counted between the arguments and the verb.
+    """
+
+    subject: bool
+    object: bool
+    relation: str
+    words_before: int
+    words_after: int
+    members: int
+    length: int
+
+    def features(self) -> dict[str, float]:
+        """The features of the model, by name."""
+        kind = _KINDS.get(self.relation, "cause")
+        return {
+            "subject": float(self.subject),
+            "object": float(self.object),
+            "both": float(self.subject and self.object),
+            "words before": math.log1p(self.words_before),
+            "words after": math.log1p(self.words_after),
+            "members": math.log(self.members),
+            "length": math.log(max(1, self.length)) - 3.0,
+            f"relation={kind}": 1.0,
+        }
+
+    def probability(self) -> float:
+        """Probability that the sentence says this, direction, sign and denial included."""
+        return round(probability(self.features(), _weights()), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A statement as read in a sentence, what speaks for it, and where its last argument ends."""
+
+    statement: Statement
+    evidence: Signs
+    end: int
+
+
+def forget() -> None:
+    """Read the weights anew at the next reading."""
+    _weights.cache_clear()
+
+
+@cache
+def _weights() -> dict[str, float]:
+    return read_weights(Path(__file__).with_name("right.tsv"))

@@ -1,0 +1,118 @@
+"""How likely two entities of one passage are said to be related: a linear model of plain features.
+
+The weights in `related.tsv` are fitted by `python -m benchmarks.extraction_fit` on the training
+half of BioRED. A feature is the nearness of the two, how often they meet, their types and the words
+between them; the model sees no name and no identifier.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kg.extract.base import Mention
+from kg.types import EntityType
+
+#: Pairs at least this likely are kept where recall is asked for: the best F1 on BioRED train.
+BROAD = 0.32
+_WORD = re.compile(r"[a-z]{3,}")
+_LIST = re.compile(r"[\s,/()]*(?:and|or|,)?[\s,/()]*")
+_NEVER = frozenset({EntityType.ORGANISM, EntityType.COHORT, EntityType.STAINING_METHOD})
+_SAME = {EntityType.PROTEIN: EntityType.GENE, EntityType.TREATMENT: EntityType.CHEMICAL}
+#: Types between which the corpus that the weights were fitted on annotates relations.
+KNOWN = frozenset({EntityType.GENE, EntityType.DISEASE, EntityType.CHEMICAL, EntityType.MUTATION})
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Two mentions in one sentence; offsets of the mentions are in that sentence."""
+
+    sentence: int
+    first: Mention
+    second: Mention
+    between: str
+
+
+def meetings(
+    text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
+) -> dict[tuple[str, str], list[Meeting]]:
+    """Pairs of names, in alphabetical order, with the sentences of `text` in which they meet."""
+    found: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
+    for number, (start, end) in enumerate(spans):
+        inside = [m for m in mentions if start <= m.start and m.end <= end and m.type not in _NEVER]
+        for position, first in enumerate(inside):
+            for second in inside[position + 1 :]:
+                if first.name != second.name:
+                    low, high = sorted((first.name, second.name))
+                    between = text[first.end : max(first.end, second.start)]
+                    found[low, high].append(Meeting(number, first, second, between))
+    return found
+
+
+def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> dict[str, float]:
+    """What the model sees of a pair.
+
+    Parameters
+    ----------
+    pair : where the two meet
+    counts : how often each name occurs in the passage
+    last : number of the passage's last sentence
+    """
+    first, second = pair[0].first, pair[0].second
+    types = sorted(_SAME.get(m.type, m.type).value for m in (first, second))
+    rarer, commoner = sorted((counts[first.name], counts[second.name]))
+    sentences = {meeting.sentence for meeting in pair}
+    given = {
+        f"types={'|'.join(types)}": 1.0,
+        "words between": math.log1p(min(len(m.between.split()) for m in pair)),
+        "sentences": float(min(4, len(sentences))),
+        "one sentence": float(len(sentences) == 1),
+        "first sentence": float(0 in sentences),
+        "last sentence": float(last in sentences),
+        "rarer": math.log1p(rarer),
+        "commoner": math.log1p(commoner),
+        "share": len(pair) / rarer,
+    }
+    for meeting in pair:
+        for word in _WORD.findall(meeting.between.lower())[:14]:
+            given[f"word={word[:7]}"] = 1.0
+        if _LIST.fullmatch(meeting.between):
+            given["list"] = 1.0
+        elif meeting.between.lstrip().startswith("("):
+            given["in parentheses"] = 1.0
+    return given
+
+
+def related(
+    text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
+) -> Iterator[tuple[tuple[str, str], list[Meeting], float]]:
+    """Pairs of a passage with their meetings and the probability that they are related."""
+    counts = Counter(mention.name for mention in mentions)
+    weights = _weights()
+    for pair, met in meetings(text, spans, mentions).items():
+        given = features(met, counts, len(spans) - 1)
+        yield pair, met, probability(given, weights)
+
+
+def probability(given: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Logistic function of the weighted features."""
+    logit = weights["intercept"] + sum(
+        value * weights.get(name, 0.0) for name, value in given.items()
+    )
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, logit))))
+
+
+@cache
+def _weights() -> dict[str, float]:
+    return read_weights(Path(__file__).with_name("related.tsv"))
+
+
+def read_weights(path: Path) -> dict[str, float]:
+    """Weights by feature; lines that start with `#` say how they were made."""
+    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return {row[0]: float(row[1]) for row in rows if len(row) == 2}

@@ -1,0 +1,260 @@
+"""Whether a quotation says what a reader claims: entities, predicate, roles, sign and denial.
+
+A language model may quote a real sentence for a fact that the sentence does not state. What it
+claims is checked against its own quotation by the rules of this package; what fails is dropped and
+counted by its reason, and the grounding rate of a build is the share that passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from kg.corpus.textnorm import sentences
+from kg.extract import cues, syntax
+from kg.extract.base import Mention
+from kg.extract.mentions import acted_on, names_agent
+from kg.lexicon.ontology import Ontology
+from kg.types import EntityType, Polarity
+
+#: Reasons for which a claim is not grounded in its quotation.
+NOT_QUOTED = "evidence not in the chunk"
+NO_CLAUSE = "evidence is less than a clause"
+NO_HEAD = "head is not in the evidence"
+NO_TAIL = "tail is not in the evidence"
+NO_RELATION = "relation is not in the evidence"
+NOT_STATED = "evidence asks or plans, and states nothing"
+DENIED = "denial differs from the evidence"
+REVERSED = "roles are reversed"
+SIGN = "sign differs from the evidence"
+STRONGER = "relation is stronger than the evidence"
+APART = "head and tail are not joined by the relation"
+UNGROUNDED = frozenset(
+    {NOT_QUOTED, NO_CLAUSE, NO_HEAD, NO_TAIL, NO_RELATION, NOT_STATED, DENIED, REVERSED, SIGN,
+     STRONGER, APART}
+)  # fmt: skip
+
+MIN_WORDS = 4
+_SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
+_WORD = re.compile(r"\w+")
+_PASSIVE = re.compile(r"^\s*(?:\w+ly\s+)?by\b")
+_BY_PHRASE = re.compile(r"\bby$")
+# Relations that say that two things go together, and no more.
+_WEAK = frozenset(
+    {"associated_with", "correlates_with", "correlates_negatively_with", "expressed_in",
+     "not_different", "affects", "regulates", "prognostic_in", "acts_in", "predicts", "contains"}
+)  # fmt: skip
+_SYMMETRIC = frozenset(
+    {"associated_with", "correlates_with", "correlates_negatively_with", "binds"}
+)
+_NEW_CLAUSE = re.compile(r";|\b(?:whereas|while|although|but (?!also\b|not\b))\b", re.IGNORECASE)
+_NOT_CAUSAL = re.compile(r"\b(?:correlat|associat|link|relat|predict|prognos|marker)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a reader says that a quotation states."""
+
+    head: str
+    relation_text: str
+    relation: str
+    tail: str
+    polarity: Polarity
+    negated: bool
+
+
+class Verifier:
+    """Checks claims against their quotations with an ontology's synonyms and relations."""
+
+    def __init__(self, ontology: Ontology) -> None:
+        self._ontology = ontology
+
+    def fault(
+        self,
+        claim: Claim,
+        text: str,
+        span: tuple[int, int],
+        abbreviations: Sequence[tuple[str, str]] = (),
+    ) -> str | None:
+        """Why the quotation does not bear the claim, or None if it does.
+
+        Parameters
+        ----------
+        claim : what is said to be stated
+        text : the passage
+        span : where in the passage the quotation stands
+        abbreviations : short and long forms that the document defines
+
+        Returns
+        -------
+        One of the reasons in `UNGROUNDED`, or None. Words that deny, ask or plan are sought in the
+        whole sentences around the quotation: leaving them out of it does not help.
+        """
+        quote = text[span[0] : span[1]]
+        if len(_WORD.findall(quote)) < MIN_WORDS:
+            return NO_CLAUSE
+        spelled = dict(abbreviations)
+        heads = list(self._places(claim.head, quote, spelled))
+        if not heads:
+            return NO_HEAD
+        tails = list(self._places(claim.tail, quote, spelled))
+        if not tails:
+            return NO_TAIL
+        relations = list(_phrases(claim.relation_text, quote))
+        if not relations:
+            return NO_RELATION
+        if self._overstates(claim):
+            return STRONGER
+        faults = []
+        for start, end in sentences(text):
+            shift = span[0] - start
+            inside = [
+                [(low + shift, high + shift) for low, high in places
+                 if start <= low + span[0] and high + span[0] <= end]
+                for places in (heads, tails, relations)
+            ]  # fmt: skip
+            faults += [
+                self._reading(claim, text[start:end], head, tail, at)
+                for head, tail, at in product(*inside)
+                if not _overlap(head, tail)
+            ]
+        if not faults:
+            return APART
+        return None if None in faults else faults[0]
+
+    def _places(
+        self, name: str, quote: str, spelled: Mapping[str, str]
+    ) -> Iterator[tuple[int, int]]:
+        """Where a name or a synonym of it stands in the quotation, as a thing of its own."""
+        spellings = {name, *(s for s, long in spelled.items() if _same(long, name))}
+        spellings |= {long for short, long in spelled.items() if _same(short, name)}
+        entry = self._ontology.find(name)
+        if entry is not None:
+            spellings |= {entry.name, *entry.synonyms}
+        for spelling in spellings:
+            words = _WORD.findall(spelling)
+            if not words:
+                continue
+            pattern = r"[\W_]*".join(re.escape(word) for word in words)
+            flags = 0 if len(spelling) <= 3 and spelling.isupper() else re.IGNORECASE
+            for hit in re.finditer(rf"(?<![^\W_]){pattern}(?:e?s)?(?![^\W_])", quote, flags):
+                if names_agent(name) or not acted_on(quote, hit.start(), hit.end()):
+                    yield hit.span()
+
+    def _overstates(self, claim: Claim) -> bool:
+        """Whether the relation claims a mechanism where the words say that two things go along."""
+        read = self._ontology.relation(claim.relation_text).canonical
+        if claim.relation == read or claim.relation in _WEAK:
+            return False
+        return read in _WEAK or bool(_NOT_CAUSAL.search(claim.relation_text))
+
+    def _reading(
+        self,
+        claim: Claim,
+        sentence: str,
+        head: tuple[int, int],
+        tail: tuple[int, int],
+        relation: tuple[int, int],
+    ) -> str | None:
+        """The fault of one choice of places for head, tail and relation."""
+        start, end = relation
+        if _overlap((start, end), head) or _overlap((start, end), tail):
+            return APART
+        low, high = min(head[0], tail[0], start), max(head[1], tail[1], end)
+        if _NEW_CLAUSE.search(sentence[low:high]):
+            return APART
+        before, after = sentence[:start], sentence[end:]
+        stated = not (
+            cues.INDIRECT.search(before)
+            or cues.INQUIRY.search(sentence[max(0, sentence.rfind(";", 0, start)) : end])
+            or cues.EXAMINED.search(after)
+            or cues.PURPOSE.search(before)
+            or cues.CONDITION.search(before)
+            or sentence.rstrip().endswith("?")
+        )
+        if not stated:
+            return NOT_STATED
+        if self._denied(sentence, head, tail, start, end) != claim.negated:
+            return DENIED
+        first = head if head[0] < tail[0] else tail
+        passive = bool(_PASSIVE.match(after)) or bool(_BY_PHRASE.search(sentence[start:end]))
+        directed = claim.relation not in _SYMMETRIC
+        if first[1] <= start and directed:
+            middle = max(head[0], tail[0]) >= end
+            if middle and (first == tail) != passive:
+                return REVERSED
+        elif directed and not middle_first(sentence, head, tail, start, end):
+            return REVERSED
+        expected = self._sign(claim, sentence, head, tail, end)
+        given = _SIGN[claim.polarity]
+        if not claim.negated and given and expected and given != expected:
+            return SIGN
+        return None
+
+    @staticmethod
+    def _denied(
+        sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
+    ) -> bool:
+        low, _ = syntax.clause_bounds(sentence, start, end)
+        scope = cues.PSEUDO.sub(" ", sentence[low:end])
+        if cues.UNPROVEN.search(sentence[:end]) or cues.NEGATION.search(scope):
+            return True
+        last = max(head, tail)
+        return last[0] >= end and bool(cues.NEGATED_ITEM.search(sentence[end : last[0]]))
+
+    def _sign(
+        self,
+        claim: Claim,
+        sentence: str,
+        head: tuple[int, int],
+        tail: tuple[int, int],
+        after: int,
+    ) -> int:
+        """Sign that the words give: of the relation, turned by `loss of X` and the like."""
+        verb = _SIGN[self._ontology.relation(claim.relation_text).polarity]
+        value = verb
+        first = min(head, tail)
+        for start, end in (head, tail):
+            floor = after if start >= after else 0
+            floor = max(floor, first[1]) if start > first[0] else floor
+            name = sentence[start:end]
+            place = Mention(start, end, name, EntityType.OTHER)
+            sign, judged = syntax.sign(sentence, place, min(floor, start))
+            harm = judged and name.lower().rstrip("s") in cues.HARMS
+            value *= (-sign if harm else sign) or 1
+        return value
+
+
+def middle_first(
+    sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
+) -> bool:
+    """Whether head and tail on one side of the relation's words stand in the claimed order.
+
+    `inhibition of X by Y` and `X secretion by Y`: what follows `by` acts.
+    """
+    first, second = sorted((head, tail))
+    if re.search(r"\bby\b", sentence[first[1] : second[0]]):
+        return second == head
+    if second[1] <= start or end <= first[0]:
+        return first == head
+    return True
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _same(one: str, other: str) -> bool:
+    return _WORD.findall(one.casefold()) == _WORD.findall(other.casefold())
+
+
+def _phrases(phrase: str, quote: str) -> Iterator[tuple[int, int]]:
+    """Where the words of a relation phrase stand in the quotation, in order and close together."""
+    words = _WORD.findall(phrase)
+    if not words:
+        return
+    pattern = r"\b" + r"\W+(?:\w+\W+){0,2}?".join(re.escape(word) for word in words) + r"\b"
+    for hit in re.finditer(pattern, quote, re.IGNORECASE):
+        yield hit.span()
