@@ -291,12 +291,12 @@ def _derive(
     report: BuildReport,
     tell: Progress,
 ) -> None:
-    from kg.fusion.fuse import FusionOptions, fuse
+    from kg.fusion.fuse import FusionOptions, collector_paused, fuse
     from kg.graph import graphml
     from kg.graph.model import Graph
     from kg.graph.sidecar import SIDECAR
 
-    with _timed(report, "triples"):
+    with _timed(report, "triples"), collector_paused():
         triples = list(store.triples(options.as_of, options.include_retracted))
     report.triples = len(triples)
     report.triples_negated = sum(t.negated for t in triples)
@@ -307,7 +307,7 @@ def _derive(
     if not triples:
         report.notes.append("no triples: the graph is empty")
     tell("fuse", 0, 1)
-    with _timed(report, "fuse"):
+    with _timed(report, "fuse"), collector_paused():
         base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
         update: dict[str, Any] = {
             "prune_below": options.prune_below,

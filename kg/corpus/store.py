@@ -38,6 +38,7 @@ class Store:
         self._batch = 0
         self._pending = 0
         self._db = open_database(self.path)
+        self._documents: dict[tuple[str, str], Document] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +156,10 @@ class Store:
             )
 
     def document(self, doc_id: str, reader: str | None = None) -> Document | None:
-        """One document by its id."""
+        """One document by its id; read from the file once."""
+        known = self._documents.get((reader or self.meta("reader"), doc_id))
+        if known is not None:
+            return known
         row = self._db.execute(
             "SELECT fields, text FROM documents WHERE reader = ? AND id = ?",
             (reader or self.meta("reader"), doc_id),
@@ -165,7 +169,9 @@ class Store:
         fields = json.loads(row[0])
         fields["sections"] = tuple(Section(**section) for section in fields["sections"])
         fields["topics"] = tuple(fields.get("topics", ()))
-        return Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
+        document = Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
+        self._documents[reader or self.meta("reader"), doc_id] = document
+        return document
 
     def set_corpus(self, rows: Sequence[dict[str, Any]]) -> None:
         """Replace the list of documents that the graph is derived from."""
