@@ -21,6 +21,7 @@ from kg.corpus.chunks import Chunk, chunk
 from kg.corpus.screen import screen
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
+from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
 from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
@@ -135,7 +136,7 @@ def _extractor(
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
 
-        return RulesExtractor(ontology, lexicons, workers=options.workers)
+        return RulesExtractor(ontology, lexicons, workers=options.workers, broad=options.broad)
     if client is None or options.chat is None:
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
@@ -311,7 +312,9 @@ def _derive(
         base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
         update: dict[str, Any] = {
             "prune_below": options.prune_below,
-            "min_confidence": options.min_confidence,
+            "min_confidence": min(options.min_confidence, BROAD)
+            if options.broad
+            else options.min_confidence,
         }
         if options.tau is not None:
             update["tau"] = options.tau

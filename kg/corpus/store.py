@@ -17,6 +17,7 @@ from typing import Any, Self
 from kg.corpus.chunks import Chunk
 from kg.corpus.store_schema import open_database
 from kg.extract.base import Extraction, Mention, Statement
+from kg.extract.study import size_in, study_of
 from kg.types import Document, EntityType, Evidence, Section, Triple
 
 
@@ -297,6 +298,7 @@ class Store:
                 continue
             if as_of is not None and (document.year is None or document.year > as_of):
                 continue
+            study = study_of(document.text)
             seen: set[tuple[object, ...]] = set()
             rows = self._db.execute(
                 "SELECT c.id, c.section, c.start, s.statement FROM chunks c JOIN statements s "
@@ -311,6 +313,7 @@ class Store:
                 if key in seen:  # read again in the overlap of two chunks
                     continue
                 seen.add(key)
+                sentence = document.text[start:end]
                 yield Triple(
                     **statement.model_dump(exclude={"start", "end"}),
                     extractor=label,
@@ -320,12 +323,15 @@ class Store:
                         section=section,
                         start=start,
                         end=end,
-                        text=document.text[start:end],
+                        text=sentence,
                         title=document.title,
                         year=document.year,
                         doi=document.doi,
                         pmid=document.pmid,
                         retracted=document.retracted,
+                        design=study.design,
+                        cohort=study.cohort,
+                        n=size_in(sentence) or study.n,
                     ),
                 )
 
