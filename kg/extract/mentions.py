@@ -68,7 +68,8 @@ _DISEASE = re.compile(
     rf"\b(?:(?:{_MODIFIER})[ -]){{0,4}}(?:{_HEAD})\b(?: type (?:\d|I{{1,3}}V?)\b)?", re.IGNORECASE
 )
 _EPONYM = re.compile(
-    r"\b[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
+    r"\b(?!(?:This|That|These|Those|Such|Each|Other|Another|Both|Some|Their|Which|With)\b)"
+    r"[A-Z][a-zé]{3,}(?:-[A-Z][a-zé]+)*(?:'s?)? (?:disease|syndrome|lymphoma|sarcoma"
     r"|tumor|anomaly)\b"
 )
 # Heads too general to be an entity by themselves.
@@ -205,14 +206,14 @@ class MentionFinder:
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
-                entry = lexicon.entry(match.entry)
-                candidates.append(
-                    (
-                        match.start - match.end,
-                        rank,
-                        Mention(match.start, match.end, entry.name, entry.type, entry.id),
-                    )
+                decided, read_as = self._ontology.homonyms.decide(text, match.start, match.end)
+                entry = self._ontology.by_id(read_as) if read_as else lexicon.entry(match.entry)
+                mention = (
+                    Mention(match.start, match.end, "", EntityType.OTHER, None)
+                    if entry is None or (decided and read_as is None)
+                    else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
+                candidates.append((match.start - match.end, rank, mention))
         for short, long in abbreviations:
             known = self._denotes(long)
             pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")

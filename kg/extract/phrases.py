@@ -57,7 +57,7 @@ _STATE_BEFORE = words(
     risk incidence development progression onset growth pathogenesis severity occurrence formation
     prevalence symptoms patients cases majority most all half some both types forms degree extent
     rate rates dose doses transcription gain enrichment content ingestion intake ablation prevention
-    generation function functions regulation signs odds history degradation repression up-regulation
+    generation function functions signs odds history degradation repression up-regulation
     down-regulation
     """
 )
@@ -143,7 +143,7 @@ _NOUNS_TOO = words("increase decrease result results use need")
 _TOKEN = re.compile(r"[A-Za-z][\w'/-]*|\d[\w.,-]*|[,;:–—-]|[^\w\s]")
 _PARENS = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _AFTER = re.compile(r"(?:'s?|’s?)?\s*(?:\([^()]*\)\s*)?([A-Za-z][\w-]*)")
-_CUT = re.compile(r"(?:\s?\([^()]*\))?[-–/](?=\w)")
+_CUT = re.compile(r"(?:\s?\([^()]*\))?[-–/](?=\w|\s(?:and|or)\b)")
 _GLUED = re.compile(r"(?:[\w)][-–]|\banti-?|\bnon-?|\bpro-?|\bpre-?|\bpost-?)$", re.IGNORECASE)
 _PHOSPHO = re.compile(r"\b(?:phospho|p|over|hyper|wild-type|mutant|soluble|serum)[-–]$", re.I)
 
@@ -171,6 +171,8 @@ def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) 
         )
         if mention.type == EntityType.DISEASE:
             known = word in _DISEASE_AFTER or (place and word in _PLACES)
+        elif mention.type == EntityType.TISSUE_REGION:
+            known = word in {"tissue", "tissues"}
         elif mention.type == EntityType.CLINICAL_ENDPOINT:
             known = word in {"rate", "rates", "time", "outcome", "outcomes", "status", "in"}
         elif mention.type != EntityType.CELL_TYPE and word in {"cells", "cell"}:

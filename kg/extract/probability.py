@@ -15,7 +15,7 @@ from kg.extract.base import Mention, Statement
 from kg.extract.related import probability, read_weights
 
 #: A reading below this probability is not kept: precision before recall.
-THRESHOLD = 0.7
+THRESHOLD = 0.75
 
 _KINDS = {
     "binds": "binding",
@@ -95,6 +95,11 @@ class Reading:
     statement: Statement
     evidence: Signs
     end: int
+
+
+def forget() -> None:
+    """Read the weights anew at the next reading."""
+    _weights.cache_clear()
 
 
 @cache

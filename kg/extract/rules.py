@@ -28,7 +28,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "11"
+VERSION = "12"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -67,6 +67,10 @@ _TREATED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_FACTOR})
 # `increases bladder cancer`, `induces torsade de pointes`: nothing is expressed there.
 _HARMED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT})
 _AS_CAUSE = {"upregulates": "promotes", "activates": "promotes", "downregulates": "inhibits"}
+# `by limiting Y`: said of the clause's subject, wherever that is.
+_BY_DOING = re.compile(
+    r"\b(?:by|through|via|for|of|while|when|without|after|before)\s+(?:\w+ly\s+)?\w+ing$"
+)
 _RELATIVE_CLAUSE = re.compile(r"\b(?:that|which|who)\s+((?:(?!\b(?:that|which|who)\b).)*)$")
 _OPENS = re.compile(r"(?:(?:\band|,|\bbut|\bor|\bas)\s+(?:[\w-]+\s){0,2}|\bthat\s+)$")
 _WIDE = frozenset({"cancer", "solid tumor", "tumor cell", "disease", "patient"})
@@ -156,6 +160,7 @@ class RulesExtractor:
             digest.update(repr((entry.id, entry.name, entry.type, entry.synonyms)).encode())
         for relation in ontology.relations():
             digest.update(repr(relation).encode())
+        digest.update(repr(ontology.homonyms.readings).encode())
         for lexicon in lexicons:
             digest.update(lexicon.digest.encode())
         self._key = f"rules-{VERSION}-{digest.hexdigest()[:16]}"
@@ -271,10 +276,9 @@ class RulesExtractor:
             words = Trigger(
                 0, 0, self._ontology.relation(phrase.verb), phrase.text, False, False, False
             )
-            sign, _ = syntax.sign(sentence, head, 0) if head.end < tail.start else (0, False)
             low = min(head.start, tail.start)
             statement = _statement(
-                words, head, sign, tail, 0, False,
+                words, head, 0, tail, 0, False,
                 bool(cues.SPECULATION.search(sentence[max(0, low - 60) : low])), len(sentence),
             )  # fmt: skip
             evidence = Signs(
@@ -333,6 +337,9 @@ class RulesExtractor:
                 )
                 and not _narrowed(sentence, head)
                 and not self._in_relative_clause(sentence, head, trigger, low)
+                and not self._triggers.verb_in(sentence[head.end : trigger.start])
+                and head.type == heads[-1].type
+                and not _BY_DOING.search(sentence[: trigger.end])
                 and (head.start < previous or previous <= low or _opens(sentence, head, trigger))
                 and phrases.is_head(sentence, head, trigger.start)
                 and not phrases.governed(sentence, head, low)

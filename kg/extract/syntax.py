@@ -90,6 +90,13 @@ class TriggerFinder:
         """Whether any relation phrase occurs in `text`, as a verb or not."""
         return bool(self._pattern.search(text))
 
+    def verb_in(self, text: str) -> bool:
+        """Whether a relation verb in the past or the third person stands in `text`."""
+        return any(
+            match.group().split()[0].lower().endswith(("ed", "s"))
+            for match in self._pattern.finditer(text)
+        )
+
     def find(self, sentence: str, mentions: Sequence[Mention]) -> list[Trigger]:
         """Triggers outside mentions and parentheses, in order."""
         blocked = [(m.start, m.end) for m in mentions]
@@ -292,9 +299,12 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
     judge.
     """
     surface = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
-    if surface and surface[0].split("-")[0] in {"high", "advanced", "late", "higher"}:
+    first = surface[0].split("-")[0] if surface else ""
+    if first in cues.STAGES and mention.type == EntityType.CLINICAL_FACTOR:
+        return cues.STAGES[first], False
+    if first in {"high", "higher"}:
         return 1, False
-    if surface and surface[0].split("-")[0] in {"low", "early", "lower"}:
+    if first in {"low", "lower"}:
         return -1, False
     words = cues.WORDS.findall(sentence[max(floor, mention.start - 60) : mention.start].lower())
     for word in reversed(words[-4:]):

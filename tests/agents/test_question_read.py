@@ -483,10 +483,16 @@ def test_a_direction_that_is_said_is_read(
     assert ask(known, prompt, cohort).direction == direction
 
 
+def test_a_signature_that_the_cohort_holds_is_no_gene(known: Known) -> None:
+    found = ask(known, "Does an IFN-gamma signature relate to overall survival?")
+    assert next(part.variables for part in found.parts) == ("signature:ifng_6",)
+    assert not found.notes
+
+
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        ("Does an IFN-gamma signature relate to overall survival?", "signature"),
+        ("Does a CXCL13 signature relate to overall survival?", "signature"),
         ("Does the spatial distance between CD8 T cells and tumor cells relate to OS?", "distance"),
         ("Are regulatory T cells near TLS related to overall survival?", "near"),
     ],

@@ -1,0 +1,78 @@
+"""Print how many triples of unseen abstracts are right, from the judgments that are committed.
+
+    python -m benchmarks.extraction_judged
+
+`benchmarks/results/extraction/held_out.tsv` holds 300 triples that `rules` (version 11, the lexicon
+`benchmarks/results/extraction/held_out.tsv` holds 300 triples that `rules` read where both
+arguments stand by their phrases (version 11, the lexicon of `kg/README.md`), in abstracts
+BioNLP-ST 2013 Cancer Genetics (train and devel, texts only) and the development half of BC5CDR, a
+draw by the hash of source, triple and sentence. Each was judged twice on what its sentence says
+(entities, direction, sign, denial), the second time in another order without the first judgments.
+The score counts a triple as right where both say so. The half marked `calibration` was
+fitted on (`python -m benchmarks.extraction_fit`); reliability is that of the other half.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from kg.extract.probability import THRESHOLD
+from sage.bench.triple_review import wilson
+
+JUDGED = Path(__file__).parent / "results" / "extraction" / "held_out.tsv"
+
+
+def rows() -> list[dict[str, str]]:
+    """The judged triples."""
+    with JUDGED.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle, delimiter="\t"))
+
+
+def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
+    """Cohen's kappa of two readings: agreement beyond what their rates of yes give by chance."""
+    n = len(first)
+    agreed = sum(a == b for a, b in zip(first, second, strict=True)) / n
+    yes, again = sum(first) / n, sum(second) / n
+    chance = yes * again + (1 - yes) * (1 - again)
+    return (agreed - chance) / (1 - chance)
+
+
+def share(flags: Sequence[bool]) -> str:
+    """A proportion with its 95% Wilson interval."""
+    low, high = wilson(sum(flags), len(flags))
+    return f"{sum(flags) / len(flags):.3f} ({low:.3f} to {high:.3f}) of {len(flags)}"
+
+
+def main() -> None:
+    """Print the score."""
+    judged = rows()
+    first = [row["first"] == "1" for row in judged]
+    second = [row["second"] == "1" for row in judged]
+    both = [a and b for a, b in zip(first, second, strict=True)]
+    print("right, first reading ", share(first))
+    print("right, second reading", share(second))
+    print("right in both        ", share(both))
+    print(f"kappa {kappa(first, second):.3f}")
+    for corpus in sorted({row["corpus"] for row in judged}):
+        flags = [b for b, row in zip(both, judged, strict=True) if row["corpus"] == corpus]
+        print(f"  {corpus}: {share(flags)}")
+    read = [(row, b) for row, b in zip(judged, both, strict=True) if row["probability"]]
+    kept = [(row, b) for row, b in read if float(row["probability"]) >= THRESHOLD]
+    print(f"at today's threshold of {THRESHOLD}, right in both:")
+    print("  all                 ", share([b for _, b in kept]))
+    for name in ("calibration", "reliability"):
+        print(f"  half for {name:11}", share([b for row, b in kept if row["half"] == name]))
+    print("of what is right, kept:", share([float(row["probability"]) >= THRESHOLD
+                                            for row, b in read if b]))  # fmt: skip
+    print("reliability on its half, by quarters of the probability:")
+    half = sorted((float(row["probability"]), b) for row, b in read if row["half"] == "reliability")
+    for at in range(4):
+        part = half[at * len(half) // 4 : (at + 1) * len(half) // 4]
+        said = sum(probability for probability, _ in part) / len(part)
+        print(f"  said {said:.3f}  is {share([b for _, b in part])}")
+
+
+if __name__ == "__main__":
+    main()
