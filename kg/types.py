@@ -153,12 +153,44 @@ class PathScores(Strict):
     total: float
 
 
+class PathMechanism(Strict):
+    """What a path comes to. `sign` is the product of its steps' signs, neutral if one has none;
+    `directed`: every step acts, and all in one direction; `weakest` is the place of an edge.
+    """
+
+    strength: float
+    sign: Polarity
+    causal_steps: int
+    directed: bool
+    weakest: int
+
+
+class PathProspect(Strict):
+    """Two axes, never summed: how plausible a link of the path's ends is, how little studied.
+
+    `linked`: the graph links them already. `plausible` is the probability that the literature links
+    them within `years`, learned from how this graph grew, and `plausible_percentile` the share of
+    its unlinked pairs that are less plausible; None where its years teach nothing or the ends are
+    linked. `understudied` is 1 where no paper of the graph speaks of both ends, less with the
+    logarithm of `papers`.
+    """
+
+    linked: bool
+    plausible: float | None = None
+    plausible_percentile: float | None = None
+    years: int | None = None
+    understudied: float
+    papers: int
+
+
 class ScoredPath(Strict):
     """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`."""
 
     nodes: tuple[PathNode, ...]
     edges: tuple[PathEdge, ...]
     scores: PathScores
+    mechanism: PathMechanism | None = None
+    prospect: PathProspect | None = None
 
     def sentence(self) -> str:
         """The path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
@@ -168,6 +200,57 @@ class ScoredPath(Strict):
             words.append(phrase if edge.forward else f"(inverse of {phrase})")
             words.append(node.name)
         return " ".join(words)
+
+    def account(self) -> str:
+        """The path as one readable sentence, with its weakest link and its contradiction."""
+        names = {node.id: node.name for node in self.nodes}
+        said, before = "", None
+        for edge, one, other in zip(self.edges, self.nodes, self.nodes[1:], strict=False):
+            verb = _spoken(edge.relation)
+            if not edge.forward:
+                said += f"{'; ' if said else ''}{other.name} {verb} {one.name}"
+            elif before is None:
+                said = f"{one.name} {verb} {other.name}"
+            else:
+                said += f"{', which' if before.forward else ' and'} {verb} {other.name}"
+            before = edge
+        parts = [said]
+        if self.mechanism is not None:
+            first, last = self.nodes[0].name, self.nodes[-1].name
+            if self.mechanism.sign != Polarity.NEUTRAL:
+                way = "more" if self.mechanism.sign == Polarity.POSITIVE else "less"
+                parts.append(f"in sum, more {first} goes with {way} {last}")
+            weak = self.edges[self.mechanism.weakest]
+            papers = len({e.doi or e.pmid or e.doc_id for e in weak.evidence})
+            years = [e.year for e in weak.evidence if e.year]
+            when = f" up to {max(years)}" if years else ""
+            parts.append(
+                f"weakest link: {names[weak.head]} {_spoken(weak.relation)} {names[weak.tail]} "
+                f"(belief {weak.belief:.2f}, {papers} paper{'s' * (papers != 1)}{when})"
+            )
+        doubts = [edge for edge in self.edges if edge.contradicted]
+        for edge in doubts:
+            against = edge.contradicting[0] if edge.contradicting else None
+            quoted = f": “{' '.join(against.text.split())}”" if against else ""
+            dated = f" ({against.year})" if against and against.year else ""
+            parts.append(
+                f"contradicted that {names[edge.head]} {_spoken(edge.relation)} "
+                f"{names[edge.tail]}{quoted}{dated}"
+            )
+        if self.mechanism is not None and not doubts:
+            parts.append("nothing in the graph contradicts it")
+        return "; ".join(parts) + "."
+
+
+def _spoken(relation: str) -> str:
+    """A relation as the verb of a sentence: `overexpressed_in` is "is overexpressed in"."""
+    words = relation.replace("_", " ")
+    first = words.split(" ", 1)[0]
+    if relation == "not_different":
+        return "does not differ from"
+    if relation == "target_of":
+        return "is a target of"
+    return words if first.endswith("s") and not first.endswith("ss") else f"is {words}"
 
 
 class ConceptMatch(Strict):

@@ -221,18 +221,20 @@ class MentionFinder:
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
-                entry = lexicon.entry(match.entry)
-                if entry.type == EntityType.ORGANISM and _SPECIES.search(
-                    text, match.start, match.end
+                decided, read_as = self._ontology.homonyms.decide(text, match.start, match.end)
+                entry = self._ontology.by_id(read_as) if read_as else lexicon.entry(match.entry)
+                if (
+                    entry
+                    and entry.type == EntityType.ORGANISM
+                    and _SPECIES.search(text, match.start, match.end)
                 ):
                     continue  # `Wistar rats` are rats
-                candidates.append(
-                    (
-                        match.start - match.end,
-                        rank,
-                        Mention(match.start, match.end, entry.name, entry.type, entry.id),
-                    )
+                mention = (
+                    Mention(match.start, match.end, "", EntityType.OTHER, None)
+                    if entry is None or (decided and read_as is None)
+                    else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
+                candidates.append((match.start - match.end, rank, mention))
         for short, long in abbreviations:
             known = self._denotes(long)
             pattern = re.compile(rf"(?<![\w-]){re.escape(short)}s?(?!\w)")

@@ -160,6 +160,7 @@ class RulesExtractor:
             digest.update(repr((entry.id, entry.name, entry.type, entry.synonyms)).encode())
         for relation in ontology.relations():
             digest.update(repr(relation).encode())
+        digest.update(repr(ontology.homonyms.readings).encode())
         for lexicon in lexicons:
             digest.update(lexicon.digest.encode())
         self._key = f"rules-{VERSION}-{digest.hexdigest()[:16]}"

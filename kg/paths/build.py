@@ -9,13 +9,14 @@ from kg.graph.arrays import TYPES
 from kg.graph.belief import POLARITIES
 from kg.graph.model import Graph
 from kg.paths import scores
+from kg.paths.mechanism import mechanism_of, roles
 from kg.paths.score import Raw, Rows
-from kg.types import PathEdge, PathNode, PathScores, ScoredPath
+from kg.types import PathEdge, PathNode, PathProspect, PathScores, ScoredPath
 
 
 class Steps:
-    """Which edge a step between two neighbors takes: the most believed one, forward before
-    backward, then the heaviest, then the first.
+    """Which edge a step between two neighbors takes: the one that asserts most (belief times the
+    role of its relation), forward before backward, then the heaviest, then the first.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -25,7 +26,8 @@ class Steps:
         code = np.concatenate([h * self._n + t, t * self._n + h])
         edge = np.concatenate([keep, keep])
         backward = np.repeat([False, True], len(keep))
-        order = np.lexsort((edge, -graph.weight[edge], backward, -graph.belief[edge], code))
+        asserted = graph.belief * roles(graph)
+        order = np.lexsort((edge, -graph.weight[edge], backward, -asserted[edge], code))
         code, edge, backward = code[order], edge[order], backward[order]
         first = np.ones(len(code), dtype=np.bool_)
         first[1:] = code[1:] != code[:-1]
@@ -37,6 +39,14 @@ class Steps:
         """Edges of steps one -> other, and whether they are walked in their own direction."""
         at = np.searchsorted(self._code, one.astype(np.int64) * self._n + other)
         return self._edge[at], ~self._backward[at]
+
+    def of(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(n, m - 1) edges of all steps, -1 where there is none, and whether walked forward."""
+        there = (rows[:, :-1] >= 0) & (rows[:, 1:] >= 0)
+        edges = np.full(there.shape, -1, dtype=np.int64)
+        forward = np.ones(there.shape, dtype=np.bool_)
+        edges[there], forward[there] = self.take(rows[:, :-1][there], rows[:, 1:][there])
+        return edges, forward
 
 
 def sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
@@ -65,8 +75,10 @@ def build_path(
     n: int,
     logic: float,
     weights: tuple[float, float, float, float],
+    strength: float,
+    prospect: PathProspect,
 ) -> ScoredPath:
-    """The typed path of row `n` with evidence and scores."""
+    """The typed path of row `n` with evidence, scores, mechanism and prospect."""
     nodes = row[row >= 0]
     edges, forward = steps.take(nodes[:-1], nodes[1:])
     logic01 = float(np.clip(logic, 0.0, 1.0))
@@ -86,6 +98,8 @@ def build_path(
             surprise=s,
             total=w[0] * logic01 + w[1] * r + w[2] * v + w[3] * s,
         ),
+        mechanism=mechanism_of(graph, edges, forward, strength),
+        prospect=prospect,
     )
 
 

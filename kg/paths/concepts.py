@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kg.embedding.embed import Embedder, FloatArray
 from kg.fusion.names import lexical_key
@@ -54,7 +55,46 @@ CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
     "algorithm": (EntityType.ALGORITHM,),
     "cohort": (EntityType.COHORT,),
 }
-_CLASS_KEYS = {lexical_key(words): types for words, types in CLASS_WORDS.items()}
+_MOLECULES = (EntityType.GENE, EntityType.PROTEIN, EntityType.OTHER, EntityType.CHEMICAL)
+_MICRORNA = r"^(hsa-)?(mir|mirna|microrna|let)s?[- ]?\d"
+_LNCRNA = (
+    r"lncrna|long non-?coding|^(LINC\d+|MALAT1|NEAT1|HOTAIR|H19|UCA1|MEG3|GAS5|XIST|TUG1|PVT1)$"
+)
+#: Words that stand for the nodes of some types whose names say what they are.
+NAMED_CLASSES: dict[str, str] = {
+    "microrna": _MICRORNA,
+    "mirna": _MICRORNA,
+    "lncrna": _LNCRNA,
+    "long non-coding rna": _LNCRNA,
+    "chemokine": r"chemokine|^C?X?3?CL\d+|^CC ?L\d+",
+    "interleukin": r"interleukin|^IL-?\d+",
+    "cytokine": r"cytokine|interleukin|interferon|^IL-?\d+|^IFN|^TNF$|^TGF-?B",
+    "collagen": r"collagen|^COL\d+A\d+$",
+    "integrin": r"integrin|^ITG[AB]\d*",
+    "fatty acid-binding protein": r"fatty acid.binding protein|^FABP\d+$",
+}
+
+
+@dataclass(frozen=True)
+class NodeClass:
+    """A class of nodes that a prompt names: of these types, and of such a name if one is given."""
+
+    types: tuple[EntityType, ...]
+    named: str = ""
+
+    def members(self, graph: Graph) -> NDArray[np.int32]:
+        """Positions of the nodes that belong to it."""
+        kinds = [TYPES.index(kind) for kind in self.types]
+        found = np.flatnonzero(np.isin(graph.types, kinds)).astype(np.int32)
+        if not self.named:
+            return found
+        pattern = re.compile(self.named, re.IGNORECASE)
+        fit = [bool(pattern.search(graph.names[node])) for node in found.tolist()]
+        return found[np.array(fit, dtype=np.bool_)]
+
+
+_CLASS_KEYS = {lexical_key(words): NodeClass(types) for words, types in CLASS_WORDS.items()}
+_CLASS_KEYS |= {lexical_key(words): NodeClass(_MOLECULES, n) for words, n in NAMED_CLASSES.items()}
 _STOP_WORDS = """
 a an the and or of in on for to by with without from into between among across via through is
 are was were be been being do does did how what which who whom whose when where why can could
@@ -84,7 +124,7 @@ class Understanding:
     prompt: str
     concepts: list[ConceptMatch] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)
-    classes: list[tuple[str, tuple[EntityType, ...]]] = field(default_factory=list)
+    classes: list[tuple[str, NodeClass]] = field(default_factory=list)
     domain: str | None = None
     domain_node: int | None = None
     unmatched: list[str] = field(default_factory=list)
@@ -143,7 +183,7 @@ def _match_at(graph: Graph, prompt: str, words: list[_Word], at: int, out: Under
         classes = _CLASS_KEYS.get(lexical_key(phrase))
         node = _spelled(graph, phrase)
         setting = _after_setting(words, at)
-        if classes is not None and (node is None or graph.types[node] in _numbers(classes)):
+        if classes is not None and (node is None or graph.types[node] in _numbers(classes.types)):
             if (phrase, classes) not in out.classes:
                 out.classes.append((phrase, classes))
             return size

@@ -144,6 +144,47 @@ def choose(
     return Choice(chosen, {c: float(logic[c]) for c in chosen}, int(known.sum()))
 
 
+#: So many of the strongest are compared with the prompt, per path wanted.
+_READ = 12
+
+
+def choose_strongest(
+    rows: Rows,
+    strength: Floats,
+    k: int,
+    diversity: float,
+    logic_of: Callable[[Sequence[int]], Floats],
+    tie: NDArray[np.integer],
+) -> Choice:
+    """k paths in order of choice: strong as mechanisms, about the prompt, unlike those before.
+
+    Of the strongest, each is worth its strength times its Logic; what it has in common with a path
+    chosen before costs up to a share `diversity` of that.
+
+    Parameters
+    ----------
+    strength : (n,) from `kg.paths.mechanism.strength`
+    logic_of : raw Logic (cosines) of some rows
+    tie : (n,) order among equals
+    """
+    some = np.lexsort((tie, -strength))[: _READ * k + 20]
+    cosines = logic_of(some.tolist()) if len(some) else np.zeros(0)
+    # A path is not unfit because a sentence model sees it far from the prompt: no factor below .1.
+    value = strength[some] * np.maximum(scores.clamp_logic(cosines), 0.1)
+    counts = _distinguishing(rows)
+    kept = np.ones(len(some))
+    open_ = np.ones(len(some), dtype=np.bool_)
+    chosen: list[int] = []
+    while len(chosen) < min(k, len(some)):
+        best = _first(np.where(open_, value * kept, -np.inf), tie[some])
+        chosen.append(best)
+        open_[best] = False
+        shared = _overlap(rows, counts, int(some[best]))[some]
+        kept = np.minimum(kept, np.maximum(1.0 - diversity * shared, 0.0))
+    logic = {int(some[c]): float(cosines[c]) for c in chosen}
+    return Choice([int(some[c]) for c in chosen], logic, len(some))
+
+
 def _first(values: Floats, tie: NDArray[np.integer]) -> int:
     top = np.flatnonzero(values == values.max())
     return int(top[np.argmin(tie[top])])

@@ -139,7 +139,7 @@ class PathsInput(Strict):
 
 
 class Scores(BaseModel):
-    """The path's scores, normalized to 0..1, and their weighted total."""
+    """The composite of the SAGE paper, normalized to 0..1; it does not predict later links."""
 
     logic: float
     relevance: float
@@ -149,9 +149,19 @@ class Scores(BaseModel):
 
 
 class PathRow(BaseModel):
-    """A path: its sentence, its nodes, and how believed its weakest step is."""
+    """A path: its sentence, how strong a mechanism it is, and its nodes.
+
+    Two axes, never to be summed: `plausible`, the learned probability that its ends are linked
+    within `years` (null where they are, or where the graph's years teach nothing), and
+    `understudied`, 1 where no paper speaks of both ends.
+    """
 
     sentence: str
+    account: str
+    mechanism: float
+    plausible: float | None
+    years: int | None
+    understudied: float
     nodes: list[str]
     scores: Scores
     weakest_belief: float
@@ -172,10 +182,10 @@ class PathsResult(BaseModel):
 @tool(
     "graph_paths",
     SUITE,
-    "1.0.0",
-    "Find and rank paths in a knowledge graph for a research question, or between two entities, by "
-    "logic, relevance, novelty and surprise.",
-    Resources(memory_mb=2048, seconds_per_item=5),
+    "2.0.0",
+    "Find paths in a knowledge graph for a research question, or between two entities, the "
+    "strongest mechanism first.",
+    Resources(memory_mb=2048, seconds_per_item=20),
     GRAPHS,
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
@@ -203,6 +213,11 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
         paths=[
             PathRow(
                 sentence=path.sentence(),
+                account=path.account(),
+                mechanism=path.mechanism.strength,
+                plausible=path.prospect.plausible,
+                years=path.prospect.years,
+                understudied=path.prospect.understudied,
                 nodes=[node.id for node in path.nodes],
                 scores=Scores(**path.scores.model_dump(include=set(Scores.model_fields))),
                 weakest_belief=min(edge.belief for edge in path.edges),
@@ -210,6 +225,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 papers=_papers(evidence for edge in path.edges for evidence in edge.evidence),
             )
             for path in found.paths
+            if path.mechanism is not None and path.prospect is not None
         ],
         notes=list(found.notes),
     )

@@ -11,6 +11,7 @@ from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
+    from kg.types import ScoredPath
 
 GraphPath = Annotated[
     Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
@@ -54,9 +55,20 @@ def paths(
         str | None, typer.Option(help="What Relevance is measured against: a disease, say.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Order among equals.")] = 0,
+    rank: Annotated[
+        Literal["mechanism", "paper"],
+        typer.Option(help="What acts on what, or the composite of the SAGE paper."),
+    ] = "mechanism",
+    co_study: Annotated[
+        bool,
+        typer.Option("--co-study", help="Where nothing else: what was only studied together."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find and score paths between two concepts, or for a question.
+    """Find paths between two concepts, or for a question, the strongest mechanism first.
+
+    Two axes stand beside each path and are never summed: how plausible a link of its ends is,
+    learned from how the graph grew, and how little studied they are together.
 
     Example: sage kg paths FABP5 "overall survival" --graph graph/
 
@@ -81,6 +93,8 @@ def paths(
         novelty=weights.novelty,
         surprise=weights.surprise,
         seed=seed,
+        rank=rank,
+        co_study=co_study,
     )
     loaded = load_graph(graph, as_of)
     embedder = make_embedder(settings)
@@ -96,15 +110,16 @@ def paths(
         out.print(f"[dim]{match.phrase} → {match.name} ({match.how}, {match.score:.2f})[/]")
     for phrase in found.unmatched:
         out.print(f"[yellow]not in the graph:[/] {phrase}")
-    for rank, path in enumerate(found.paths, 1):
-        s = path.scores
-        out.print(f"[bold]{rank}. {path.sentence()}[/]")
-        out.print(
-            f"   total {s.total:.3f}  logic {s.logic:.2f} ({s.logic_raw:.3f})  relevance "
-            f"{s.relevance:.2f} ({s.relevance_raw:.3f})  novelty {s.novelty:.2f} "
-            f"({s.novelty_raw:.3f})  surprise {s.surprise:.2f} ({s.surprise_raw:.3f})",
-            style="dim",
-        )
+    for _number, path in enumerate(found.paths, 1):
+        _print_axes(path)
+        if rank == "paper":
+            s = path.scores
+            out.print(
+                f"   composite {s.total:.3f}  logic {s.logic:.2f} ({s.logic_raw:.3f})  relevance "
+                f"{s.relevance:.2f} ({s.relevance_raw:.3f})  novelty {s.novelty:.2f} "
+                f"({s.novelty_raw:.3f})  surprise {s.surprise:.2f} ({s.surprise_raw:.3f})",
+                style="dim",
+            )
         for edge in path.edges:
             flag = " [yellow](contradicted)[/]" if edge.contradicted else ""
             out.print(
@@ -118,6 +133,26 @@ def paths(
     for note in found.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(f"{len(found.paths)} of {found.candidates} candidate paths")
+
+
+def _print_axes(path: ScoredPath) -> None:
+    """The strength of a path as a mechanism, and the two axes of its ends."""
+    from sage.console import out
+
+    ahead, how = path.prospect, path.mechanism
+    if ahead is None or how is None:
+        return
+    plausible = "already linked" if ahead.linked else "unknown: too few dated links"
+    if ahead.plausible is not None and ahead.plausible_percentile is not None:
+        plausible = (
+            f"{ahead.plausible:.1%} to be linked within {ahead.years} years, more than "
+            f"{ahead.plausible_percentile:.0%} of unlinked pairs"
+        )
+    causal = f"{how.causal_steps} of {len(path.edges)} steps causal"
+    out.print(f"   mechanism {how.strength:.2f} ({causal})", style="dim")
+    out.print(f"   plausible: {plausible}", style="dim")
+    papers = f"{ahead.papers} paper{'s' * (ahead.papers != 1)} on both ends"
+    out.print(f"   under-studied: {ahead.understudied:.2f} ({papers})", style="dim")
 
 
 def stats(

@@ -28,7 +28,7 @@ EXTRAS = {
                 "pdfplumber",
                 "pypdf",
             ),
-            *("pypdfium2", "rapidfuzz", "sentence_transformers", "torch"),
+            *("pypdfium2", "rapidfuzz", "sentence_transformers", "sklearn", "torch"),
         ),
     ),
     "slides": Extra(

@@ -23,6 +23,7 @@ from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
+from sage.report.reading import Item, remark
 from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
@@ -64,11 +65,16 @@ class Step:
 
 @dataclass
 class Chain:
-    """A path as a sentence, its scores by key, its steps."""
+    """A path as a sentence, its axes by key, its steps.
+
+    `axes` says how far a link of its ends is known: `linked`, `learned` (plausible by how the graph
+    grew) or `unlearned`; empty for a path that was stored without.
+    """
 
     key: str
     sentence: str
     steps: list[Step]
+    axes: str = ""
 
 
 @dataclass
@@ -94,6 +100,8 @@ class HypothesisPage:
     contract_json: str = ""
     interpretation: Interpretation | None = None
     summary: Summary | None = None
+    changes: tuple[str, ...] = ()
+    remark: list[Item] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     result_texts: tuple[str, ...] = ()
@@ -178,6 +186,7 @@ def collect(folder: RunFolder) -> Page:
         pages.append(page)
     for page in pages:
         page.carries = carries(folder, page.expanded.hypothesis)
+        page.remark = remark(page, facts) if page.contract and page.tables else []
     return Page(
         run=run,
         question=question_of(folder),
@@ -313,6 +322,7 @@ def _hypothesis(
         contract_json=contract.text if contract else "",
         interpretation=interpretation,
         summary=summary,
+        changes=results.changes if results and ended == "tested" else (),
         reasons=results.reasons if results else (),
         limits=limits,
         result_texts=results.limits if results else (),
@@ -418,11 +428,7 @@ def _chains(
         )
         key = f"{name}.path{chain}"
         path = paths[chain - 1]
-        scores = path.scores.model_dump()
-        for part in ("total", "logic", "relevance", "novelty", "surprise"):
-            facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
-            if part != "total":
-                facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+        axes = _axes(key, path, facts)
         steps = []
         for row in rows:
             facts.put(f"{key}.step{row.step}.belief", row.belief, f"{row.belief:.2f}")
@@ -435,8 +441,30 @@ def _chains(
                     contradicting=row.contradicting,
                 )
             )
-        found.append(Chain(key=key, sentence=path.sentence(), steps=steps))
+        found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))
     return found
+
+
+def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
+    """Put the numbers of a path under its key; how far a link of its ends is known."""
+    scores = path.scores.model_dump()
+    for part in ("total", "logic", "relevance", "novelty", "surprise"):
+        facts.put(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
+        if part != "total":
+            facts.put(f"{key}.{part}_raw", scores[f"{part}_raw"])
+    how, ahead = path.mechanism, path.prospect
+    if how is None or ahead is None:
+        return ""
+    facts.put(f"{key}.mechanism", how.strength, f"{how.strength:.2f}")
+    facts.put(f"{key}.understudied", ahead.understudied, f"{ahead.understudied:.2f}")
+    facts.put(f"{key}.papers", ahead.papers)
+    if ahead.plausible is None or ahead.plausible_percentile is None:
+        return "linked" if ahead.linked else "unlearned"
+    facts.put(f"{key}.plausible", ahead.plausible, f"{ahead.plausible:.1%}")
+    facts.put(f"{key}.plausible_years", ahead.years or 0)
+    share = ahead.plausible_percentile
+    facts.put(f"{key}.plausible_percentile", share, f"{share:.0%}")
+    return "learned"
 
 
 def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None:

@@ -187,7 +187,7 @@ def test_one_candidate_gets_the_middle_for_what_only_compares() -> None:
 
 def test_scores_of_a_path_are_those_of_the_formulas() -> None:
     g = graph(bladder())
-    found = between(g, "FABP5", "overall survival", PathOptions(), EMBEDDER)
+    found = between(g, "FABP5", "overall survival", PathOptions(rank="paper"), EMBEDDER)
     path = found.paths[0]
     names = [n.name for n in path.nodes]
     degree = {n: g.node(n).degree for n in g.names}
@@ -332,7 +332,7 @@ def test_less_connected_nodes_are_preferred_when_novelty_is_all_that_counts() ->
         ]
         + [triple("busy", f"other {c}") for c in "abcdefg"]
     )
-    options = PathOptions(logic=0, relevance=0, novelty=1, surprise=0, k=1)
+    options = PathOptions(rank="paper", logic=0, relevance=0, novelty=1, surprise=0, k=1)
     path = between(g, "start", "goal", options, EMBEDDER).paths[0]
     assert [n.name for n in path.nodes] == ["start", "quiet", "goal"]
 
@@ -352,7 +352,9 @@ def test_diversity_brings_in_another_route() -> None:
     g = graph(shared)
 
     def second(diversity: float) -> bool:
-        options = PathOptions(k=2, diversity=diversity, logic=0, relevance=0, novelty=1, surprise=0)
+        options = PathOptions(
+            rank="paper", k=2, diversity=diversity, logic=0, relevance=0, novelty=1, surprise=0
+        )
         paths = between(g, "start", "goal", options, EMBEDDER).paths
         return any(n.name == "route" for p in paths for n in p.nodes)
 

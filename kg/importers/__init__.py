@@ -1,0 +1,1 @@
+"""Dated relations of other collections, read into one graph."""

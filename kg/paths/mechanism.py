@@ -1,0 +1,158 @@
+"""How far a path is a mechanism: what its steps assert, through what it runs, what it comes to.
+
+A path of associations says that things were studied together. A mechanism has steps in which one
+thing acts on another, runs in one direction, and does not turn at what everything is linked to.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.graph.arrays import TYPES
+from kg.graph.belief import POLARITIES, SIGNS
+from kg.graph.model import Graph
+from kg.paths.score import Rows
+from kg.types import EntityType, PathMechanism
+
+Floats = NDArray[np.float64]
+
+#: Relations in which the head acts on the tail.
+CAUSAL = frozenset({
+    "activates", "inhibits", "promotes", "upregulates", "downregulates", "degrades",
+    "phosphorylates", "secretes", "recruits", "sensitizes_to", "confers_resistance_to", "treats",
+    "targets", "regulates", "affects", "compensates_for", "induces", "suppresses", "prolongs",
+    "shortens", "causes", "prevents",
+})  # fmt: skip
+#: Relations in which two things are one machine, without a direction.
+PHYSICAL = frozenset(["binds", "target_of", "interacts_with", "complexes_with", "contains"])
+#: Relations that say where or in what something is.
+LOCATED = frozenset({
+    "expressed_in", "overexpressed_in", "underexpressed_in", "mutated_in", "expresses",
+    "participates_in", "acts_in",
+})  # fmt: skip
+_CAUSAL, _PHYSICAL, _LOCATED, _ASSOCIATED = 1.0, 0.8, 0.5, 0.3
+
+#: What a path keeps of its strength without any step in which one thing acts on another.
+NO_CAUSE = 0.25
+#: ... for each inner node that both of its steps act on: two causes of one effect.
+COLLIDER = 0.4
+#: ... for each inner node that acts on both of its neighbors: two effects of one cause.
+FORK = 0.85
+#: ... for each inner node whose two steps only associate: studied with the one, and with the other.
+STUDIED_ALIKE = 0.4
+#: ... for each step beyond the second.
+LONGER = 0.9
+
+#: Types that link what only was measured, or studied, alike.
+NO_BRIDGES = (
+    EntityType.CLINICAL_ENDPOINT,
+    EntityType.COHORT,
+    EntityType.ALGORITHM,
+    EntityType.STAINING_METHOD,
+    EntityType.ORGANISM,
+)
+_READOUT = re.compile(
+    r"\b(survival|prognos\w*|outcomes?|mortality|death|recurrences?|progression|stage|grade|staging|"
+    r"grading|cohorts?|patients?|h&e|hematoxylin|immunohistochemi\w*|sequencing|microarray|"
+    r"follow-up|tumou?r size|multifocality|age|sex|margins?|nodal|(lymph )?node metastas[ie]s|"
+    r"performance status|biomarkers?|expression|levels?|risk|tissues?|samples?|cases?|controls?)$",
+    re.IGNORECASE,
+)
+_READ_OUT_TYPES = frozenset(
+    {EntityType.CLINICAL_FACTOR, EntityType.DISEASE, EntityType.OTHER, EntityType.IMAGING_FEATURE}
+)
+_SETTING = re.compile(
+    r"(cancers?|carcinomas?|tumou?rs?|neoplasms?|malignanc\w+|lymphomas?|melanomas?|sarcomas?|"
+    r"gliomas?|leuka?emias?|diseases?|disorders?)$",
+    re.IGNORECASE,
+)
+
+
+def no_bridges(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
+    """Nodes that no path should run through: of these types, readouts, and settings by their name.
+
+    A cancer links whatever was studied in it.
+    """
+
+    def barred(node: int) -> bool:
+        kind, name = TYPES[graph.types[node]], graph.names[node]
+        if kind in _READ_OUT_TYPES and _READOUT.search(name):
+            return True
+        return kind in types or (kind == EntityType.DISEASE and bool(_SETTING.search(name)))
+
+    found = [node for node in range(graph.n_nodes) if barred(node)] if types else []
+    return np.array(found, dtype=np.int32)
+
+
+def roles(graph: Graph) -> Floats:
+    """(m,) how much of a mechanism each edge's relation asserts, from 0.3 to 1."""
+    weight = dict.fromkeys(CAUSAL, _CAUSAL)
+    weight |= dict.fromkeys(PHYSICAL, _PHYSICAL)
+    weight |= dict.fromkeys(LOCATED, _LOCATED)
+    by_relation = np.array([weight.get(name, _ASSOCIATED) for name in graph.relations])
+    return by_relation[graph.relation] if graph.n_edges else np.zeros(0)
+
+
+def strength(
+    rows: Rows,
+    edges: NDArray[np.int64],
+    forward: NDArray[np.bool_],
+    graph: Graph,
+) -> Floats:
+    """How strong each path is as a mechanism, in [0, 1].
+
+    The geometric mean, over steps, of belief times role, times that of the information content of
+    the inner nodes, -log2(degree / sum of degrees) over its largest possible value, so that a hub
+    explains little; less for paths that only associate, that turn, or that are long.
+
+    Parameters
+    ----------
+    rows : (n, m) node positions, -1 at the end of short ones
+    edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
+        walks it in its own direction
+    """
+    there = edges >= 0
+    steps = np.maximum(there.sum(axis=1), 1)
+    role = roles(graph)
+    causal = role >= _CAUSAL
+    held = np.asarray(graph.belief, dtype=np.float64) * role
+    with np.errstate(divide="ignore"):
+        logs = np.where(there, np.log(np.maximum(held, 1e-6))[edges], 0.0)
+    value: Floats = np.exp(logs.sum(axis=1) / steps)
+    acts = there & causal[edges]
+    value *= np.where(acts.any(axis=1), 1.0, NO_CAUSE)
+    inner = rows[:, 1:-1] if rows.shape[1] > 2 else rows[:, :0]
+    passed = (inner >= 0) & (rows[:, 2:] >= 0) if rows.shape[1] > 2 else inner >= 0
+    total = max(float(graph.degree.sum()), 2.0)
+    content = -np.log(np.maximum(graph.degree, 1) / total) / np.log(total)
+    content = np.maximum(content, 1e-6)
+    logs = np.where(passed, np.log(content)[inner], 0.0)
+    value *= np.exp(logs.sum(axis=1) / np.maximum(passed.sum(axis=1), 1))
+    into, out_of = forward[:, :-1] & acts[:, :-1], forward[:, 1:] & acts[:, 1:]
+    into_back, out_back = ~forward[:, 1:] & acts[:, 1:], ~forward[:, :-1] & acts[:, :-1]
+    value *= COLLIDER ** (passed & into & into_back).sum(axis=1)
+    value *= FORK ** (passed & out_of & out_back).sum(axis=1)
+    value *= STUDIED_ALIKE ** (passed & ~acts[:, :-1] & ~acts[:, 1:]).sum(axis=1)
+    value *= LONGER ** np.maximum(steps - 2, 0)
+    return value
+
+
+def mechanism_of(
+    graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
+) -> PathMechanism:
+    """What one path comes to: its composed sign, its causal steps, its weakest link."""
+    role = roles(graph)[edges]
+    signs = SIGNS[graph.polarity[edges]].astype(int)
+    sign = int(np.prod(signs))
+    causal = role >= _CAUSAL
+    ahead = forward[causal]
+    return PathMechanism(
+        strength=value,
+        sign=POLARITIES[int(np.flatnonzero(sign == SIGNS)[0])],
+        causal_steps=int(causal.sum()),
+        directed=bool(causal.all() and (ahead.all() or not ahead.any())),
+        weakest=int(np.argmin(np.asarray(graph.belief)[edges] * role)),
+    )

@@ -1,0 +1,165 @@
+"""Paths as mechanisms: signs, bridges, hubs, classes of nodes, and what is printed of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kg.paths.concepts import NodeClass, understand
+from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
+from kg.types import EntityType, Polarity
+from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
+
+UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
+PLAIN = PathOptions(prospect=False)
+
+
+def act(head, tail, relation="activates", polarity=UP, types=(G, G), **more):  # type: ignore[no-untyped-def]
+    return triple(head, tail, relation=relation, polarity=polarity, types=types, **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sign"),
+    [
+        (UP, UP, UP), (UP, DOWN, DOWN), (DOWN, UP, DOWN), (DOWN, DOWN, UP),
+        (UP, Polarity.NEUTRAL, Polarity.NEUTRAL),
+    ],
+)  # fmt: skip
+def test_signs_compose_along_a_path(first: Polarity, second: Polarity, sign: Polarity) -> None:
+    g = graph([act("AAA1", "BBB1", polarity=first), act("BBB1", "CCC1", polarity=second)])
+    path = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
+    assert path.mechanism is not None
+    assert path.mechanism.sign == sign
+    word = {UP: "goes with more", DOWN: "goes with less", Polarity.NEUTRAL: "AAA1 activates"}[sign]
+    assert word in path.account()
+
+
+def test_what_acts_comes_before_what_only_associates() -> None:
+    told = [
+        triple("AAA1", "MID1", types=(G, G)), triple("MID1", "CCC1", types=(G, G)),
+        act("AAA1", "MID2"), act("MID2", "CCC1"),
+    ]  # fmt: skip
+    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    assert [path.nodes[1].name for path in found] == ["MID2", "MID1"]
+    assert [path.mechanism.causal_steps for path in found if path.mechanism] == [2, 0]
+
+
+def test_two_causes_of_one_effect_are_no_mechanism_between_them() -> None:
+    told = [
+        act("AAA1", "SUM1"), act("CCC1", "SUM1"),  # both act on it
+        act("AAA1", "MID1"), act("MID1", "CCC1"),
+    ]  # fmt: skip
+    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    assert [path.nodes[1].name for path in found] == ["MID1", "SUM1"]
+
+
+def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
+    told = [act("AAA1", "HUB1"), act("HUB1", "CCC1"), act("AAA1", "MID1"), act("MID1", "CCC1")]
+    told += [act("HUB1", f"LEAF{n}") for n in range(30)]
+    found = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
+    assert [path.nodes[1].name for path in found] == ["MID1", "HUB1"]
+    strengths = [path.mechanism.strength for path in found if path.mechanism]
+    assert strengths[0] > strengths[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("bridge", "kind"),
+    [
+        ("overall survival", E),
+        ("tumor stage", EntityType.CLINICAL_FACTOR),
+        ("patients", EntityType.ORGANISM),
+        ("hematoxylin and eosin", EntityType.STAINING_METHOD),
+        ("TCGA cohort", EntityType.COHORT),
+        ("poor prognosis", D),
+        ("gastric cancer", D),
+    ],
+)
+def test_endpoints_methods_and_settings_are_no_bridges(bridge: str, kind: EntityType) -> None:
+    told = [act("AAA1", bridge, types=(G, kind)), act("CCC1", bridge, types=(G, kind))]
+    g = graph(told)
+    found = between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
+    assert found.paths == ()
+    assert any("studied together" in note for note in found.notes)
+    shown = between(g, "AAA1", "CCC1", PLAIN.model_copy(update={"co_study": True}), EMBEDDER)
+    assert [node.name for node in shown.paths[0].nodes] == ["AAA1", bridge, "CCC1"]
+
+
+def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
+    hypoxia, resistance = "hypoxia", "cisplatin resistance"
+    told = [
+        act(hypoxia, "miR-210", types=(P, G)),
+        act("miR-210", "MDR1"),
+        act("MDR1", resistance, types=(G, P)),
+        act(hypoxia, "HIF1A", types=(P, G)),
+        act("HIF1A", resistance, types=(G, P)),
+        act("let-7a", "MDR1", "inhibits", DOWN),
+    ]
+    question = "Which microRNAs link hypoxia and cisplatin resistance?"
+    g = graph(told)
+    said = understand(g, question, EMBEDDER)
+    assert [words for words, _ in said.classes] == ["microRNAs"]
+    assert not said.unmatched
+    found = generate(g, question, PLAIN, EMBEDDER).paths
+    assert found
+    for path in found:
+        assert any(node.name in ("miR-210", "let-7a") for node in path.nodes)
+    assert [node.name for node in found[0].nodes] == [hypoxia, "miR-210", "MDR1", resistance]
+
+
+def test_a_class_by_name_takes_only_such_names() -> None:
+    g = graph([act("miR-21", "MIRACLE1"), act("hsa-let-7b", "MIR205HG", types=(G, C))])
+    names = NodeClass((G,), r"^(hsa-)?(mir|let)s?[- ]?\d").members(g)
+    assert sorted(g.names[node] for node in names.tolist()) == ["hsa-let-7b", "miR-21"]
+
+
+def test_the_account_names_the_weakest_link_and_the_contradiction() -> None:
+    told = [
+        act("AAA1", "BBB1", confidence=0.9, doc="a"),
+        act("BBB1", "CCC1", confidence=0.6, doc="b", year=2012),
+        act("BBB1", "CCC1", "inhibits", DOWN, confidence=0.5, doc="c", year=2018,
+            text="BBB1 inhibited CCC1 in our hands."),
+    ]  # fmt: skip
+    path = between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths[0]
+    account = path.account()
+    assert account.startswith("AAA1 activates BBB1, which activates CCC1; ")
+    assert "weakest link: BBB1 activates CCC1 (belief 0." in account
+    assert "1 paper up to 2012" in account
+    assert "contradicted that BBB1 activates CCC1: “BBB1 inhibited CCC1 in our hands.” (2018)" in (
+        account
+    )
+    assert ". " not in account
+    assert account.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ([("A1", "B1"), ("B1", "C1")], "A1 activates B1, which activates C1"),
+        ([("B1", "A1"), ("B1", "C1")], "B1 activates A1 and activates C1"),
+        ([("A1", "B1"), ("C1", "B1")], "A1 activates B1; C1 activates B1"),
+        ([("B1", "A1"), ("C1", "B1")], "B1 activates A1; C1 activates B1"),
+    ],
+)
+def test_each_direction_reads_as_what_was_said(edges: list[tuple[str, str]], said: str) -> None:
+    g = graph([act(head, tail) for head, tail in edges])
+    account = between(g, "A1", "C1", PLAIN, EMBEDDER).paths[0].account()
+    assert account.startswith(said + ";")
+
+
+def test_the_composite_stays_under_its_name_with_a_warning() -> None:
+    g = graph([act("AAA1", "BBB1"), act("BBB1", "CCC1")])
+    paper = between(g, "AAA1", "CCC1", PathOptions(rank="paper", prospect=False), EMBEDDER)
+    assert COMPOSITE_WARNING in paper.notes
+    assert COMPOSITE_WARNING not in between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).notes
+
+
+def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
+    told = [
+        act("AAA1", "BBB1", doc="a"), act("BBB1", "CCC1", doc="a"), act("AAA1", "CCC1", doc="b"),
+    ]  # fmt: skip
+    found = between(graph(told), "AAA1", "CCC1", PathOptions(), EMBEDDER).paths
+    for path in found:
+        assert path.prospect is not None
+        assert path.prospect.linked
+        assert path.prospect.plausible is None
+        assert path.prospect.papers == 2
+        assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
