@@ -31,8 +31,8 @@ VIEWER_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"
 """The one rule that OpenSeadragon adds to a page: its canvas has no outline on touch screens."""
 POLICY = (
     "default-src 'none'; script-src 'self' {imports}; style-src 'self' {viewer};"
-    " img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'self'; object-src 'none'"
+    " img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; frame-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'self'; object-src 'none'"
 )
 REFUSED = {
     401: "this page needs the token: open the address that `sage serve` printed",
