@@ -28,7 +28,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "12"
+VERSION = "13"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -160,6 +160,7 @@ class RulesExtractor:
             digest.update(repr((entry.id, entry.name, entry.type, entry.synonyms)).encode())
         for relation in ontology.relations():
             digest.update(repr(relation).encode())
+        digest.update(repr(ontology.homonyms.readings).encode())
         for lexicon in lexicons:
             digest.update(lexicon.digest.encode())
         self._key = f"rules-{VERSION}-{digest.hexdigest()[:16]}"

@@ -199,18 +199,18 @@ class Lexicon:
         order = np.argsort(keys, kind="stable")
         keys, kept = keys[order], usable[order]
         distinct = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
+        squeezed = _surfaces(kept, distinct, texts, owner, symbol)
         keys, kept = keys[distinct], kept[distinct]
         bits = np.zeros(2**_FILTER_BITS, dtype=bool)
         bits[(keys >> np.uint64(64 - _FILTER_BITS)).astype(np.int64)] = True
         kinds = {kind: index for index, kind in enumerate(EntityType)}
-        squeezed = [squeeze(texts[i]) if symbol[i] else "" for i in kept]
         return cls(
             {
                 "format": np.array([FORMAT], dtype=np.int32),
                 "filter": bits,
                 "keys": keys,
                 "owner": np.array([owner[i] for i in kept], dtype=np.int32),
-                "symbol": np.array([symbol[i] for i in kept], dtype=bool),
+                "symbol": np.array([surface != "" for surface in squeezed], dtype=bool),
                 "lengths": np.unique(counts[usable]).astype(np.int32),
                 "types": np.array([kinds[entry.type] for entry in entries], dtype=np.uint8),
                 **_packed("surface", squeezed),
@@ -276,10 +276,11 @@ class Lexicon:
         """Symbols keep their case (`CAT` is not `cat`), up to a mouse's `Kdm6a` for KDM6A."""
         if not self._a["symbol"][key]:
             return True
-        given, expected = squeeze(surface), self._text("surface", key)
+        given = squeeze(surface)
+        written = self._text("surface", key).split(_OR)
         if " " in surface or "\n" in surface:  # `was 2` is not WAS2
-            return given == expected
-        return same_symbol(given, expected)
+            return given in written
+        return any(same_symbol(given, expected) for expected in written)
 
     def save(self, path: Path) -> None:
         """Write the index to one file of plain arrays."""
@@ -313,6 +314,31 @@ class Lexicon:
         if version != FORMAT:
             raise InputError(f"{path}: lexicon format {version}, this is {FORMAT}; import it again")
         return cls(arrays)
+
+
+_OR = "\x1f"
+
+
+def _surfaces(
+    kept: npt.NDArray[np.int64],
+    distinct: npt.NDArray[np.bool_],
+    texts: Sequence[str],
+    owner: Sequence[int],
+    symbol: Sequence[bool],
+) -> list[str]:
+    """How each key may be written: every spelling of its owner (`MIR21`, `miR-21`), or anyhow ("").
+
+    `kept` numbers the terms sorted by key, `distinct` marks the first of each key, its owner's.
+    """
+    found: list[list[str]] = []
+    first = -1
+    for term, starts in zip(kept.tolist(), distinct.tolist(), strict=True):
+        if starts:
+            first = owner[term]
+            found.append([])
+        if owner[term] == first:
+            found[-1].append(squeeze(texts[term]) if symbol[term] else "")
+    return ["" if "" in forms else _OR.join(dict.fromkeys(forms)) for forms in found]
 
 
 def _packed(field: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:

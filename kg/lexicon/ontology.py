@@ -1,8 +1,11 @@
 """The domain ontology: entities with synonyms, types, definitions; relations with polarity.
 
-Two tab-separated files in one folder. `entities.tsv`: id, name, type, synonyms, definition,
+Tab-separated files in one folder. `entities.tsv`: id, name, type, synonyms, definition, source,
 identifiers. `relations.tsv`: canonical, patterns, polarity, precedence, symmetric. Lists inside a
-field are separated by `|`, identifiers are `KEY=value` separated by `;`.
+field are separated by `|`, identifiers are `KEY=value` separated by `;`. Synonyms name the very
+same thing; `related.tsv` (see `kg.lexicon.links`) holds what is broader, opposite or an inverse
+measure, `homonyms.tsv` (see `kg.lexicon.homonyms`) what a name means in context; an ontology may
+lack both.
 """
 
 from __future__ import annotations
@@ -14,13 +17,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from kg.lexicon.homonyms import COLUMNS as HOMONYM_COLUMNS
+from kg.lexicon.homonyms import Homonym, Homonyms
 from kg.lexicon.index import Lexicon, LexiconEntry, Match, Term
+from kg.lexicon.links import COLUMNS as LINK_COLUMNS
+from kg.lexicon.links import Link, Links, Related
 from kg.lexicon.wordlist import words
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
 
-ENTITY_COLUMNS = ("id", "name", "type", "synonyms", "definition", "identifiers")
+ENTITY_COLUMNS = ("id", "name", "type", "synonyms", "definition", "source", "identifiers")
 RELATION_COLUMNS = ("canonical", "patterns", "polarity", "precedence", "symmetric")
+
+SOURCES = {
+    "own": "SAGE's ontology, in its own words",
+    "NCBI Gene": "NCBI Gene",
+    "NCBI Gene, own": "name: NCBI Gene; the rest: SAGE's ontology, in its own words",
+}
+"""What `source` may say in the ontology that ships; another ontology's source is shown as it is."""
 
 # Types whose names are symbols: their case carries meaning (CAT the gene, cat the animal).
 _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
@@ -28,7 +42,7 @@ _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
 
 @dataclass(frozen=True, slots=True)
 class OntologyEntry:
-    """An entity of the domain."""
+    """An entity of the domain. `definition` ends with where it comes from, in brackets."""
 
     id: str
     name: str
@@ -64,15 +78,21 @@ class Ontology:
     """Entities and relations of the domain, loaded from `data/ontology`."""
 
     def __init__(
-        self, entries: Sequence[OntologyEntry], relations: Sequence[RelationEntry]
+        self,
+        entries: Sequence[OntologyEntry],
+        relations: Sequence[RelationEntry],
+        links: Links | None = None,
+        homonyms: Homonyms | None = None,
     ) -> None:
         self._entries = tuple(entries)
+        self.links = links or Links()
+        self.homonyms = homonyms or Homonyms()
         self._relations = tuple(sorted(relations, key=lambda r: (r.precedence, r.canonical)))
         self._by_id = {entry.id: entry for entry in self._entries}
 
     @classmethod
     def load(cls, path: Path) -> Ontology:
-        """Read `entities.tsv` and `relations.tsv` from the folder `path`.
+        """Read `entities.tsv`, `relations.tsv` and, where they are, the two others from `path`.
 
         Raises
         ------
@@ -91,7 +111,8 @@ class Ontology:
         relations = [
             _relation(row, where) for row, where in _rows(path, "relations.tsv", RELATION_COLUMNS)
         ]
-        return cls(entries, relations)
+        homonyms = _homonyms(path, set(seen))
+        return cls(entries, relations, _links(path, set(seen)), homonyms)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -117,7 +138,7 @@ class Ontology:
         stripped = name.strip()
         if not stripped:
             return None
-        for match in self.lexicon.find(stripped):
+        for match in self.find_all(stripped):
             if match.start == 0 and match.end == len(stripped):
                 return self._entries[match.entry]
         return self._by_exact.get(stripped.casefold())
@@ -153,8 +174,23 @@ class Ontology:
         )
 
     def find_all(self, text: str) -> list[Match]:
-        """Every name of the ontology in running text."""
-        return self.lexicon.find(text)
+        """Every name of the ontology in running text, homonyms read by the words around them."""
+        found = []
+        for match in self.lexicon.find(text):
+            decided, entity = self.homonyms.decide(text, match.start, match.end)
+            if not decided:
+                found.append(match)
+            elif entity is not None:
+                found.append(Match(match.start, match.end, self._number[entity]))
+        return found
+
+    def related(self, entity_id: str) -> tuple[tuple[Link, OntologyEntry], ...]:
+        """What is broader, narrower, opposite or an inverse measure, one step away."""
+        return tuple((link, self._by_id[other]) for link, other in self.links.of(entity_id))
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {entry.id: number for number, entry in enumerate(self._entries)}
 
     @cached_property
     def _by_exact(self) -> dict[str, OntologyEntry]:
@@ -286,9 +322,58 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
             raise InputError(f"{where}: identifier {pair!r} is not KEY=value")
         identifiers[key] = value
     synonyms = tuple(s for s in (part.strip() for part in row["synonyms"].split("|")) if s)
-    return OntologyEntry(
-        row["id"], row["name"], kind, synonyms, row["definition"] or None, identifiers
-    )
+    definition = None
+    if row["definition"]:
+        source = SOURCES.get(row["source"], row["source"])
+        if not source:
+            raise InputError(f"{where}: a definition needs a source, such as own")
+        definition = f"{row['definition']} [{source}]"
+    return OntologyEntry(row["id"], row["name"], kind, synonyms, definition, identifiers)
+
+
+def _links(folder: Path, known: set[str]) -> Links:
+    """The relations between entities, each of which must exist and contradict no other."""
+    if not (folder / "related.tsv").exists():
+        return Links()
+    stated = (Link.BROADER, Link.OPPOSITE, Link.INVERSE_MEASURE)
+    related: list[Related] = []
+    said: dict[frozenset[str], str] = {}
+    for row, where in _rows(folder, "related.tsv", LINK_COLUMNS):
+        for column in ("id", "other"):
+            if row[column] not in known:
+                raise InputError(f"{where}: {row[column]!r} is no id of entities.tsv")
+        if row["relation"] not in stated:
+            names = ", ".join(stated)
+            raise InputError(f"{where}: unknown relation {row['relation']!r}; use one of {names}")
+        if row["id"] == row["other"]:
+            raise InputError(f"{where}: {row['id']!r} is related to itself")
+        pair = frozenset((row["id"], row["other"]))
+        if pair in said:
+            raise InputError(f"{where}: {said[pair]} relates these two already; keep one relation")
+        said[pair] = where
+        related.append(Related(row["id"], Link(row["relation"]), row["other"]))
+    links = Links(related)
+    for item in related:
+        if item.relation is Link.BROADER and item.id in links.broader(item.other):
+            raise InputError(
+                f"{folder / 'related.tsv'}: {item.id!r} and {item.other!r} are each broader than "
+                "the other"
+            )
+    return links
+
+
+def _homonyms(folder: Path, known: set[str]) -> Homonyms:
+    if not (folder / "homonyms.tsv").exists():
+        return Homonyms()
+    readings = []
+    for row, where in _rows(folder, "homonyms.tsv", HOMONYM_COLUMNS):
+        if not row["surface"]:
+            raise InputError(f"{where}: a homonym needs a surface")
+        if row["entity"] and row["entity"] not in known:
+            raise InputError(f"{where}: {row['entity']!r} is no id of entities.tsv")
+        near = tuple(word for word in row["near"].split("|") if word)
+        readings.append(Homonym(row["surface"], near, row["entity"] or None))
+    return Homonyms(readings)
 
 
 def _relation(row: dict[str, str], where: str) -> RelationEntry:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.extras import EXTRAS, WITHIN
+from tests.warm import run_warm
 
 REPO = Path(__file__).resolve().parents[2]
 PROMPT = (
@@ -84,17 +85,21 @@ class Done:
         return json.loads(self.out)
 
 
-def sage(*args: str, cwd: Path, timeout: float = 240, **env: str) -> Done:
-    """Run `sage ARGS` in `cwd`."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "sage", *args],
-        cwd=cwd,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-    )
+def sage(*args: str, cwd: Path, timeout: float = 240, cold: bool = False, **env: str) -> Done:
+    """Run `sage ARGS` in `cwd`, in a process that is warm but where Python's own path matters."""
+    given = environment(**env)
+    if cold or "PYTHONPATH" in env:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sage", *args],
+            cwd=cwd,
+            env=given,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+    else:
+        ended = run_warm(args, cwd=cwd, env=given, timeout=timeout)
     return Done(ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -90,7 +90,7 @@ def test_gene_identifiers_agree_with_the_public_tables() -> None:
 
 def test_a_malformed_row_is_named(tmp_path: Path) -> None:
     (tmp_path / "entities.tsv").write_text(
-        "id\tname\ttype\tsynonyms\tdefinition\tidentifiers\nx:1\tX\tNonsense\t\t\t\n"
+        "id\tname\ttype\tsynonyms\tdefinition\tsource\tidentifiers\nx:1\tX\tNonsense\t\t\t\t\n"
     )
     with pytest.raises(InputError, match=r"entities\.tsv, row 2: unknown type 'Nonsense'"):
         Ontology.load(tmp_path)
@@ -98,8 +98,8 @@ def test_a_malformed_row_is_named(tmp_path: Path) -> None:
 
 def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "entities.tsv").write_text(
-        "id\tname\ttype\tsynonyms\tdefinition\tidentifiers\n"
-        "x:1\tA\tGene\t\t\t\nx:1\tB\tGene\t\t\t\n"
+        "id\tname\ttype\tsynonyms\tdefinition\tsource\tidentifiers\n"
+        "x:1\tA\tGene\t\t\t\t\nx:1\tB\tGene\t\t\t\t\n"
     )
     with pytest.raises(InputError, match="'x:1' is used twice"):
         Ontology.load(tmp_path)

@@ -1,0 +1,369 @@
+"""The ontology as a relational resource: no two things under one node, and what relates them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kg.lexicon.links import Link, Links, Related
+from kg.lexicon.ontology import Ontology, OntologyEntry
+from kg.types import EntityType, Polarity
+from sage.core.errors import InputError
+from tests.kg.in_helpers import ONTOLOGY, ontology, read, shared
+
+SENTENCES = Path(__file__).with_name("ontology_sentences.tsv")
+SIGNS = {"+": Polarity.POSITIVE, "-": Polarity.NEGATIVE, "0": Polarity.NEUTRAL}
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+# -- identity and sign in sentences --------------------------------------------------------------
+
+
+def test_the_sentences_are_many_and_each_stands_once() -> None:
+    sentences = [row["sentence"] for row in table(SENTENCES)]
+    assert len(sentences) >= 300
+    assert len(set(sentences)) == len(sentences)
+
+
+@pytest.mark.parametrize("row", table(SENTENCES), ids=lambda row: row["sentence"][:50])
+def test_a_sentence_names_these_things_with_this_sign(row: dict[str, str]) -> None:
+    sentence = row["sentence"]
+    entries = list(ontology().entries())
+    found = ontology().find_all(sentence)
+    assert [entries[match.entry].id for match in found] == [
+        name for name in row["mentions"].split("|") if name
+    ]
+    if row["sign"]:
+        between = sentence[found[0].end : found[1].start]
+        assert ontology().relation(between).polarity is SIGNS[row["sign"]], between
+
+
+def test_what_an_enzyme_undoes_is_not_what_it_does() -> None:
+    said = [(triple.head, triple.tail) for triple in read("USP14 promotes deubiquitination.")]
+    assert said == [("USP14", "deubiquitination")]
+
+
+# -- no two things under one node ----------------------------------------------------------------
+
+OPPOSED = (
+    ("high", "low"), ("higher", "lower"), ("early", "late"), ("early", "advanced"),
+    ("positive", "negative"), ("stable", "unstable"), ("complete", "partial"),
+    ("gain", "loss"), ("amplification", "deletion"), ("amplification", "mutation"),
+    ("neoadjuvant", "adjuvant"), ("eligible", "ineligible"), ("early", "high"),
+    ("sensitivity", "resistance"), ("sensitive", "resistant"), ("male", "female"),
+    ("men", "women"), ("activation", "inhibition"), ("activator", "inhibitor"),
+    ("hyper", "hypo"), ("inflamed", "excluded"), ("inflamed", "desert"), ("hot", "cold"),
+    ("mature", "immature"), ("basal", "luminal"), ("intratumoral", "peritumoral"),
+    ("increase", "decrease"), ("survival", "mortality"), ("survival", "death"),
+    ("percentage", "distance"), ("density", "distance"), ("free survival", "free interval"),
+    ("order", "disorder"), ("alignment", "disorder"), ("innate", "adaptive"),
+    ("acute", "chronic"), ("benign", "malignant"), ("oxidation", "synthesis"),
+    ("proficient", "deficient"), ("current", "never"), ("m1", "m2"), ("th1", "th2"),
+    ("pathological complete", "clinical complete"), ("smoke", "nicotine"),
+    ("mutational", "neoantigen"), ("methylation", "demethylation"),
+    ("phosphorylation", "dephosphorylation"), ("acetylation", "deacetylation"),
+    ("ubiquitination", "deubiquitination"), ("differentiation", "dedifferentiation"),
+    ("tumor to stroma", "stroma to tumor"), ("macrophage", "tumor associated macrophage"),
+)  # fmt: skip
+"""Words that name opposites or different things; never both among the names of one entity."""
+
+
+def words_of(name: str) -> str:
+    spelled = re.sub(r"[^a-z0-9+]+", " ", name.lower().replace("tumour", "tumor")).strip()
+    return f" {spelled} "
+
+
+def holds(name: str, word: str) -> bool:
+    prefix = word in ("hyper", "hypo")
+    return (
+        f" {word}" in words_of(name)
+        if prefix
+        else bool(re.search(rf" {re.escape(word)}(?:e?s)? ", words_of(name)))
+    )
+
+
+def test_no_entity_bears_names_that_oppose_each_other() -> None:
+    clashes = []
+    for entry in ontology().entries():
+        if entry.type is EntityType.GENE:
+            continue
+        names = [entry.name, *entry.synonyms]
+        for one, other in OPPOSED:
+            first = [name for name in names if holds(name, one) and not holds(name, other)]
+            second = [name for name in names if holds(name, other) and not holds(name, one)]
+            if first and second and not (one in other and set(second) & set(first)):
+                clashes.append((entry.id, first[0], second[0]))
+    assert not clashes
+
+
+def test_the_gate_sees_the_clashes_that_it_is_there_for() -> None:
+    for one, other in (
+        ("ubiquitination", "protein deubiquitination"), ("ERBB2 mutation", "HER2 amplification"),
+        ("high stage", "early stage"), ("hypermethylation", "DNA hypomethylation"),
+        ("progression-free survival", "progression-free interval"),
+    ):  # fmt: skip
+        assert any((holds(one, a) and holds(other, b)) or (holds(one, b) and holds(other, a))
+                   for a, b in OPPOSED), (one, other)  # fmt: skip
+
+
+def test_one_spelling_names_one_entity() -> None:
+    owners: dict[str, set[str]] = {}
+    for entry in ontology().entries():
+        for name in (entry.name, *entry.synonyms):
+            owners.setdefault(name, set()).add(entry.id)
+    assert not {name: ids for name, ids in owners.items() if len(ids) > 1}
+
+
+APART = (
+    ("deubiquitination", "ubiquitination", -1),
+    ("tumor-to-stroma ratio", "stroma percentage", -1),
+    ("stroma-to-tumor ratio", "tumor-to-stroma ratio", -1),
+    ("cell-cell distance", "cellularity", -1),
+    ("nearest neighbor distance", "cell density", -1),
+    ("pathological complete response", "complete response", 1),
+    ("immune-related adverse event", "adverse event", 1),
+    ("ERBB2 mutation", "ERBB2 alteration", 1),
+    ("ERBB2 mutation", "ERBB2 amplification", 0),
+    ("PFI", "PFS", 0),
+    ("DFI", "DFS", 0),
+    ("TMB", "neoantigen burden", 0),
+    ("nicotine", "tobacco smoke", 0),
+    ("TAM", "macrophage", 1),
+    ("luminal unstable", "luminal", 1),
+    ("luminal infiltrated", "luminal", 1),
+    ("luminal unstable", "luminal infiltrated", 0),
+    ("luminal papillary", "basal/squamous", -1),
+    ("adjuvant chemotherapy", "neoadjuvant therapy", -1),
+    ("overall survival", "all-cause mortality", -1),
+    ("cisplatin resistance", "cisplatin sensitivity", -1),
+    ("atezolizumab", "immune checkpoint inhibitor", 1),
+    ("collagen alignment", "collagen disorder", -1),
+    ("microns per pixel", "image resolution", -1),
+)
+
+
+@pytest.mark.parametrize(("first", "second", "sign"), APART)
+def test_what_differs_is_apart_and_says_its_sign(first: str, second: str, sign: int) -> None:
+    one, other = ontology().find(first), ontology().find(second)
+    assert one is not None
+    assert other is not None
+    assert one.id != other.id
+    assert ontology().links.sign(one.id, other.id) == sign
+    if sign < 0:
+        assert ontology().links.sign(other.id, one.id) == sign
+
+
+def test_a_narrower_term_is_found_below_the_broader_one_and_is_not_it() -> None:
+    found = ontology()
+    broad = found.find("immune checkpoint inhibitor")
+    assert broad is not None
+    below = found.links.narrower(broad.id)
+    assert {"treatment:atezolizumab", "treatment:pembrolizumab"} <= set(below)
+    assert broad.id not in below
+    assert (Link.BROADER, "treatment:pd_l1_inhibitor") in [
+        (link, entry.id) for link, entry in found.related("treatment:atezolizumab")
+    ]
+
+
+def test_no_entity_is_both_broader_and_opposite() -> None:
+    links = ontology().links
+    for item in links.related:
+        if item.relation is not Link.BROADER:
+            assert item.other not in (*links.broader(item.id), *links.narrower(item.id)), item
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=16))
+def test_broader_and_narrower_mirror_each_other(pairs: list[tuple[int, int]]) -> None:
+    related = [Related(str(a), Link.BROADER, str(b)) for a, b in pairs if a < b]
+    links = Links(related)
+    names = [str(at) for at in range(9)]
+    for one in names:
+        assert one not in links.broader(one)
+        for other in names:
+            assert (other in links.broader(one)) == (one in links.narrower(other))
+            assert links.sign(one, other) == links.sign(other, one)
+
+
+# -- definitions and identifiers -----------------------------------------------------------------
+
+
+def test_every_definition_says_its_source() -> None:
+    for entry in ontology().entries():
+        assert entry.definition
+        assert entry.definition.endswith("]"), entry.id
+        assert "NCBI Gene" in entry.definition or "SAGE's ontology" in entry.definition
+
+
+def test_genes_of_unlike_function_share_no_definition() -> None:
+    told: dict[str, list[str]] = {}
+    for entry in ontology().entries():
+        if entry.type is EntityType.GENE:
+            told.setdefault(entry.definition or "", []).append(entry.name)
+    assert not {text: genes for text, genes in told.items() if len(genes) > 1}
+    words = ontology().definition("KLK3") or ""
+    assert "prostate" in words.lower()
+    assert "driver" not in words
+    assert "dividing" in (ontology().definition("MKI67") or "")
+
+
+@pytest.mark.shared
+def test_a_gene_bears_the_official_name() -> None:
+    import gzip
+
+    official = {}
+    path = shared("knowledge", "genes", "Homo_sapiens.gene_info.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            cells = line.rstrip("\n").split("\t")
+            official[cells[1]] = cells[8] if cells[11] == "-" else cells[11]
+    for entry in ontology().entries():
+        if entry.type is EntityType.GENE:
+            name = official[entry.identifiers["NCBIGene"]]
+            assert (entry.definition or "").lower().startswith(name.lower()), entry.name
+
+
+def name_key(name: str) -> str:
+    """A name without inversion (`Lymphocytes, Tumor-Infiltrating`), punctuation and plural."""
+    name = name.lower().replace("tumour", "tumor")
+    if ", " in name:
+        name = " ".join(reversed(name.split(", ")))
+    words = []
+    for word in re.sub(r"[^a-z0-9+]+", " ", name).split():
+        if len(word) > 4 and word.endswith("ies"):
+            word = word[:-3] + "y"
+        elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+            word = word[:-1]
+        words.append(word)
+    return " ".join(words)
+
+
+MESH_BRANCHES = {
+    EntityType.DISEASE: "CF", EntityType.CELL_TYPE: "A", EntityType.ORGANISM: "B",
+    EntityType.CHEMICAL: "D", EntityType.PROTEIN: "D", EntityType.TREATMENT: "DEN",
+}  # fmt: skip
+
+
+def bearing(kind: str) -> list[tuple[OntologyEntry, str]]:
+    return [
+        (entry, entry.identifiers[kind])
+        for entry in ontology().entries()
+        if kind in entry.identifiers and entry.type is not EntityType.GENE
+    ]
+
+
+@pytest.mark.shared
+def test_mesh_identifiers_agree_by_name_and_branch() -> None:
+    names = dict(
+        line.split("\t")[:2]
+        for line in shared("knowledge", "mesh", "terms.tsv").read_text().splitlines()[1:]
+    )
+    branches: dict[str, str] = {}
+    for line in shared("knowledge", "mesh", "mesh_terms.txt").read_text().splitlines():
+        number, _, name = line.partition("\t")
+        branches[name] = branches.get(name, "") + number[0]
+    assert len(bearing("MeSH")) > 300
+    for entry, identifier in bearing("MeSH"):
+        known = names[identifier]
+        assert name_key(known) in {name_key(n) for n in (entry.name, *entry.synonyms)}, entry.id
+        allowed = MESH_BRANCHES.get(entry.type)
+        assert allowed is None or set(branches.get(known, allowed)) & set(allowed), entry.id
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("kind", "nodes", "least"),
+    [("GO", "Biological Process", 70), ("UBERON", "Anatomy", 30), ("DOID", "Disease", 40),
+     ("DrugBank", "Compound", 60)],
+)  # fmt: skip
+def test_identifiers_agree_by_name_with_public_tables(kind: str, nodes: str, least: int) -> None:
+    known: dict[str, set[str]] = {}
+    path = shared("knowledge", "hetionet", "hetionet-v1.0-nodes.tsv")
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        node, name, type_ = line.split("\t")
+        if type_ == nodes:
+            known.setdefault(node.split("::", 1)[1], set()).add(name_key(name))
+    for file in ("goslim_generic.obo", "DO_cancer_slim.obo"):
+        text = shared("knowledge", "obo", file).read_text(encoding="utf-8")
+        for identifier, name in re.findall(r"^id: (\S+)\nname: (.+)$", text, re.MULTILINE):
+            known.setdefault(identifier, set()).add(name_key(name))
+    for line in shared("knowledge", "obo", "terms.tsv").read_text().splitlines()[1:]:
+        identifier, name = line.split("\t")[:2]
+        known.setdefault(identifier, set()).add(name_key(name))
+    found = bearing(kind)
+    assert len(found) >= least
+    for entry, identifier in found:
+        names = {name_key(name) for name in (entry.name, *entry.synonyms)}
+        assert known[identifier] & names, (entry.id, identifier, known[identifier])
+
+
+@pytest.mark.shared
+def test_cell_lines_and_species_agree_with_experts_annotation() -> None:
+    told: dict[str, set[str]] = {}
+    text = shared("corpora", "BioRED", "Train.PubTator").read_text(encoding="utf-8")
+    text += shared("corpora", "BioRED", "Dev.PubTator").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        cells = line.split("\t")
+        if len(cells) == 6 and cells[4] in ("CellLine", "OrganismTaxon"):
+            told.setdefault(cells[5].strip(), set()).add(name_key(cells[3]).replace(" ", ""))
+    found = bearing("Cellosaurus") + bearing("NCBITaxon")
+    assert len(found) >= 12
+    for entry, identifier in found:
+        names = {name_key(name).replace(" ", "") for name in (entry.name, *entry.synonyms)}
+        assert told[identifier] & names, (entry.id, identifier)
+
+
+def test_an_identifier_stands_once_and_in_its_form() -> None:
+    forms = {
+        "MeSH": r"D\d{6,9}", "GO": r"GO:\d{7}", "UBERON": r"UBERON:\d{7}", "CL": r"CL:\d{7}",
+        "DOID": r"DOID:\d+", "DrugBank": r"DB\d{5}", "Cellosaurus": r"CVCL_\w{4}",
+        "NCBITaxon": r"\d+", "NCBIGene": r"\d+", "HGNC": r"HGNC:\d+",
+    }  # fmt: skip
+    seen: dict[tuple[str, str], str] = {}
+    for entry in ontology().entries():
+        for kind, identifier in entry.identifiers.items():
+            assert re.fullmatch(forms[kind], identifier), (entry.id, kind, identifier)
+            assert (kind, identifier) not in seen, (entry.id, seen.get((kind, identifier)))
+            seen[kind, identifier] = entry.id
+
+
+# -- malformed tables ----------------------------------------------------------------------------
+
+ENTITIES = (
+    "id\tname\ttype\tsynonyms\tdefinition\tsource\tidentifiers\n"
+    "x:1\tA\tGene\t\tFirst.\town\t\nx:2\tB\tGene\t\tSecond.\town\t\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:9\n", r"row 2: 'x:9' is no id"),
+        ("related.tsv", "id\trelation\tother\nx:1\tlike\tx:2\n", r"unknown relation 'like'; use"),
+        ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:1\n", r"'x:1' is related to itself"),
+        ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:2\nx:2\topposite\tx:1\n",
+         r"row 3: .*row 2 relates these two already"),
+        ("related.tsv", "id\tother\n", r"header is id other; expected id relation other"),
+        ("homonyms.tsv", "surface\tnear\tentity\nAB\t\tx:9\n", r"row 2: 'x:9' is no id"),
+        ("homonyms.tsv", "surface\tnear\tentity\n\t\tx:1\n", r"row 2: a homonym needs a surface"),
+        ("entities.tsv", ENTITIES.replace("\town\t\nx:2", "\t\t\nx:2"),
+         r"row 2: a definition needs a source"),
+    ],
+)  # fmt: skip
+def test_a_malformed_table_is_named_with_its_row(
+    tmp_path: Path, file: str, text: str, message: str
+) -> None:
+    (tmp_path / "entities.tsv").write_text(ENTITIES)
+    (tmp_path / "relations.tsv").write_text((ONTOLOGY / "relations.tsv").read_text())
+    assert len(Ontology.load(tmp_path)) == 2
+    (tmp_path / file).write_text(text)
+    with pytest.raises(InputError, match=message):
+        Ontology.load(tmp_path)

@@ -1,0 +1,44 @@
+"""A command in a fork of the warm process is the command: streams, folder, variables, end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.harness import environment, sage
+from tests.warm import run_warm
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["--version"], {}),
+        (["--help"], {"COLUMNS": "60"}),
+        (["run", "x", "--cohort", "nowhere"], {}),
+        (["validate", "no-such-file.json", "--cohort", "gbsg2"], {"COLUMNS": "50"}),
+        (["config", "--json"], {"SAGE_API_KEY": "secret-key", "SAGE_BUDGET_USD": "7"}),
+    ],
+)
+def test_a_warm_command_says_and_ends_as_a_cold_one(
+    words: list[str], given: dict[str, str], tmp_path: Path
+) -> None:
+    assert sage(*words, cwd=tmp_path, **given) == sage(*words, cwd=tmp_path, cold=True, **given)
+
+
+def test_no_command_sees_the_variables_or_folder_of_another(tmp_path: Path) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder, usd in ((first, "3"), (second, "4")):
+        folder.mkdir()
+        made = sage("config", "--json", cwd=folder, SAGE_BUDGET_USD=usd).json
+        assert f'"{usd}' in json.dumps(made) or f" {usd}" in json.dumps(made)
+    assert "SAGE_BUDGET_USD" not in os.environ
+
+
+def test_a_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_warm(["--help"], cwd=tmp_path, env=environment(), timeout=0.001)
+    assert sage("--version", cwd=tmp_path).code == 0
