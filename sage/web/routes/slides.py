@@ -50,6 +50,24 @@ class Tiles:
         self._slides: OrderedDict[tuple[Path, int], Slide] = OrderedDict()
         self._tiles: OrderedDict[tuple[Path, int, int, int, int], bytes] = OrderedDict()
         self._size = 0
+        self._ready = False
+
+    def prepare(self) -> None:
+        """Load what decodes slides, once: half-loaded modules of other threads are seen by none.
+
+        Raises
+        ------
+        InputError
+            If the packages for slides are not installed.
+        """
+        with self._lock:
+            if not self._ready:
+                need("slides", "looking at slides")
+                import cv2  # noqa: F401
+
+                import mcp_servers.slides.slide  # noqa: F401
+
+                self._ready = True
 
     def slide(self, path: Path) -> Slide:
         """The open slide; a file that changed is opened again."""
@@ -137,7 +155,7 @@ def _allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
 
 
 def _slide(request: Request, path: str) -> Path:
-    need("slides", "looking at slides")
+    request.app.state.tiles.prepare()
     return _allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
     )

@@ -117,6 +117,29 @@ def test_only_slides_below_the_roots_are_read(place: Path, tmp_path: Path, path:
     link.unlink()
 
 
+def test_many_tiles_may_be_asked_for_at_once(place: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, "--root", str(place)) as served:
+        token = served.address.partition("token=")[2]
+        path = str(place / "large.svs")
+
+        async def go() -> list[int]:
+            headers = {"authorization": f"Bearer {token}"}
+            async with httpx.AsyncClient(base_url=served.origin, headers=headers) as http:
+                found: list[int] = []
+
+                async def one(x: int) -> None:
+                    at = {"path": path, "level": 12, "x": x, "y": 3}
+                    answered = await http.get("/api/slides/tile", params=at, timeout=60)
+                    found.append(answered.status_code)
+
+                async with anyio.create_task_group() as tasks:
+                    for x in range(10):
+                        tasks.start_soon(one, x)
+                return found
+
+        assert anyio.run(go) == [200] * 10
+
+
 def test_nothing_is_recorded_without_consent_and_all_can_be_deleted(
     place: Path, tmp_path: Path
 ) -> None:
