@@ -39,10 +39,12 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# While working: without what needs other programs or data, whole runs, attacks and slides.
+# While working: without what takes over a second (tests/slow.txt) or needs other programs or data, and
+# without attacks, slides and all whole runs but one. `pytest --record-slow` writes the list anew.
 SLOW := slow or docker or bubblewrap or browser or ray or postgres or slides or shared
 test-fast: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ($(SLOW))"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ($(SLOW))" \
+		--ignore=tests/adversary --ignore-glob="*/mcp_servers/test_sl_*"
 
 check: setup
 	$(BIN)/ruff check .

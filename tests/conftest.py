@@ -19,17 +19,51 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SLOW = ("end_to_end/", "adversary/", "mcp_servers/test_sl_", "test_the_table_kills_the_mutants")
+HERE = Path(__file__).parent
+PLACES = ("end_to_end/", "adversary/", "mcp_servers/test_sl_", "test_the_table_kills_the_mutants")
 """Whole runs, attacks, slides, mutants: what `make test-fast` leaves out beside marked tests."""
+KEPT = (
+    "end_to_end/test_run.py::test_a_prompt_ends_in_a_report_with_a_verdict",
+    "end_to_end/test_run.py::test_every_number_of_the_page_names_a_key_of_results_json",
+    "end_to_end/test_run.py::test_no_patient_and_no_row_enters_an_agent_output",
+    "end_to_end/test_run.py::test_replay_rebuilds_the_same_report_without_cohort_or_graph",
+)
+"""One whole run that it keeps."""
+SLOW = HERE / "slow.txt"
+"""Tests that took longer than a second, by `--record-slow`; it leaves them out as well."""
+LONG_S = 1.0
+took: dict[str, float] = {}
+"""Seconds of each test, its setup included, that of its slowest parameters."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say how the list of slow tests is made anew."""
+    parser.addoption(
+        "--record-slow", action="store_true", help=f"write {SLOW.name}: all over {LONG_S:g} s"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is slow by its place."""
-    here = Path(__file__).parent
+    """Mark as slow what is slow by its place or by the list."""
+    listed = set(SLOW.read_text(encoding="utf-8").split())
     for item in items:
-        where = f"{item.path.relative_to(here).as_posix()}::{item.name}"
-        if any(part in where for part in SLOW):
+        where = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
+        name = where.partition("[")[0]
+        if name not in KEPT and (name in listed or any(part in where for part in PLACES)):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add a phase of a test to what it took."""
+    took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the list, where it is asked for: by test function, without parameters."""
+    if session.config.getoption("--record-slow") and not hasattr(session.config, "workerinput"):
+        names = {name.partition("[")[0] for name, seconds in took.items() if seconds > LONG_S}
+        lines = sorted(name.removeprefix("tests/") for name in names)
+        SLOW.write_text("".join(f"{line}\n" for line in lines if not line.startswith(PLACES[:3])))
 
 
 # No test writes into the ledger of the person who runs it, or sees another test's.

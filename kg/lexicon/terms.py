@@ -45,7 +45,8 @@ def variants(text: str, symbol: bool) -> set[str]:
         if "-" in form and (symbol or len(form) <= 14):
             forms.add(form.replace("-", ""))
         for name in GREEK.values():
-            if re.search(rf"(?<![A-Za-z]){name}(?![A-Za-z])", form):
+            # The bare test first: it is fifty times as fast, and most names have no Greek.
+            if name in form and re.search(rf"(?<![A-Za-z]){name}(?![A-Za-z])", form):
                 forms.add(re.sub(rf"[- ]?{name}(?![A-Za-z])", name, form))
                 if symbol and name in {"alpha", "beta", "gamma"}:
                     forms.add(re.sub(rf"{name}(?![A-Za-z])", name[0], form))

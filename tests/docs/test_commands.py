@@ -26,7 +26,7 @@ from tests.docs.shell import run
 
 SLOW = re.compile(
     r".*sage (run|review|resume|replay|show|validate (run )?[^ ]+\.json|tools (run|promote)|mcp"
-    r"|cohort extract|trace) "
+    r"|cohort extract|trace|campaign|measure|gate|maps|models|bench|kg backtest)( |$)"
 )
 SHOWN = of_pages()
 SEEN = {line for example in SHOWN for line in example.lines}

@@ -123,7 +123,7 @@ def mixed_clusters(
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone() -> None:
+def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone(tmp_path: Path) -> None:
     rows = [
         line.split("\t")
         for line in shared("hetionet/hetionet-v1.0-nodes.tsv").read_text().splitlines()[1:]
@@ -133,9 +133,10 @@ def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone() -> None:
     # A fifth of the genes and all pathways, in which gene names occur.
     names = [(n, G) for n in sorted(genes)[::5]]
     names += [(n, EntityType.PATHWAY) for _, n, kind in rows if kind == "Pathway"]
-    clusters = cluster_names(names, options, embed.default())
+    embedder = embed.default(tmp_path / "vectors")
+    clusters = cluster_names(names, options, embedder)
     assert mixed_clusters(clusters, genes) == []
-    paper = cluster_names(names, FusionOptions.paper(), embed.default())
+    paper = cluster_names(names, FusionOptions.paper(), embedder)
     assert len(mixed_clusters(paper, genes)) > 20  # the bare rule does what it is known for
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ from mcp_servers.measures.maps import (
 )
 from sage.core.errors import InputError
 
-pytest.importorskip("spatialdata")
+pytestmark = pytest.mark.skipif(
+    find_spec("spatialdata") is None, reason="SpatialData is not installed"
+)
 
 
 @pytest.fixture
