@@ -28,7 +28,8 @@ CLASSES: dict[str, Literal["expression", "imaging", "any"]] = {
     "gene expression": "expression",
 }  # fmt: skip
 FAMILIES = {
-    "stromal": ("stroma_matrix",), "stroma": ("stroma_matrix",), "fibroblast": ("caf", "stroma_matrix"),
+    "stromal": ("stroma_matrix",), "stroma": ("stroma_matrix",),
+    "fibroblast": ("caf", "stroma_matrix"),
     "matrix": ("stroma_matrix",), "collagen": ("stroma_matrix",), "basal": ("basal",),
     "emt": ("emt",), "mesenchymal": ("emt",), "proliferation": ("proliferation",),
     "luminal": ("luminal",), "urothelial": ("luminal", "basal"), "b cell": ("b_cell",),

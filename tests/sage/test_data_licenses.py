@@ -1,4 +1,4 @@
-"""Every file under data/ stands in one row of data/licenses.tsv, and the notice names its folder."""
+"""Every file under data/ has one row in data/licenses.tsv, and the notice names its folder."""
 
 from __future__ import annotations
 
