@@ -2,9 +2,9 @@
 
     python -m benchmarks.extraction_judged
 
-`benchmarks/results/extraction/held_out.tsv` holds 300 triples that `rules` (version 11, the lexicon
 `benchmarks/results/extraction/held_out.tsv` holds 300 triples that `rules` read where both
-arguments stand by their phrases (version 11, the lexicon of `kg/README.md`), in abstracts
+arguments stand by their phrases (version 11, the lexicon of `kg/README.md`), in abstracts that took
+no part in development:
 BioNLP-ST 2013 Cancer Genetics (train and devel, texts only) and the development half of BC5CDR, a
 draw by the hash of source, triple and sentence. Each was judged twice on what its sentence says
 (entities, direction, sign, denial), the second time in another order without the first judgments.

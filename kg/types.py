@@ -74,7 +74,11 @@ class Document(Strict):
 
 
 class Evidence(Strict):
-    """Where a triple was read: `start:end` are character offsets in the document's text."""
+    """Where a triple was read: `start:end` are character offsets in the document's text.
+
+    `design`, `cohort` and `n` are those of the study, where its abstract says them; an `n` that the
+    sentence itself gives comes first.
+    """
 
     doc_id: str
     chunk_id: str
@@ -87,6 +91,9 @@ class Evidence(Strict):
     doi: str | None = None
     pmid: str | None = None
     retracted: bool = False
+    design: str | None = None
+    cohort: str | None = None
+    n: int | None = None
 
 
 class Triple(Strict):

@@ -15,7 +15,9 @@ def read_question(given: QuestionInput, resources: Resources) -> Reading:
 
 
 def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
-    """Only words of the prompt, a name for each part, and an exposure or a reason for none."""
+    """Only words of the prompt, a name for each part, no symbol corrected, and an exposure or a
+    reason for none.
+    """
     prompt = key_of(given.prompt)
     problems = [
         f'part "{part.words}" does not stand in the question; quote its words as they are'
@@ -26,6 +28,11 @@ def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
         f'part "{part.words}" has no name; write the concept in plain English'
         for part in reading.parts
         if not part.name.strip()
+    ]
+    problems += [
+        f'"{part.corrected_from}" is a symbol: symbols are not corrected, name it as it stands'
+        for part in reading.parts
+        if any(char.isdigit() for char in part.corrected_from)
     ]
     if not reading.parts and not reading.refusals and given.prompt.strip():
         problems.append("name the parts of the question, or refuse it and say why")

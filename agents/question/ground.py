@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.question.read import Reader
+from agents.question.read import MEASURING, Reader
 from agents.question.subgroups import Condition, conditions, contradictions
 from agents.question.types import (
     Asked,
@@ -77,9 +77,10 @@ def _named_within(name: str, vocabulary: Vocabulary) -> Concept | None:
     """
     reader = Reader(name, vocabulary)
     hits = reader.hits()
-    if len(hits) != 1 or reader.notes or reader.leftover(hits) or reader.qualifiers(hits):
+    about = [hit for hit in hits if not set(hit.phrase.casefold().split()) <= MEASURING]
+    if len(about) != 1 or reader.notes or reader.leftover(hits) or reader.qualifiers(hits):
         return None
-    return hits[0].concept
+    return about[0].concept
 
 
 def _same(part: Part, earlier: Part) -> bool:

@@ -21,6 +21,7 @@ from kg.corpus.chunks import Chunk, chunk
 from kg.corpus.screen import screen
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
+from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
@@ -136,7 +137,7 @@ def _extractor(
     if options.extractor == "rules":
         from kg.extract.rules import RulesExtractor
 
-        return RulesExtractor(ontology, lexicons, workers=options.workers)
+        return RulesExtractor(ontology, lexicons, workers=options.workers, broad=options.broad)
     if client is None or options.chat is None:
         raise InputError(
             "the chat extractor needs a model: configure one, or use the rules extractor"
@@ -292,12 +293,12 @@ def _derive(
     report: BuildReport,
     tell: Progress,
 ) -> None:
-    from kg.fusion.fuse import FusionOptions, fuse
+    from kg.fusion.fuse import FusionOptions, collector_paused, fuse
     from kg.graph import graphml
     from kg.graph.model import Graph
     from kg.graph.sidecar import SIDECAR
 
-    with _timed(report, "triples"):
+    with _timed(report, "triples"), collector_paused():
         triples = list(store.triples(options.as_of, options.include_retracted))
     report.triples = len(triples)
     report.triples_negated = sum(t.negated for t in triples)
@@ -308,11 +309,13 @@ def _derive(
     if not triples:
         report.notes.append("no triples: the graph is empty")
     tell("fuse", 0, 1)
-    with _timed(report, "fuse"):
+    with _timed(report, "fuse"), collector_paused():
         base = FusionOptions.paper() if options.fusion == "paper" else FusionOptions()
         update: dict[str, Any] = {
             "prune_below": options.prune_below,
-            "min_confidence": options.min_confidence,
+            "min_confidence": min(options.min_confidence, BROAD)
+            if options.broad
+            else options.min_confidence,
         }
         if options.tau is not None:
             update["tau"] = options.tau

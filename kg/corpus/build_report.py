@@ -18,10 +18,12 @@ class BuildOptions(Strict):
     `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
     guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
     `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
-    `chat` is the model of the chat extractor.
+    `chat` is the model of the chat extractor. `broad` lets `rules` also keep pairs that are likely
+    related though no phrase says how, as associations.
     """
 
     extractor: Literal["rules", "chat"] = "rules"
+    broad: bool = False
     as_of: int | None = Field(default=None, ge=1500, le=2200)
     fusion: Literal["guarded", "paper"] = "guarded"
     tau: float | None = Field(default=None, gt=0.0, le=1.0)

@@ -17,6 +17,7 @@ from typing import Any, Self
 from kg.corpus.chunks import Chunk
 from kg.corpus.store_schema import open_database
 from kg.extract.base import Extraction, Mention, Statement
+from kg.extract.study import size_in, study_of
 from kg.types import Document, EntityType, Evidence, Section, Triple
 
 
@@ -38,6 +39,7 @@ class Store:
         self._batch = 0
         self._pending = 0
         self._db = open_database(self.path)
+        self._documents: dict[tuple[str, str], Document] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +157,10 @@ class Store:
             )
 
     def document(self, doc_id: str, reader: str | None = None) -> Document | None:
-        """One document by its id."""
+        """One document by its id; read from the file once."""
+        known = self._documents.get((reader or self.meta("reader"), doc_id))
+        if known is not None:
+            return known
         row = self._db.execute(
             "SELECT fields, text FROM documents WHERE reader = ? AND id = ?",
             (reader or self.meta("reader"), doc_id),
@@ -165,7 +170,9 @@ class Store:
         fields = json.loads(row[0])
         fields["sections"] = tuple(Section(**section) for section in fields["sections"])
         fields["topics"] = tuple(fields.get("topics", ()))
-        return Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
+        document = Document(**fields, text=zlib.decompress(row[1]).decode("utf-8"))
+        self._documents[reader or self.meta("reader"), doc_id] = document
+        return document
 
     def set_corpus(self, rows: Sequence[dict[str, Any]]) -> None:
         """Replace the list of documents that the graph is derived from."""
@@ -291,6 +298,7 @@ class Store:
                 continue
             if as_of is not None and (document.year is None or document.year > as_of):
                 continue
+            study = study_of(document.text)
             seen: set[tuple[object, ...]] = set()
             rows = self._db.execute(
                 "SELECT c.id, c.section, c.start, s.statement FROM chunks c JOIN statements s "
@@ -305,6 +313,7 @@ class Store:
                 if key in seen:  # read again in the overlap of two chunks
                     continue
                 seen.add(key)
+                sentence = document.text[start:end]
                 yield Triple(
                     **statement.model_dump(exclude={"start", "end"}),
                     extractor=label,
@@ -314,12 +323,15 @@ class Store:
                         section=section,
                         start=start,
                         end=end,
-                        text=document.text[start:end],
+                        text=sentence,
                         title=document.title,
                         year=document.year,
                         doi=document.doi,
                         pmid=document.pmid,
                         retracted=document.retracted,
+                        design=study.design,
+                        cohort=study.cohort,
+                        n=size_in(sentence) or study.n,
                     ),
                 )
 

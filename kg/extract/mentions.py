@@ -87,14 +87,29 @@ _BARE = words(
 )
 _SPECIES = re.compile(
     r"\b(?:patients?|humans?|(?:wo)?m[ae]n|mice|mouse|murine|rats?|rabbits?|zebrafish|hamsters?|pigs?"
-    r"|dogs?|monkeys?|chickens?|yeast|xenopus|drosophila|e(?:\.|scherichia) coli|hiv(?:-1)?|bovine"
+    r"|dogs?|monkeys?|chickens?|yeast|xenopus|drosophila|e(?:\.|scherichia) coli|bovine"
     r"|porcine|canine|sheep|cats)\b",
     re.IGNORECASE,
+)
+# A drug by the stem of its nonproprietary name; ions and acids by their form.
+_DRUG = re.compile(
+    r"\b(?!(?:examine|determine|famine|stamine|vitamine)s?\b)"
+    r"(?:[A-Za-z]+-)?[A-Za-z]{2,}(?:(?:li|zu|xi|mu|nu|tu)mab|tinib|rafenib|ciclib|parib|degib|olimus"
+    r"|platin|statin|azole|oxacin|cillin|mycin|micin|sartan|[aeiou]lol|prazole|[aeiou]pril|dipine|zepam"
+    r"|zolam|barbital|barbitone|caine|triptan|setron|gliptin|glitazone|cycline|ciclovir|fovir|citabine"
+    r"|taxel|rubicin|oxetine|azosin|curium|curonium|flurane|profen|coxib|parin|[aeiou]grel|xaban|gatran"
+    r"|azine|apine|idone|piprazole|thiazide|semide|solone|asone|sterone|estrol|adiol|bucil|mustine"
+    r"|tecan|poside|cristine|blastine|morphine|codone|fentanil|fentanyl|phylline|zodone|idazole"
+    r"|quine|oxin|opolamine|tropine|iptyline|ipramine|fylline|dopa|zepine|gestrel|trexate|trexed)s?\b"
+    r"|\b(?:5-HT|5-FU|ATP|[Ss]uperoxide|[Aa]lcohol|[Ll]ipids?|(?:gluco)?corticoids?|[Gg]lucocorticoids?"
+    r"|(?:cortico)?steroids?|[Oo]pioids?|NSAIDs?|[Ff]olate|[Ss]tatins?|[Aa]nthracyclines?|MDMA)\b"
+    r"|\b(?:Ca|Mg|Zn|Na|Fe|Cu|Mn) ?\(?[23]?\+\)?|\b[a-z]+(?:-[a-z]+)*ic acids?\b",
 )
 # T24, H1299 and friends look like variants; a variant needs a reference and a new residue.
 _PATTERNS = (
     (_MICRORNA, EntityType.GENE),
     (_VARIANT, EntityType.MUTATION),
+    (_DRUG, EntityType.CHEMICAL),
 )
 
 
@@ -208,6 +223,12 @@ class MentionFinder:
             for match in lexicon.find(text):
                 decided, read_as = self._ontology.homonyms.decide(text, match.start, match.end)
                 entry = self._ontology.by_id(read_as) if read_as else lexicon.entry(match.entry)
+                if (
+                    entry
+                    and entry.type == EntityType.ORGANISM
+                    and _SPECIES.search(text, match.start, match.end)
+                ):
+                    continue  # `Wistar rats` are rats
                 mention = (
                     Mention(match.start, match.end, "", EntityType.OTHER, None)
                     if entry is None or (decided and read_as is None)
@@ -325,6 +346,8 @@ class MentionFinder:
                 if match.end == len(long) and match.start <= len(long) // 3:
                     entry = lexicon.entry(match.entry)
                     return Mention(0, len(long), entry.name, entry.type, entry.id)
+        if _DRUG.fullmatch(long):
+            return Mention(0, len(long), long.lower(), EntityType.CHEMICAL, None)
         if self._patterned:
             for start, end in disease_spans(long):
                 if end == len(long):

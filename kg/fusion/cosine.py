@@ -22,6 +22,7 @@ from sage.core.errors import InputError
 _MARGIN = 2e-5
 _CLOSE = 1e-5
 _LEAD = 48
+_FEW = 64
 _ROWS = 1024
 _COLUMNS = 2048
 
@@ -87,7 +88,8 @@ def _search(left: FloatArray, other: FloatArray | None, tau: float, lead: int) -
     if not len(left) or not len(right):
         return Pairs(empty, empty, np.zeros(0, dtype=np.float32))
     dimension = left.shape[1]
-    if lead < dimension:
+    # The axes cost more than they save where one side is a handful of new names.
+    if lead < dimension and min(len(left), len(right)) > _FEW:
         axes = _axes(right, lead)
         bound_left = _bounding(left, axes)
         bound_right = bound_left if other is None else _bounding(right, axes)

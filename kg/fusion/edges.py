@@ -35,7 +35,9 @@ def assemble(
     edges: list[FusedEdge] = []
     for key in sorted(gathered, key=lambda k: (k[0], k[2], k[1], k[3])):
         head, relation, tail, negated = key
-        group = sorted(gathered[key], key=_reading_order)
+        group = gathered[key]
+        if len(group) > 1:
+            group.sort(key=_reading_order)
         edges.append(
             FusedEdge(
                 head=head,
@@ -91,6 +93,8 @@ def _distinct(group: list[Triple]) -> tuple[Support, ...]:
 
 def _polarity(group: list[Triple]) -> Polarity:
     """The polarity with the most confidence behind it; a tie is neutral."""
+    if len(group) == 1 and group[0].confidence > 0:
+        return group[0].polarity
     mass = {p: sum(t.confidence for t in group if t.polarity == p) for p in Polarity}
     best = max(mass.values())
     winners = [p for p, m in mass.items() if m == best]

@@ -7,7 +7,9 @@ gives the same graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,18 @@ __all__ = [
 ]
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without garbage collection: the many small objects made here form no cycles."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
 def fuse(
     triples: Iterable[Triple],
     options: FusionOptions | None = None,
@@ -73,7 +87,18 @@ def fuse(
     InputError
         If similarity is asked for without an embedder.
     """
-    options = options or FusionOptions()
+    with collector_paused():
+        return _fuse(triples, options or FusionOptions(), embedder, ontology, aliases, pair_cache)
+
+
+def _fuse(
+    triples: Iterable[Triple],
+    options: FusionOptions,
+    embedder: Embedder | None,
+    ontology: OntologyLike | None,
+    aliases: Mapping[str, str] | None,
+    pair_cache: Path | None,
+) -> FusedGraph:
     if embedder is None and (options.mode == "paper" or options.similarity):
         raise InputError(
             "fusion by similarity needs an embedder: give one (kg.embedding.embed.default()), "

@@ -61,8 +61,11 @@ _PREFIXES = (
 _TOKEN = re.compile(r"[a-z]+|\d+|[^\W\d_]+")
 
 
+@lru_cache(maxsize=400_000)
 def clean_name(name: str) -> str:
     """Unicode NFC, no control or bidirectional marks, single spaces."""
+    if name.isascii() and name.isprintable():
+        return " ".join(name.split())
     name = unicodedata.normalize("NFC", name)
     kept = "".join(
         " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c

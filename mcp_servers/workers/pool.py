@@ -27,7 +27,10 @@ START_FAILURES = 3
 
 @dataclass
 class Worker:
-    """One process and what it is doing. `recent` names the inputs that it last had open."""
+    """One process and what it is doing.
+
+    `recent` names the inputs that it last had open, `cards` the GPUs that it has models on.
+    """
 
     process: BaseProcess
     connection: Connection
@@ -38,6 +41,7 @@ class Worker:
     kill_at: float | None = None
     over_memory: float = 0.0
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+    cards: set[str] = field(default_factory=set)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; a dead worker is noticed by its sentinel."""
@@ -51,7 +55,8 @@ class LocalPool(Workers):
     Admission keeps the sums of the running tools' CPU and memory within `cpus` and `memory_mb`
     (default: three quarters of what is available). A worker that grows beyond what a job may use
     is killed and the job fails, saying so; the others go on. A GPU, when there is one, is given
-    to one job at a time; tools that can use one wait for it.
+    to one job at a time; tools that can use one wait for it. All jobs of a card go to one worker,
+    so that a model lies on it once.
     """
 
     def __init__(
@@ -218,7 +223,10 @@ class LocalPool(Workers):
             )
             if too_much and (cpu or memory):
                 return  # nobody passes, so that a large job is not starved
-            worker = self._idle(job)
+            owner = next((worker for worker in self._workers if free_gpu in worker.cards), None)
+            if owner is not None and owner.job is not None:
+                continue  # what lies on the card is with a worker that does something else
+            worker = owner or self._idle(job)
             if worker is None:
                 return
             self.queued.remove(job)
@@ -227,10 +235,17 @@ class LocalPool(Workers):
             memory += job.resources.memory_mb
 
     def _idle(self, job: Job) -> Worker | None:
-        """An idle worker, best one that has the job's input open; a new one when there is room."""
+        """An idle worker: one without a card, best one that has the job's input open; a new one
+        when there is room.
+        """
         idle = [worker for worker in self._workers if worker.ready and worker.job is None]
         names = _inputs(job)
-        idle.sort(key=lambda worker: -sum(name in worker.recent for name in names))
+        idle.sort(
+            key=lambda worker: (
+                bool(worker.cards),
+                -sum(name in worker.recent for name in names),
+            )
+        )
         if idle:
             return idle[0]
         starting = sum(not worker.ready for worker in self._workers)
@@ -239,17 +254,25 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """A card that no running job has, the one that the job asks for where it names one."""
-        held = {worker.device for worker in self._workers if worker.job is not None}
+        """A card that no running job has, the one that the job asks for where it names one.
+
+        One whose worker does something else is the last choice: the job would wait for it.
+        """
+        busy = [worker for worker in self._workers if worker.job is not None]
+        held = {worker.device for worker in busy}
         every = [f"cuda:{index}" for index in range(self.gpus)]
         names = [job.device] if job.device in every else every
-        return next((name for name in names if name not in held), None)
+        away = set().union(*(worker.cards for worker in busy))
+        names = sorted((name for name in names if name not in held), key=lambda name: name in away)
+        return names[0] if names else None
 
     def _limit(self, job: Job) -> float:
         return max(self.memory_mb / self.size, job.resources.memory_mb * 1.25)
 
     def _give(self, worker: Worker, job: Job, device: str) -> None:
         worker.job, worker.device = job, device
+        if device != "cpu":
+            worker.cards.add(device)
         worker.limit_mb, worker.kill_at, worker.over_memory = self._limit(job), None, 0.0
         worker.recent.extend(_inputs(job))
         job.begin()

@@ -1,23 +1,24 @@
-"""Do path scores predict edges that the literature found later?
+"""Do scores of the past predict the edges of the future?
 
-The graph as of the training year is searched for paths between pairs that are not linked in it.
-Pairs that the literature linked by the test year are positives; the negatives are pairs of the
-same types and about the same distance that it did not link. Each score is judged by the area under
-the ROC curve, and the four weights are fitted by logistic regression with weights >= 0 on one half
-of the pairs and judged on the other half.
+For each cut year the graph as it was is asked which of its unlinked pairs will be linked within the
+horizon. What was linked stands against pairs that were not: random ones, ones at the same distance,
+and ones with the same types and degrees at both ends. The learned model (`kg.foresight`) stands
+beside the classical link predictors and the four path scores of the SAGE paper, all with intervals
+from resampling the pairs. Nothing after the cut is seen by any of them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from kg.embedding.embed import Embedder
+from kg.foresight.features import BASELINES, FEATURES
+from kg.foresight.model import HORIZON, Foresight
+from kg.foresight.pairs import Against, Ends, Window, negatives, window
 from kg.graph.arrays import TYPES
 from kg.graph.model import Graph
 from kg.paths import scores
@@ -30,283 +31,315 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
 
-SCORES = ("logic", "relevance", "novelty", "surprise")
+Floats = NDArray[np.float64]
+
+LEARNED = "learned from the past"
+PAPER = ("paper: Logic", "paper: Relevance", "paper: Novelty", "paper: Surprise", "paper: total")
 _FEWEST = 10
+_RATIO = 5
+_ROUNDS = 200
+TOP = 50
 
 
-class Auc(Strict):
-    """Area under the ROC curve with a 95% bootstrap interval; 0.5 is chance."""
+class Measure(Strict):
+    """A value with a 95% interval from resampling linked and other pairs."""
 
     value: float
     low: float
     high: float
 
 
-class Weights(Strict):
-    """Weights of the four scores, summing to 1."""
+class ScoreRow(Strict):
+    """One score against one kind of negatives; `cut` is None for the mean over the cuts.
 
-    logic: float = Field(ge=0.0)
-    relevance: float = Field(ge=0.0)
-    novelty: float = Field(ge=0.0)
-    surprise: float = Field(ge=0.0)
+    `auc`: area under the ROC curve, 0.5 is chance. `average_precision` and `hits` (share of the 50
+    highest that were linked) depend on the number of negatives per linked pair.
+    """
+
+    cut: int | None
+    against: Against
+    score: str
+    linked: int
+    others: int
+    auc: Measure
+    average_precision: Measure
+    hits: Measure
+
+
+class Calibration(Strict):
+    """Brier score over all unlinked pairs of a cut, and of the base rate alone.
+
+    `expected` and `seen`: how many links the probabilities promise, and how many there were.
+    """
+
+    cut: int
+    brier: float
+    brier_of_base_rate: float
+    expected: float
+    seen: int
+
+
+class Classic(Strict):
+    """A connection that was once foretold from the literature, asked as of the year before.
+
+    `percentile`: share of random unlinked pairs that the model expects less of. `missing` says why
+    there is no answer; `bridges` are what the graph then held between the two.
+    """
+
+    name: str
+    year: int
+    percentile: float | None = None
+    linked_later: int | None = None
+    bridges: tuple[str, ...] = ()
+    missing: str = ""
 
 
 class BacktestResult(Strict):
-    """What the scores of the past said about the edges of the future.
+    """All scores at all cuts, their means, calibration, and the classics."""
 
-    `auc` has one entry per score, for the total under the weights given, the total under the fitted
-    weights, and two baselines without path scores. All are measured on the pairs that the fit did
-    not see. `fitted` is None if the fit gave no score a positive weight.
-    """
-
-    train_year: int
-    test_year: int
-    train_nodes: int
-    train_edges: int
-    new_edges: int
-    positives: int
-    negatives: int
-    paths: int
-    weights: Weights
-    fitted: Weights | None
-    auc: dict[str, Auc]
+    cuts: tuple[int, ...]
+    horizon: int
+    nodes: int
+    edges: int
+    rows: tuple[ScoreRow, ...]
+    calibration: tuple[Calibration, ...]
+    classics: tuple[Classic, ...]
     notes: tuple[str, ...]
 
+    def mean(self, score: str, against: Against) -> ScoreRow:
+        """The row of the mean over the cuts."""
+        return next(r for r in self.rows if (r.cut, r.score, r.against) == (None, score, against))
 
-@dataclass
-class _Pairs:
-    ends: NDArray[np.int32]
-    label: NDArray[np.bool_]
-    features: NDArray[np.float64]
-    baselines: dict[str, NDArray[np.float64]]
-    paths: int
+
+class BacktestOptions(Strict):
+    """`cuts`: last years known. `paper_pairs`: linked pairs on which the paper's path scores are
+    measured (0: not at all), by `paths_per_pair` paths, with as many others for each as elsewhere.
+    """
+
+    cuts: tuple[int, ...] = Field(min_length=1)
+    horizon: int = Field(default=HORIZON, ge=1)
+    paper_pairs: int = Field(default=60, ge=0)
+    paths_per_pair: int = Field(default=5, ge=1)
+    seed: int = Field(default=0, ge=0)
 
 
 def backtest(
     graph: Graph,
-    train: int,
-    test: int,
+    options: BacktestOptions,
     embedder: Embedder,
-    options: PathOptions | None = None,
     *,
     domain: str | None = None,
-    max_pairs: int = 400,
-    paths_per_pair: int = 20,
     progress: Callable[[str], None] | None = None,
 ) -> BacktestResult:
-    """Train on the graph as of `train`, test on what was linked by `test`, fit the weights.
+    """Every score at every cut against every kind of negatives.
 
     Parameters
     ----------
+    graph : dated by its readings or edges
+    embedder : for the paper's Logic and Relevance
     domain : what Relevance is measured against; None takes the mean of all node vectors
-    max_pairs : most positives; as many negatives are drawn
-    paths_per_pair : paths between a pair whose mean scores stand for it, the shortest first
 
     Raises
     ------
     InputError
-        If the years are in the wrong order, the graph has no years, or too few edges are new.
+        If the graph has no years, or a cut leaves too little before or after it.
     """
-    options = options or PathOptions()
-    if train >= test:
-        raise InputError(f"--train {train} must be before --test {test}.")
     check_embedder(graph, embedder)
-    past, future = graph.as_of(train), graph.as_of(test)
-    if not past.n_edges:
-        span = graph.stats()
-        raise InputError(
-            f"the graph has no edge from {train} or before (its years: {span.first_year} to "
-            f"{span.last_year}). Choose a later --train."
-        )
     say = progress or (lambda _: None)
-    say("finding pairs that were linked later")
-    rng = generator(options.seed)
-    linked = _linked(past, future)
-    new = _new_pairs(past, future)
-    positives = _reachable(past, new, options)
-    if len(positives) > max_pairs:
-        positives = positives[np.sort(rng.choice(len(positives), max_pairs, replace=False))]
-    negatives = _negatives(past, positives, linked, options, rng)
-    if min(len(positives), len(negatives)) < _FEWEST:
-        raise InputError(
-            f"only {len(positives)} of the {len(new)} pairs that were newly linked by {test} are "
-            f"joined by a path as of {train} ({len(negatives)} pairs to compare with); at least "
-            f"{_FEWEST} of each are needed. Choose other years, or a larger corpus."
+    notes: list[str] = []
+    drawn: dict[tuple[str, Against], list[_Sample]] = {}
+    calibrated: list[Calibration] = []
+    for cut in sorted(set(options.cuts)):
+        say(f"{cut}: learning from the years before")
+        seen = _window(graph, cut, options.horizon)
+        model = Foresight.fit(graph, cut, horizon=options.horizon, seed=options.seed)
+        others = {a: negatives(seen, a, _RATIO, options.seed) for a in Against}
+        found = {"linked": seen.new, **{a.value: ends for a, ends in others.items()}}
+        columns = {name: _simple_scores(model, ends) for name, ends in found.items()}
+        for against in Against:
+            for name in (LEARNED, *BASELINES):
+                pair = columns["linked"][name], columns[against.value][name]
+                drawn.setdefault((name, against), []).append(_Sample(cut, *pair))
+        calibrated.append(_calibration(model, seen, others[Against.RANDOM]))
+        if options.paper_pairs:
+            say(f"{cut}: scoring paths")
+            most = dict.fromkeys(found, options.paper_pairs * _RATIO)
+            most["linked"] = options.paper_pairs
+            paper = {
+                name: _paper_scores(
+                    seen.past, _some(ends, most[name], options), embedder, domain, options
+                )
+                for name, ends in found.items()
+            }
+            for against in Against:
+                for name in PAPER:
+                    pair = paper["linked"][name], paper[against.value][name]
+                    drawn.setdefault((name, against), []).append(_Sample(cut, *pair))
+    if options.paper_pairs:
+        notes.append(
+            f"The paper's scores were measured on up to {options.paper_pairs} linked pairs per "
+            "cut: their hits are not comparable with those of the others."
         )
-    say(f"scoring paths of {len(positives) + len(negatives)} pairs")
-    pairs = _describe(past, positives, negatives, embedder, options, domain, paths_per_pair)
-    fit = _half(pairs.label, rng)
-    fitted = fit_weights(pairs.features[fit], pairs.label[fit])
-    held = ~fit
-    label = pairs.label[held]
-    given = np.array(scores.check_weights(options.weights))
-    columns = {name: pairs.features[held, n] for n, name in enumerate(SCORES)}
-    columns["total, weights given"] = pairs.features[held] @ given
-    if fitted is not None:
-        columns["total, weights fitted"] = pairs.features[held] @ fitted
-    columns |= {f"baseline: {name}": v[held] for name, v in pairs.baselines.items()}
-    notes = []
-    if domain is None:
+    if options.paper_pairs and domain is None:
         notes.append("Relevance was measured to the mean of all nodes: no domain was given.")
-    if fitted is None:
-        notes.append("No score predicted new edges: no weights were fitted.")
-    if held.sum() < 100:
-        notes.append(f"Only {int(held.sum())} pairs were held out: the intervals are wide.")
+    say("resampling")
+    rows = [row for key, samples in drawn.items() for row in _rows(key, samples, options.seed)]
+    say("asking the classics")
+    classics = tuple(_classic(graph, *known, options) for known in CLASSICS)
     return BacktestResult(
-        train_year=train,
-        test_year=test,
-        train_nodes=past.n_nodes,
-        train_edges=past.n_edges,
-        new_edges=len(new),
-        positives=len(positives),
-        negatives=len(negatives),
-        paths=pairs.paths,
-        weights=_weights(given),
-        fitted=None if fitted is None else _weights(fitted),
-        auc={name: auc_interval(column, label, options.seed) for name, column in columns.items()},
+        cuts=tuple(sorted(set(options.cuts))),
+        horizon=options.horizon,
+        nodes=graph.n_nodes,
+        edges=graph.n_edges,
+        rows=tuple(rows),
+        calibration=tuple(calibrated),
+        classics=classics,
         notes=tuple(notes),
     )
 
 
-def _weights(values: NDArray[np.float64]) -> Weights:
-    return Weights(**dict(zip(SCORES, values.tolist(), strict=True)))
+def _window(graph: Graph, cut: int, horizon: int) -> Window:
+    seen = window(graph, cut, horizon)
+    if not seen.past.n_edges:
+        span = graph.stats()
+        raise InputError(
+            f"the graph has no edge from {cut} or before (its years: {span.first_year} to "
+            f"{span.last_year}). Choose a later --cut."
+        )
+    if len(seen.new) < _FEWEST:
+        raise InputError(
+            f"only {len(seen.new)} pairs known in {cut} were newly linked by {cut + horizon}; at "
+            f"least {_FEWEST} are needed. Choose another --cut, or a larger corpus."
+        )
+    return seen
 
 
-def fit_weights(
-    features: NDArray[np.float64], label: NDArray[np.bool_]
-) -> NDArray[np.float64] | None:
-    """(4,) weights >= 0 summing to 1, by logistic regression with bounds and a slight ridge.
-
-    None if no score gets a positive weight.
-    """
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
-    x = np.column_stack([features, np.ones(len(features))])
-    y = label.astype(np.float64)
-
-    def loss(a: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        z = x @ a
-        value = float(np.mean(np.logaddexp(0.0, z) - y * z) + 1e-3 * (a[:-1] @ a[:-1]))
-        slope = x.T @ (expit(z) - y) / len(y)
-        slope[:-1] += 2e-3 * a[:-1]
-        return value, slope
-
-    n = features.shape[1]
-    bounds = [(0.0, None)] * n + [(None, None)]
-    start = np.concatenate([np.ones(n), [0.0]])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    weights: NDArray[np.float64] = np.where(found.x[:-1] < 1e-6, 0.0, found.x[:-1])
-    if weights.sum() <= 0:
-        return None
-    scaled: NDArray[np.float64] = weights / weights.sum()
-    return scaled
+def _simple_scores(model: Foresight, ends: Ends) -> dict[str, Floats]:
+    features = model.past.features(ends)
+    found = {name: features[:, FEATURES.index(name)] for name in BASELINES}
+    return {LEARNED: model.score(ends), **found}
 
 
-def auc(score: NDArray[np.float64], label: NDArray[np.bool_]) -> float:
+def _some(ends: Ends, most: int, options: BacktestOptions) -> Ends:
+    if len(ends) <= most:
+        return ends
+    rng = generator(options.seed, len(ends))
+    chosen: Ends = ends[np.sort(rng.choice(len(ends), most, replace=False))]
+    return chosen
+
+
+# -- measures -------------------------------------------------------------------------------
+
+
+class _Sample:
+    """One score of linked and of other pairs at one cut."""
+
+    def __init__(self, cut: int, linked: Floats, others: Floats) -> None:
+        self.cut, self.linked, self.others = cut, linked, others
+
+    def measures(self, linked: NDArray[np.int64], others: NDArray[np.int64]) -> Floats:
+        """AUC, average precision and hits of resampled pairs, given by position."""
+        value = np.concatenate([self.linked[linked], self.others[others]])
+        label = np.arange(len(value)) < len(linked)
+        return np.array([auc(value, label), *average_precision_and_hits(value, label)])
+
+    def whole(self) -> Floats:
+        return self.measures(np.arange(len(self.linked)), np.arange(len(self.others)))
+
+    def resampled(self, seed: int) -> Floats:
+        """(rounds, 3) measures of pairs drawn with replacement, linked and others apart."""
+        rng = generator(seed, self.cut)
+        yes, no = len(self.linked), len(self.others)
+        return np.array(
+            [
+                self.measures(rng.integers(0, yes, yes), rng.integers(0, no, no))
+                for _ in range(_ROUNDS)
+            ]
+        )
+
+
+def auc(score: Floats, label: NDArray[np.bool_]) -> float:
     """Area under the ROC curve by ranks (Mann-Whitney), ties counted half."""
     from scipy.stats import rankdata
 
     positives = int(label.sum())
-    negatives = len(label) - positives
-    if not positives or not negatives:
+    others = len(label) - positives
+    if not positives or not others:
         return 0.5
     ranks = rankdata(score)[label].sum()
-    return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
+    return float((ranks - positives * (positives + 1) / 2) / (positives * others))
 
 
-def auc_interval(
-    score: NDArray[np.float64], label: NDArray[np.bool_], seed: int, rounds: int = 300
-) -> Auc:
-    """The area with a 95% interval from bootstrapping positives and negatives separately."""
-    rng = generator(seed)
-    yes, no = np.flatnonzero(label), np.flatnonzero(~label)
-    drawn = []
-    for _ in range(rounds if len(yes) and len(no) else 0):
-        rows = np.concatenate([rng.choice(yes, len(yes)), rng.choice(no, len(no))])
-        drawn.append(auc(score[rows], label[rows]))
-    value = auc(score, label)
-    low, high = np.quantile(drawn, [0.025, 0.975]) if drawn else (0.0, 1.0)
-    return Auc(value=value, low=float(low), high=float(high))
+def average_precision_and_hits(score: Floats, label: NDArray[np.bool_]) -> tuple[float, float]:
+    """Mean precision at the linked pairs, and the share linked of the highest 50.
+
+    Equal scores share what they hold: each counts as linked to the degree that its ties are.
+    """
+    order = np.argsort(-score, kind="stable")
+    value, held = score[order], label[order].astype(np.float64)
+    start = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]]))
+    size = np.diff(np.concatenate([start, [len(value)]]))
+    linked = np.add.reduceat(held, start)
+    precision = np.cumsum(linked) / np.cumsum(size)
+    average = float((precision * linked).sum() / max(linked.sum(), 1.0))
+    share = np.repeat(linked / size, size)
+    return average, float(share[:TOP].mean())
 
 
-def _codes(graph: Graph, place: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Unordered pairs that affirmed edges link, as codes in the numbering `place`."""
-    keep = ~graph.negated
-    a, b = place[graph.head[keep]], place[graph.tail[keep]]
-    there = (a >= 0) & (b >= 0)
-    low, high = np.minimum(a, b)[there], np.maximum(a, b)[there]
-    codes: NDArray[np.int64] = np.unique(low * n + high)
-    return codes
-
-
-def _linked(past: Graph, future: Graph) -> NDArray[np.int64]:
-    place = np.array([past.position.get(i, -1) for i in future.ids], dtype=np.int64)
-    return _codes(future, place, past.n_nodes)
-
-
-def _new_pairs(past: Graph, future: Graph) -> NDArray[np.int32]:
-    """(p, 2) pairs of nodes of the past graph that were linked only later."""
-    n = past.n_nodes
-    before = _codes(past, np.arange(n, dtype=np.int64), n)
-    new = np.setdiff1d(_linked(past, future), before)
-    return np.stack([new // n, new % n], axis=1).astype(np.int32)
-
-
-def _distances(past: Graph, source: int, hops: int) -> NDArray[np.int8]:
-    indptr, indices = past.adjacency
-    search = Searcher(indptr, indices, np.array([source], dtype=np.int32), hops)
-    return search.distance
-
-
-def _reachable(past: Graph, pairs: NDArray[np.int32], options: PathOptions) -> NDArray[np.int32]:
-    keep = [
-        p
-        for source in np.unique(pairs[:, 0]).tolist()
-        for distance in (_distances(past, source, options.max_hops),)
-        for p in np.flatnonzero(pairs[:, 0] == source).tolist()
-        if 2 <= distance[pairs[p, 1]] <= options.max_hops
+def _rows(key: tuple[str, Against], samples: Sequence[_Sample], seed: int) -> list[ScoreRow]:
+    name, against = key
+    wholes = [sample.whole() for sample in samples]
+    drawn = [sample.resampled(seed) for sample in samples]
+    mean = (None, samples, np.mean(wholes, axis=0), np.mean(drawn, axis=0))
+    single = [
+        (sample.cut, [sample], whole, rounds)
+        for sample, whole, rounds in zip(samples, wholes, drawn, strict=True)
     ]
-    return pairs[sorted(keep)]
+    found = []
+    for cut, held, whole, rounds in (*single, mean):
+        low, high = np.quantile(rounds, [0.025, 0.975], axis=0)
+        measures = [
+            Measure(value=float(whole[m]), low=float(low[m]), high=float(high[m])) for m in range(3)
+        ]
+        found.append(
+            ScoreRow(
+                cut=cut,
+                against=against,
+                score=name,
+                linked=sum(len(sample.linked) for sample in held),
+                others=sum(len(sample.others) for sample in held),
+                auc=measures[0],
+                average_precision=measures[1],
+                hits=measures[2],
+            )
+        )
+    return found
 
 
-def _negatives(
-    past: Graph,
-    positives: NDArray[np.int32],
-    linked: NDArray[np.int64],
-    options: PathOptions,
-    rng: np.random.Generator,
-) -> NDArray[np.int32]:
-    """For each positive, a pair with the same source, tail type and distance, never linked."""
-    n = past.n_nodes
-    known = set(linked.tolist())
-    used: defaultdict[int, set[int]] = defaultdict(set)
-    out: list[tuple[int, int]] = []
-    for source, tail in positives.tolist():
-        distance = _distances(past, source, options.max_hops)
-        fit = np.flatnonzero((distance == distance[tail]) & (past.types == past.types[tail]))
-        rng.shuffle(fit)
-        for other in fit.tolist():
-            code = min(source, other) * n + max(source, other)
-            if other != source and code not in known and other not in used[source]:
-                used[source].add(other)
-                out.append((source, other))
-                break
-    return np.array(out, dtype=np.int32).reshape(-1, 2)
+def _calibration(model: Foresight, seen: Window, random: Ends) -> Calibration:
+    """Each random pair stands for its share of all unlinked pairs."""
+    yes = model.outlook(seen.new).probability
+    no = model.outlook(random).probability
+    weight = max(seen.linkable - len(yes), 1) / max(len(no), 1)
+    every = len(yes) + weight * len(no)
+    base = len(yes) / every
+    return Calibration(
+        cut=seen.cut,
+        brier=float((((1 - yes) ** 2).sum() + weight * (no**2).sum()) / every),
+        brier_of_base_rate=float(base * (1 - base)),
+        expected=float(yes.sum() + weight * no.sum()),
+        seen=len(yes),
+    )
 
 
-def _describe(
-    past: Graph,
-    positives: NDArray[np.int32],
-    negatives: NDArray[np.int32],
-    embedder: Embedder,
-    options: PathOptions,
-    domain: str | None,
-    per_pair: int,
-) -> _Pairs:
-    """Mean normalized scores of each pair's paths; pairs in a fixed order."""
-    ends = np.concatenate([positives, negatives])
-    label = np.arange(len(ends)) < len(positives)
+# -- the paper's path scores ----------------------------------------------------------------
+
+
+def _paper_scores(
+    past: Graph, ends: Ends, embedder: Embedder, domain: str | None, options: BacktestOptions
+) -> dict[str, Floats]:
+    """Mean normalized scores of each pair's shortest paths; no path at all scores lowest."""
+    search_as = PathOptions()
     indptr, indices = past.adjacency
     found = []
     for source, target in ends.tolist():
@@ -314,47 +347,166 @@ def _describe(
             indptr,
             indices,
             np.array([target], dtype=np.int32),
-            options.max_hops,
-            hub_cap=options.hub_cap,
-            budget=options.budget,
+            search_as.max_hops,
+            hub_cap=search_as.hub_cap,
+            budget=200_000,
         )
-        some = search.shortest(source, per_pair, min_hops=2).rows
-        if not len(some):  # the hub cap hides every path
-            search = Searcher(indptr, indices, np.array([target], dtype=np.int32), options.max_hops)
-            some = search.shortest(source, per_pair, min_hops=2).rows
-        found.append(some)
+        found.append(search.shortest(source, options.paths_per_pair, min_hops=2).rows)
+    counts = np.array([len(rows) for rows in found])
+    if not counts.sum():
+        return {name: np.zeros(len(ends)) for name in PAPER}
     rows = np.concatenate(found)
-    owner = np.repeat(np.arange(len(ends)), [len(f) for f in found])
-    vectors = past.vectors
-    if vectors is None:
-        vectors = embedder.embed(past.names)
-    if domain is not None:
-        center = embedder.embed([domain])[0]
+    owner = np.repeat(np.arange(len(ends)), counts)
+    on_paths = np.unique(rows[rows >= 0])
+    vectors = np.zeros((past.n_nodes, embedder.dimension))
+    if past.vectors is not None:
+        vectors[on_paths] = past.vectors[on_paths]
     else:
-        center = np.asarray(vectors).mean(axis=0)
-        center = center / max(float(np.linalg.norm(center)), 1e-12)
-    distances = np.linalg.norm(np.asarray(vectors, dtype=np.float64) - center, axis=1)
+        vectors[on_paths] = embedder.embed([past.names[n] for n in on_paths.tolist()])
+    center = embedder.embed([domain])[0] if domain else vectors[on_paths].mean(axis=0)
+    center = center / max(float(np.linalg.norm(center)), 1e-12)
+    distances = np.linalg.norm(vectors - center, axis=1)
     raw = score_candidates(rows, distances, past.degree, past.types, len(TYPES))
     texts = embedder.embed(sentences(past, Steps(past), rows))
     queries = embedder.embed([f"{past.names[a]} and {past.names[b]}" for a, b in ends.tolist()])
     cosine = np.einsum("nd,nd->n", texts.astype(np.float64), queries[owner].astype(np.float64))
     columns = (scores.clamp_logic(cosine), raw.relevance01, raw.novelty01, raw.surprise01)
-    counts = np.maximum(np.bincount(owner, minlength=len(ends)), 1)
-    features = np.stack(
-        [np.bincount(owner, weights=c, minlength=len(ends)) / counts for c in columns], axis=1
-    )
-    a, b = ends[:, 0], ends[:, 1]
-    similar = np.einsum("nd,nd->n", np.asarray(vectors[a]), np.asarray(vectors[b]))
-    baselines = {
-        "degree product": (past.degree[a] * past.degree[b]).astype(np.float64),
-        "name similarity": similar.astype(np.float64),
-    }
-    return _Pairs(ends, label, features, baselines, len(rows))
+    means = [
+        np.where(
+            counts > 0,
+            np.bincount(owner, weights=column, minlength=len(ends)) / np.maximum(counts, 1),
+            -1.0,
+        )
+        for column in columns
+    ]
+    total = np.stack(means, axis=1) @ np.array(scores.check_weights(search_as.weights))
+    return dict(zip(PAPER, [*means, total], strict=True))
 
 
-def _half(label: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """A random half of the positives and of the negatives."""
-    out = np.zeros(len(label), dtype=np.bool_)
-    for group in (np.flatnonzero(label), np.flatnonzero(~label)):
-        out[rng.permutation(group)[: len(group) // 2]] = True
-    return out
+# -- the classics ---------------------------------------------------------------------------
+
+#: Name, the two ends by the names that a graph may know them by, and the last year before the
+#: connection was published. Each was drawn from literature that did not mention the two together.
+CLASSICS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], int], ...] = (
+    ("fish oil, Raynaud's disease (Swanson 1986)",
+     ("fish oils", "fish oil", "eicosapentaenoic acid"),
+     ("Raynaud disease", "Raynaud's disease", "Raynaud phenomenon"), 1985),
+    ("magnesium, migraine (Swanson 1988)", ("magnesium",),
+     ("migraine disorders", "migraine"), 1987),
+    ("arginine, somatomedin C (Swanson 1990)", ("arginine",),
+     ("IGF1", "somatomedin C", "insulin-like growth factor I"), 1989),
+    ("indomethacin, Alzheimer's disease (Smalheiser and Swanson 1996)", ("indomethacin",),
+     ("Alzheimer disease", "Alzheimer's disease"), 1995),
+    ("estrogen, Alzheimer's disease (Smalheiser and Swanson 1996)",
+     ("estrogens", "estrogen", "estradiol"), ("Alzheimer disease", "Alzheimer's disease"), 1995),
+    ("phospholipase A2, schizophrenia (Smalheiser and Swanson 1998)",
+     ("PLA2G6", "phospholipase A2"), ("schizophrenia",), 1997),
+    ("thalidomide, chronic hepatitis C (Weeber 2001)", ("thalidomide",),
+     ("hepatitis C, chronic", "chronic hepatitis C", "hepatitis C"), 2000),
+    ("chlorpromazine, cardiac hypertrophy (Wren 2004)", ("chlorpromazine",),
+     ("cardiomegaly", "cardiac hypertrophy"), 2003),
+    ("curcumin, retinal diseases (Srinivasan 2004)", ("curcumin",),
+     ("retinal diseases", "retinopathy"), 2003),
+)  # fmt: skip
+
+
+def _classic(
+    graph: Graph,
+    name: str,
+    one: tuple[str, ...],
+    other: tuple[str, ...],
+    year: int,
+    options: BacktestOptions,
+) -> Classic:
+    """One connection asked of the graph as of the year before it was published."""
+    blank = Classic(name=name, year=year)
+
+    def without(reason: str) -> Classic:
+        return blank.model_copy(update={"missing": reason})
+
+    past = graph.as_of(year)
+    ends = []
+    for names in (one, other):
+        place = next((n for each in names if (n := past.exact(each)) is not None), None)
+        if place is None:
+            late = any(graph.exact(each) is not None for each in names)
+            return without(
+                f"{names[0]}: no dated statement up to {year}"
+                if late
+                else f"{names[0]}: not in the graph"
+            )
+        ends.append(place)
+    indptr, indices = past.adjacency
+    near = [set(indices[indptr[n] : indptr[n + 1]].tolist()) for n in ends]
+    if ends[1] in near[0]:
+        return without(f"the graph links them already by {year}")
+    later = [
+        int(graph.first_year[edge])
+        for h, t in ((0, 1), (1, 0))
+        for edge in graph.edges_between(
+            graph.position[past.ids[ends[h]]], graph.position[past.ids[ends[t]]]
+        )
+        if not graph.negated[edge] and graph.first_year[edge]
+    ]
+    bridges = tuple(past.names[n] for n in sorted(near[0] & near[1]))
+    found = {"linked_later": min(later, default=None), "bridges": bridges}
+    try:
+        model = Foresight.fit(graph, year, horizon=options.horizon, seed=options.seed)
+    except InputError:
+        return without("too few dated links before to learn from").model_copy(update=found)
+    place_of = model.past.graph.position
+    asked = np.array([[place_of[past.ids[n]] for n in ends]], dtype=np.int64)
+    percentile = float(model.outlook(asked).percentile[0])
+    return blank.model_copy(update={**found, "percentile": percentile})
+
+
+# -- the table ------------------------------------------------------------------------------
+
+
+def markdown(found: BacktestResult) -> str:
+    """The benchmark as text: means over the cuts per score, calibration, the classics."""
+    lines = [
+        f"{found.nodes:,} nodes, {found.edges:,} edges; cuts "
+        f"{', '.join(map(str, found.cuts))}, links of the {found.horizon} years after; "
+        f"{_RATIO} negatives per linked pair; means over the cuts (95% interval).",
+        "",
+        "| score | " + " | ".join(f"AUC, {a.value}" for a in Against)
+        + f" | AP, {Against.DEGREE.value} | hits@{TOP}, {Against.DEGREE.value} |",
+        "|---|" + "---|" * (len(Against) + 2),
+    ]  # fmt: skip
+    for name in (LEARNED, *BASELINES, *PAPER):
+        if not any(row.score == name for row in found.rows):
+            continue
+        last = found.mean(name, Against.DEGREE)
+        cells = [_said(found.mean(name, against).auc) for against in Against]
+        cells += [_said(last.average_precision), _said(last.hits)]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "| cut | linked pairs | AUC of the learned score, degree-matched | random | Brier "
+        "| of the base rate | links expected | seen |",
+        "|---" * 8 + "|",
+    ]
+    for row in found.calibration:
+        at = {r.against: r for r in found.rows if r.cut == row.cut and r.score == LEARNED}
+        lines.append(
+            f"| {row.cut} | {at[Against.DEGREE].linked} | {_said(at[Against.DEGREE].auc)} | "
+            f"{_said(at[Against.RANDOM].auc)} | {row.brier:.6f} | {row.brier_of_base_rate:.6f} | "
+            f"{row.expected:.0f} | {row.seen} |"
+        )
+    lines += ["", "| classic | asked as of | answer |", "|---|---|---|"]
+    for classic in found.classics:
+        answer = classic.missing
+        if classic.percentile is not None:
+            answer = f"more plausible than {classic.percentile:.1%} of random unlinked pairs"
+        if classic.linked_later:
+            answer += f"; linked in {classic.linked_later}"
+        if classic.bridges:
+            answer += f"; between them: {', '.join(classic.bridges[:5])}"
+        lines.append(f"| {classic.name} | {classic.year} | {answer} |")
+    lines += ["", *found.notes]
+    return "\n".join(lines).rstrip()
+
+
+def _said(measure: Measure) -> str:
+    return f"{measure.value:.3f} ({measure.low:.3f}–{measure.high:.3f})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from agents.question.carried import account
 from agents.question.ground import ground
 from agents.question.read import read
-from agents.question.types import Part, PartRole, Question, QuestionInput
+from agents.question.types import Part, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from sage.core.data import data_root
 from sage.core.errors import InputError
@@ -97,12 +97,28 @@ def read_gold(path: Path | None = None) -> list[GoldQuestion]:
         raise InputError(f"{path}: no gold questions ({str(error).splitlines()[0]})") from None
 
 
+def read_readings(path: Path) -> dict[str, Reading]:
+    """What a model read of each prompt, by the prompt's id.
+
+    Raises
+    ------
+    InputError
+        If the file is not of such lines.
+    """
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {line["id"]: Reading.model_validate(line["reading"]) for line in lines}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: no recorded readings ({str(error).splitlines()[0]})") from None
+
+
 def score(
     gold: Iterable[GoldQuestion],
     settings: Settings,
     shared: Path | None,
     *,
     hypotheses: bool,
+    readings: Mapping[str, Reading] | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[QuestionScore]:
     """Read each prompt, draft its hypothesis, and compare both with what was expected.
@@ -113,13 +129,14 @@ def score(
     settings : whose reasoner reads and drafts
     shared : the folder of shared data; prompts on cohorts that need it are skipped without it
     hypotheses : whether hypotheses are drafted, or only the contract is read
+    readings : what a model read of each prompt, by id, in the place of the settings' reasoner
     progress : told how many are done
     """
-    asker = _Asker(settings, shared)
+    asker = _Asker(settings, shared, readings)
     out = []
     for done, item in enumerate(gold):
         progress(done)
-        missing = asker.missing(item.cohort)
+        missing = asker.missing(item)
         if missing:
             blank = dict.fromkeys(("parsed", "kept", "said", "silent"), 0)
             out.append(
@@ -233,13 +250,19 @@ def _carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
 class _Asker:
     """Asks SAGE, as `sage run` does, up to the draft of a hypothesis."""
 
-    def __init__(self, settings: Settings, shared: Path | None) -> None:
+    def __init__(
+        self, settings: Settings, shared: Path | None, readings: Mapping[str, Reading] | None
+    ) -> None:
         self.settings = settings
         self.shared = shared
+        self.readings = readings
         self._given: dict[str, tuple[QuestionInput, Vocabulary]] = {}
 
-    def missing(self, cohort: str) -> str:
-        """Why a cohort cannot be asked here, or an empty text."""
+    def missing(self, item: GoldQuestion) -> str:
+        """Why a prompt cannot be asked here, or an empty text."""
+        cohort = item.cohort
+        if self.readings is not None and item.id not in self.readings:
+            return "no recorded reading of it"
         _, place = COHORTS.get(cohort, ("", "?"))
         if not place:
             return ""
@@ -259,7 +282,9 @@ class _Asker:
         """The contract of a prompt and, where it can be answered, the first hypothesis."""
         given, vocabulary = self._known(item.cohort)
         given = given.model_copy(update={"prompt": item.prompt})
-        if self.settings.effective_reasoner == "rules":
+        if self.readings is not None:
+            reading = self.readings[item.id]
+        elif self.settings.effective_reasoner == "rules":
             reading = read(item.prompt, vocabulary)
         else:
             from sage.wiring import question_reader

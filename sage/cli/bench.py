@@ -285,6 +285,9 @@ def questions(
         None, envvar="SAGE_SHARED", help="Folder of shared data; cohorts that need it are skipped."
     ),
     reasoner: Literal["rules", "chat"] = typer.Option("rules", help="Who reads and drafts."),
+    readings: Path | None = typer.Option(
+        None, help="What a model read of the prompts (.jsonl of id and reading), scored as it is."
+    ),
     parse_only: bool = typer.Option(False, "--parse-only", help="Read contracts, draft nothing."),
     held_out: bool | None = typer.Option(
         None, "--held-out/--seen", help="Only prompts held out from tuning, or only the others."
@@ -296,7 +299,7 @@ def questions(
 
     Example: sage bench questions --parse-only --limit 5
     """
-    from sage.bench.questions import read_gold, score
+    from sage.bench.questions import read_gold, read_readings, score
     from sage.console import counting, print_json
     from sage.settings import load
 
@@ -307,6 +310,7 @@ def questions(
             load(reasoner=reasoner),
             shared,
             hypotheses=not parse_only,
+            readings=read_readings(readings) if readings else None,
             progress=lambda done: advance("questions", done, len(chosen)),
         )
     if as_json:

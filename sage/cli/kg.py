@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sage.cli import kg_build, kg_graph
+from sage.cli import kg_build, kg_foresight, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, Sources, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
@@ -20,6 +20,7 @@ app = typer.Typer(
 lexicon_app = typer.Typer(name="lexicon", help="Large vocabularies.", no_args_is_help=True)
 app.add_typer(lexicon_app)
 kg_graph.register(app)
+kg_foresight.register(app)
 app.command("build")(kg_build.build_graph)
 
 

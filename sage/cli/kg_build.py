@@ -26,6 +26,9 @@ def build_graph(
     extractor: Annotated[
         Literal["rules", "chat"], typer.Option(help="`rules` needs no model.")
     ] = "rules",
+    broad: Annotated[
+        bool, typer.Option(help="Rules also keep pairs likely related in no stated way.")
+    ] = False,
     as_of: Annotated[
         int | None, typer.Option(help="Only literature up to this year.", metavar="YEAR")
     ] = None,
@@ -64,6 +67,8 @@ def build_graph(
     from sage.settings import load
 
     need("literature", "building a graph")
+    if broad and extractor != "rules":
+        raise InputError("--broad is a way of the rules extractor; leave it out with chat")
     settings = load()
     client: Client | None = None
     if extractor == "chat":
@@ -83,6 +88,7 @@ def build_graph(
         client = make_client(settings, Meter(budget_usd=max_cost))
     options = BuildOptions(
         extractor=extractor,
+        broad=broad,
         as_of=as_of,
         fusion=fusion,
         tau=tau,

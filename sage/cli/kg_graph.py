@@ -28,7 +28,6 @@ def register(app: typer.Typer) -> None:
     app.command("show")(show)
     app.command("export")(export)
     app.command("merges")(merges)
-    app.command("backtest")(backtest)
     app.command("score-fusion")(score_fusion)
     app.command("calibrate")(calibrate)
 
@@ -294,41 +293,6 @@ def merges(
         why = f"{merge.tier.value}{score}: {merge.reason}"
         out.print(f"{merge.joined} → [bold]{merge.kept}[/]  [dim]{why}[/]")
     out.print(f"{len(found.merges)} of {found.total} merges")
-
-
-def backtest(
-    graph: GraphPath,
-    train: Annotated[int, typer.Option(help="Search paths in the graph up to this year.")],
-    test: Annotated[int, typer.Option(help="Predict edges that appeared up to this year.")],
-    domain: Annotated[str | None, typer.Option(help="What Relevance is measured against.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure whether path scores predict edges that appeared later, and fit the four weights.
-
-    Example: sage kg backtest --graph graph/ --train 2018 --test 2022
-    """
-    from sage.bench.backtest import backtest as run
-    from sage.console import err, out, print_json
-    from sage.settings import load
-    from sage.wiring import make_embedder
-
-    with err.status("scoring paths of the past"):
-        found = run(load_graph(graph), train, test, make_embedder(load()), domain=domain)
-    if as_json:
-        print_json(found)
-        return
-    out.print(
-        f"{found.positives} pairs linked from {train + 1} to {test} and {found.negatives} that "
-        f"were not, by {found.paths} paths in the graph as of {train}"
-    )
-    out.print("area under the ROC curve (95% interval), on pairs that the fit did not see")
-    for name, area in found.auc.items():
-        out.print(f"  {name:26} {area.value:.3f} ({area.low:.3f} to {area.high:.3f})")
-    if found.fitted is not None:
-        fitted = ", ".join(f"{name} {value:.2f}" for name, value in found.fitted)
-        out.print(f"fitted weights: {fitted}")
-    for note in found.notes:
-        err.print(f"[yellow]note[/] {note}")
 
 
 def score_fusion(

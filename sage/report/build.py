@@ -111,7 +111,8 @@ def _render(page: Page, name: str) -> str:
 
     def cite(citation: Citation) -> Inert:
         reference = pen.cite(citation)
-        return Inert(f'<sup><a href="#references">{reference}</a></sup>' if as_html else reference)
+        place = pen.cited[citation.key]
+        return Inert(f'<sup><a href="#r{place}">{reference}</a></sup>' if as_html else reference)
 
     def sourced(citation: Citation) -> Inert:
         """The reference with its identifier beside it."""

@@ -23,6 +23,7 @@ from sage.questions import carries, question_of
 from sage.report.candidates import CandidatesPage, read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, turns
 from sage.report.facts import Facts
+from sage.report.reading import Item, remark
 from sage.report.reproduction import ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
@@ -99,6 +100,8 @@ class HypothesisPage:
     contract_json: str = ""
     interpretation: Interpretation | None = None
     summary: Summary | None = None
+    changes: tuple[str, ...] = ()
+    remark: list[Item] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     result_texts: tuple[str, ...] = ()
@@ -183,6 +186,7 @@ def collect(folder: RunFolder) -> Page:
         pages.append(page)
     for page in pages:
         page.carries = carries(folder, page.expanded.hypothesis)
+        page.remark = remark(page, facts) if page.contract and page.tables else []
     return Page(
         run=run,
         question=question_of(folder),
@@ -318,6 +322,7 @@ def _hypothesis(
         contract_json=contract.text if contract else "",
         interpretation=interpretation,
         summary=summary,
+        changes=results.changes if results and ended == "tested" else (),
         reasons=results.reasons if results else (),
         limits=limits,
         result_texts=results.limits if results else (),

@@ -9,6 +9,7 @@ from pathlib import Path
 from sage.report.facts import Facts
 from sage.report.fields import FOLDER, pictures
 from sage.report.inert import data_uri
+from sage.report.reading import would_change
 from validation.controls.keys import Key, random_key
 from validation.dictionary import JoinReport
 from validation.results import Answer, Results, TestOutcome
@@ -59,6 +60,7 @@ class ResultsPage:
     verdict: str
     badge: str
     answers: tuple[dict[str, str], ...]
+    changes: tuple[str, ...]
     reasons: tuple[str, ...]
     limits: tuple[str, ...]
     figures: list[FigurePage]
@@ -100,6 +102,9 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
         answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
+        changes=would_change(
+            (answer.question, answer.answer) for answer in results.verdict.answers
+        ),
         reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         figures=[

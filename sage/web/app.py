@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from sage.core.errors import InputError, SageError
 from sage.web.guard import Guard, Secrets
 from sage.web.processes import Commands
-from sage.web.routes import home, review, run
+from sage.web.routes import home, review, run, slides
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -30,7 +30,7 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-PAGES = ("/", "/runs/{name}", "/review", "/compare")
+PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides")
 
 
 def vendored() -> dict[str, Any]:
@@ -68,6 +68,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.site = site
     app.state.commands = Commands(site.settings.runs_dir)
+    app.state.tiles = slides.Tiles()
     app.state.csrf = Secrets(options.token).csrf
     page, imports = shell()
 
@@ -99,6 +100,6 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
             path, media_type=KINDS[path.suffix], headers={"cache-control": f"private, {keep}"}
         )
 
-    for routes in (home, run, review):
+    for routes in (home, run, review, slides):
         app.include_router(routes.router, prefix="/api")
     return Guard(app, options, imports, listener)

@@ -8,29 +8,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.question.agent import check_reading
 from agents.question.correct import corrected, edited
 from agents.question.ground import ground
 from agents.question.read import read
 from agents.question.subgroups import conditions
 from agents.question.types import (
+    Asked,
     GraphName,
     Intent,
     PartRole,
     Question,
     QuestionInput,
+    Reading,
 )
 from agents.question.vocabulary import Vocabulary
 from agents.question.words import language_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
-from sage.bench.questions import Answer, GoldQuestion, compare, read_gold
+from sage.bench.questions import Answer, GoldQuestion, compare, read_gold, read_readings
 from sage.core.errors import InputError
 from sage.questions import lines, question_input
 from validation import cohort as cohorts
 from validation.dictionary import Variable
 from validation.simulate import write_world
 
-ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+ONTOLOGY = Ontology.load(ROOT / "data" / "ontology")
 GRAPH = (
     GraphName(name="bladder cancer", kind=EntityType.DISEASE, degree=30),
     GraphName(name="FGFR3", kind=EntityType.GENE, degree=5),
@@ -318,6 +323,47 @@ def test_the_extent_of_a_tumor_is_a_condition(
     )  # fmt: skip
     (found,) = conditions(text, [extent])
     assert found.filters[0].value == value
+
+
+def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
+    words, vocabulary = known["demo"]
+
+    def grounded(prompt: str, **part: object) -> Question:
+        asked = Asked.model_validate({"role": "exposure", **part})
+        reading = Reading(intent=Intent.RELATE, parts=(asked,))
+        return ground(words.model_copy(update={"prompt": prompt}), reading, vocabulary)
+
+    name = "density of tertiary lymphoid structures on H&E slides"
+    (part,) = grounded(name, words=name, name=name).parts
+    assert part.variables == ("imaging:tls_density",)
+    (part,) = grounded("CD8A protein", words="CD8A protein", name="CD8A protein").parts
+    assert not part.testable, "a transcript is no protein"
+    (part,) = grounded(
+        "Does BCG prolong survival?", words="BCG", name="BCG", role="treatment"
+    ).parts
+    assert part.role is PartRole.EXPOSURE
+
+
+def test_a_symbol_is_not_corrected_by_a_model(known: Known) -> None:
+    words = known["demo"][0].model_copy(update={"prompt": "Does FGFR33 relate to survival?"})
+    wrong = Asked(words="FGFR33", role=PartRole.EXPOSURE, name="FGFR3", corrected_from="FGFR33")
+    (problem,) = check_reading(words, Reading(intent=Intent.RELATE, parts=(wrong,)))
+    assert "symbols are not corrected" in problem
+
+
+def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Path) -> None:
+    readings = read_readings(RESULTS / "questions_read_by_model.jsonl")
+    found = []
+    for item in GOLD:
+        words, vocabulary = known[item.cohort]
+        words = words.model_copy(update={"prompt": item.prompt})
+        question = ground(words, readings[item.id], vocabulary)
+        found.append(compare(item, Answer(question, " ".join(question.refusals))))
+    assert sum(each.parsed for each in found) >= 0.95 * sum(each.parts for each in found)
+    assert not any(each.silent for each in found)
+    (tmp_path / "bad.jsonl").write_text('{"id": "q001"}\n')
+    with pytest.raises(InputError, match="no recorded readings"):
+        read_readings(tmp_path / "bad.jsonl")
 
 
 def test_an_outcome_is_no_exposure(known: Known) -> None:

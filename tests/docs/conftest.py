@@ -115,6 +115,7 @@ def literature(place: Path) -> None:
         file.write(GENES)
     (place / "BioRED").mkdir()
     (place / "BioRED" / "Dev.PubTator").write_text(PUBTATOR)
+    (place / "trrust.tsv").write_text("TP53\tCDKN1A\tActivation\t17157259;23000000\n")
     pairs = [f"{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4}" for n in range(60)]
     (place / "mesh_to_other.tsv").write_text(
         "".join(f"MESH\tM{n}\t{x} growth\tDOID\tD{n}\tGrowth of {x}\n" for n, x in enumerate(pairs))

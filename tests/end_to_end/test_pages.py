@@ -112,6 +112,22 @@ def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Pat
         shown = page.inner_text("body")
         assert "edited by a person" in shown
         assert "by Ana" in page.content()
+        # On the first screen: question, sentence, verdict, effect, figure, what would change it.
+        for seen in ("h1", ".claim p", ".verdict", ".effect", ".front figure img", ".answers dt"):
+            box = page.locator(seen).first.bounding_box()
+            assert box and box["y"] < 720, seen
+        assert "What would change this" in shown
+        assert page.locator(".front figure img").first.evaluate("image => image.naturalWidth") > 0
+        assert serious_in_report(page.context.browser, run / "report.html") == []
+
+
+def serious_in_report(browser: Any, report: Path) -> list[str]:
+    """The report on a phone, opened as a file: it fits, and a screen reader can read it."""
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    page.goto(report.as_uri())
+    page.wait_for_selector("h1")
+    assert fits(page)
+    return serious(page)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +14,7 @@ from kg.fusion.fuse import FusionOptions, fuse
 from kg.graph.model import Graph
 from sage.cli.kg import app
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import bladder, timed
+from tests.kg.gr_helpers import bladder
 
 RUN = CliRunner()
 pytestmark = pytest.mark.usefixtures("plain_settings")
@@ -123,15 +122,6 @@ def test_calibration_prints_a_threshold(names: Path) -> None:
     got = answer("calibrate", str(names), "--precision", "0.9")
     assert got["tau"] is not None
     assert "use tau" in RUN.invoke(app, ["calibrate", str(names)]).stdout
-
-
-def test_a_backtest_prints_areas_and_weights(tmp_path: Path) -> None:
-    fused = fuse(timed(np.random.default_rng(0), planted=True), FusionOptions(), HashingEmbedder())
-    folder = Graph.from_fused(fused).save_sidecar(tmp_path / "past.kg")
-    result = RUN.invoke(app, ["backtest", "-g", str(folder), "--train", "2015", "--test", "2021"])
-    assert result.exit_code == 0, result.output
-    assert "area under the ROC curve" in result.stdout
-    assert "total, weights given" in result.stdout
 
 
 def test_a_graphml_file_serves_as_graph(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Merges and backtest on data whose truth is known."""
+"""Merges on data whose truth is known."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kg.embedding import embed
 from kg.fusion.fuse import FusionOptions
 from kg.fusion.merge import Clusters
 from kg.types import EntityType
-from sage.bench.backtest import auc, backtest, fit_weights
 from sage.bench.fusion import KnownNames, cluster_names, read_identity, score_fusion
 from sage.bench.threshold import calibrate
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import EMBEDDER, D, G, graph, timed
+from tests.kg.gr_helpers import EMBEDDER, D, G
 
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[2].parent / "shared"))
 
@@ -138,51 +136,3 @@ def test_no_two_hetionet_genes_share_a_cluster_by_cosine_alone(tmp_path: Path) -
     assert mixed_clusters(clusters, genes) == []
     paper = cluster_names(names, FusionOptions.paper(), embedder)
     assert len(mixed_clusters(paper, genes)) > 20  # the bare rule does what it is known for
-
-
-def test_a_backtest_reports_areas_intervals_and_weights() -> None:
-    g = graph(timed(np.random.default_rng(0), planted=True))
-    got = backtest(g, 2015, 2021, EMBEDDER, domain="renal disease")
-    assert got.positives >= 10
-    assert set(got.auc) >= {"logic", "relevance", "novelty", "surprise", "total, weights given"}
-    assert all(0.0 <= a.low <= a.value <= a.high <= 1.0 for a in got.auc.values())
-    if got.fitted:
-        assert sum(dict(got.fitted).values()) == pytest.approx(1.0)
-
-
-def test_the_same_backtest_gives_the_same_figures() -> None:
-    g = graph(timed(np.random.default_rng(1), planted=False))
-    assert backtest(g, 2015, 2021, EMBEDDER) == backtest(g, 2015, 2021, EMBEDDER)
-
-
-def test_fitted_weights_find_the_score_that_predicts() -> None:
-    rng = np.random.default_rng(2)
-    x = rng.random((400, 4))
-    label = x[:, 2] + 0.2 * rng.standard_normal(400) > 0.5
-    weights = fit_weights(x, label)
-    assert weights is not None
-    assert weights[2] > 0.8
-    assert weights.sum() == pytest.approx(1.0)
-
-
-def test_no_weights_are_fitted_where_nothing_predicts() -> None:
-    x = np.random.default_rng(3).random((100, 4))
-    assert fit_weights(x, x.sum(axis=1) < 2) is None
-
-
-def test_the_area_agrees_with_scikit_learn() -> None:
-    from sklearn.metrics import roc_auc_score
-
-    rng = np.random.default_rng(4)
-    score, label = np.round(rng.random(200), 1), rng.random(200) < 0.3
-    assert auc(score, label) == pytest.approx(roc_auc_score(label, score))
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "message"),
-    [(2020, 2020, "before"), (1900, 2020, "no edge"), (2015, 2016, "newly linked")],
-)
-def test_a_backtest_that_cannot_be_done_says_why(train: int, test: int, message: str) -> None:
-    g = graph(timed(np.random.default_rng(5), planted=False))
-    with pytest.raises(InputError, match=message):
-        backtest(g, train, test, EMBEDDER)

@@ -10,8 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kg.corpus.build import build
 from kg.corpus.build_report import BuildOptions
@@ -78,6 +81,35 @@ def test_two_builds_give_the_same_bytes_whatever_the_order(tmp_path: Path) -> No
     build(list(reversed(files)), tmp_path / "b", FAST, ontology())
     one, two = ((tmp_path / n / "graph.graphml").read_bytes() for n in "ab")
     assert one == two
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.permutations(range(5)), st.integers(1, 4), st.booleans())
+def test_papers_added_one_by_one_give_the_graph_of_one_build(
+    order: list[int], first: int, take_away: bool
+) -> None:
+    said = (
+        "FABP5 promotes invasion of bladder cancer.",
+        "Fatty acid-binding protein 5 inhibits apoptosis; CXCL13 promotes invasion.",
+        "E-FABP does not promote invasion of bladder cancer.",
+        "CXCL13 is associated with overall survival in bladder cancer.",
+        "Tertiary lymphoid structures are associated with overall survival. FABP5 inhibits AKT1.",
+    )
+    options = FAST.model_copy(update={"embedder": "hashing"})
+    with TemporaryDirectory() as folder:
+        steps, whole = Path(folder) / "steps", Path(folder) / "whole"
+        notes = Path(folder) / "notes"
+        for place, number in enumerate(order):
+            note(notes, f"paper-{number}", [said[number]], year=2000 + number)
+            if place + 1 >= first:
+                build([notes], steps, options, ontology())
+        if take_away:
+            (notes / f"paper-{order[0]}.md").unlink()
+            build([notes], steps, options, ontology())
+        build([notes], whole, options, ontology())
+        graphs = [(out / "graph.graphml").read_bytes() for out in (steps, whole)]
+        assert graphs[0] == graphs[1]
+        assert b"FABP5" in graphs[0] or take_away
 
 
 def test_added_papers_are_the_only_ones_read_again(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     ["build", "screen", "evaluate", "score-extractor", "lexicon import", "paths", "stats", "show",
-     "export", "merges", "backtest", "score-fusion", "calibrate"],
+     "export", "merges", "import", "backtest", "score-fusion", "calibrate"],
 )  # fmt: skip
 def test_every_command_shows_an_example(command: str) -> None:
     result = RUN.invoke(app, [*command.split(), "--help"])

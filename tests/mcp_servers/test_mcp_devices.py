@@ -67,6 +67,21 @@ def test_a_job_that_waits_for_its_card_lets_others_pass(pool: LocalPool, roots: 
     assert waits.result(60).provenance.device == "cuda:2"
 
 
+def test_all_jobs_of_a_card_go_to_one_worker(pool: LocalPool, roots: Roots) -> None:
+    """So that an encoder lies on a card once, whatever else the workers do."""
+    jobs = []
+    for number in range(12):
+        jobs.append(pool.submit("wait", {"seconds": 0.1}, roots))
+        card = f"cuda:{number % 2}"
+        jobs.append(pool.submit("on_device", {"seconds": 0.1, "device": card}, roots))
+    runs = [job.result(60) for job in jobs]
+    processes: dict[str, set[int]] = {}
+    for run in runs:
+        if run.provenance.device != "cpu":
+            processes.setdefault(run.provenance.device, set()).add(run.result["pid"])
+    assert {card: len(pids) for card, pids in processes.items()} == {"cuda:0": 1, "cuda:1": 1}
+
+
 def test_a_card_is_taken_only_where_a_network_computes() -> None:
     registry = load("pathology")
     for tool, given, expected in (

@@ -61,9 +61,11 @@ def test_sentences_wrap_and_values_do_not(page: ResultsPage) -> None:
 
 
 def test_the_template_wraps_what_is_long() -> None:
-    style = Path("sage/report/templates/report.html.j2").read_text(encoding="utf-8")
-    assert "td.n { white-space: nowrap; }" in style
-    assert 'class="{{ t.classes[loop.index0] }}"' in style
+    templates = Path("sage/report/templates")
+    assert "td.n { white-space: nowrap; }" in (templates / "report.html.j2").read_text("utf-8")
+    assert 'class="{{ t.classes[loop.index0] }}"' in (templates / "table.html.j2").read_text(
+        "utf-8"
+    )
 
 
 def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ import { Home } from "./home.js";
 import { Run } from "./run.js";
 import { Review } from "./review.js";
 import { Compare } from "./compare.js";
+import { Slides } from "./slides.js";
 
 const ROUTES = [
   [/^\/$/, "Ask and runs", () => Home],
   [/^\/runs\/([^/]+)$/, "Run", () => Run],
   [/^\/review$/, "Review", () => Review],
   [/^\/compare$/, "Compare", () => Compare],
+  [/^\/slides$/, "Slides", () => Slides],
 ];
-const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"]];
+const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"]];
 
 export function go(path) {
   history.pushState(null, "", path);

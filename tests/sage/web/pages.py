@@ -78,7 +78,8 @@ def looking(**context: Any) -> Iterator[Any]:
         yield page
         browser.close()
     # A refused edit is an answer of the server, which the browser logs as well.
-    assert [text for text in wrong if "status of 422" not in text] == []
+    errors = [text for text in wrong if "status of 422" not in text]
+    assert not errors, errors[:5]
 
 
 def serious(page: Any) -> list[str]:

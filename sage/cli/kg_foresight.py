@@ -1,0 +1,119 @@
+"""`sage kg import` and `sage kg backtest`: dated relations in, predictions measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from sage.cli.kg_graph import GraphPath, load_graph
+from sage.cli.options import AsJson
+
+Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", "indra"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the `kg` group."""
+    app.command("import")(import_)
+    app.command("backtest")(backtest)
+
+
+def import_(
+    format: Annotated[Format, typer.Argument(help="What the files are.")],
+    files: Annotated[list[Path], typer.Argument(help="Files as their source publishes them.")],
+    out_path: Annotated[Path, typer.Option("--out", "-o", help="Folder for the graph.")],
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="A file of another format for the same graph, as FORMAT:FILE."),
+    ] = None,
+    years: Annotated[
+        Path | None,
+        typer.Option(help="Years by PMID; without, they are estimated from the number."),
+    ] = None,
+    genes: Annotated[
+        Path | None,
+        typer.Option(help="NCBI gene_info: numbers for genes known by symbol, to join sources."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read relations of another collection into a graph, dated where years are known.
+
+    Example: sage kg import pubtator BioRED/Dev.PubTator --out dated/
+
+    Example: sage kg import trrust trrust.tsv --genes Homo_sapiens.gene_info.gz --out dated/
+    """
+    from kg.corpus.build import GRAPHML
+    from kg.graph.graphml import write
+    from kg.graph.model import Graph
+    from kg.importers.facts import fuse_facts, number_genes, read_gene_numbers
+    from kg.importers.formats import FORMATS
+    from kg.importers.years import read_years
+    from sage.console import err, out, print_json
+    from sage.core.errors import InputError
+
+    wanted = [(str(format), path) for path in files]
+    for item in also or ():
+        name, _, path = item.partition(":")
+        if name not in FORMATS or not path:
+            known = ", ".join(FORMATS)
+            raise InputError(f'--also "{item}": give FORMAT:FILE, FORMAT one of {known}')
+        wanted.append((name, Path(path)))
+    numbers = read_gene_numbers(genes) if genes else {}
+    dated = read_years(years) if years else {}
+    with err.status("reading"):
+        facts = [fact for name, path in wanted for fact in FORMATS[name](path)]
+        graph = Graph.from_fused(fuse_facts(number_genes(facts, numbers), dated))
+        graph.save_sidecar(out_path)
+        write(graph, out_path / GRAPHML)
+    found = graph.stats()
+    undated = int((graph.first_year == 0).sum())
+    if as_json:
+        print_json({**found.model_dump(mode="json"), "statements": len(facts), "undated": undated})
+        return
+    out.print(
+        f"{out_path}: {len(facts):,} statements, {found.nodes:,} nodes, {found.edges:,} edges, "
+        f"years {found.first_year} to {found.last_year}"
+    )
+    if undated:
+        out.print(f"{undated:,} edges have no year: no backtest sees them", style="yellow")
+
+
+def backtest(
+    graph: GraphPath,
+    cut: Annotated[
+        list[int], typer.Option(metavar="YEAR", help="Last year known; repeat for several.")
+    ],
+    horizon: Annotated[int, typer.Option(min=1, help="Years ahead.")] = 5,
+    paper_pairs: Annotated[
+        int, typer.Option(min=0, help="Linked pairs whose paths get the paper's scores; 0: none.")
+    ] = 60,
+    domain: Annotated[str | None, typer.Option(help="What Relevance is measured against.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the pairs drawn.")] = 0,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the table to this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure which scores of the past predict the edges that appeared later.
+
+    Example: sage kg backtest --graph graph/ --cut 2022 --cut 2023
+    """
+    from sage.bench.backtest import BacktestOptions, markdown
+    from sage.bench.backtest import backtest as run
+    from sage.console import err, out, print_json
+    from sage.core.files import write_text
+    from sage.settings import load
+    from sage.wiring import make_embedder
+
+    options = BacktestOptions(cuts=tuple(cut), horizon=horizon, paper_pairs=paper_pairs, seed=seed)
+    with err.status("learning from the past") as status:
+        found = run(
+            load_graph(graph), options, make_embedder(load()), domain=domain, progress=status.update
+        )
+    if out_path is not None:
+        write_text(out_path, markdown(found) + "\n")
+    if as_json:
+        print_json(found)
+        return
+    out.print(markdown(found), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,152 @@
+"""The backtest as a benchmark: measures, classics, refusals, the printed table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kg.foresight.features import BASELINES
+from kg.foresight.pairs import Against
+from kg.graph.model import Graph
+from kg.importers.facts import Entity, Fact
+from kg.types import EntityType
+from sage.bench.backtest import (
+    LEARNED,
+    PAPER,
+    BacktestOptions,
+    BacktestResult,
+    auc,
+    average_precision_and_hits,
+    backtest,
+    markdown,
+)
+from sage.cli.kg import app
+from sage.core.errors import InputError
+from tests.kg.gr_helpers import EMBEDDER
+from tests.kg.test_gr_foresight import graph_of, made
+
+RUN = CliRunner()
+OPTIONS = BacktestOptions(cuts=(2008, 2010), paper_pairs=12, paths_per_pair=2)
+
+
+def classic_facts() -> list[Fact]:
+    """Chlorpromazine and cardiac hypertrophy share a bridge by 2000 and are linked in 2004."""
+    drug = Entity("mesh:1", "chlorpromazine", EntityType.CHEMICAL)
+    heart = Entity("mesh:2", "cardiac hypertrophy", EntityType.DISEASE)
+    bridge = Entity("symbol:CALM1", "CALM1", EntityType.GENE)
+    return [
+        Fact(drug, "inhibits", bridge, year=1999, pmid="900001", source="test"),
+        Fact(bridge, "promotes", heart, year=2000, pmid="900002", source="test"),
+        Fact(drug, "treats", heart, year=2004, pmid="900003", source="test"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return graph_of(made(0) + classic_facts())
+
+
+@pytest.fixture(scope="module")
+def found(graph: Graph) -> BacktestResult:
+    return backtest(graph, OPTIONS, EMBEDDER)
+
+
+def test_every_score_stands_at_every_cut_against_every_kind_of_pair(found: BacktestResult) -> None:
+    seen = {(row.cut, row.against, row.score) for row in found.rows}
+    assert seen == {
+        (cut, against, score)
+        for cut in (2008, 2010, None)
+        for against in Against
+        for score in (LEARNED, *BASELINES, *PAPER)
+    }
+    for row in found.rows:
+        for measure in (row.auc, row.average_precision, row.hits):
+            assert 0.0 <= measure.low <= measure.high <= 1.0
+        assert row.auc.low <= row.auc.value <= row.auc.high
+
+
+def test_the_learned_score_finds_what_was_planted_and_degree_does_not(
+    found: BacktestResult,
+) -> None:
+    assert found.mean(LEARNED, Against.DEGREE).auc.low > 0.7
+    assert abs(found.mean("degree product", Against.DEGREE).auc.value - 0.5) < 0.1
+
+
+def test_calibration_promises_about_what_came(found: BacktestResult) -> None:
+    for row in found.calibration:
+        assert 0.5 < row.expected / row.seen < 2.0
+        assert row.brier <= row.brier_of_base_rate * 1.05
+
+
+def test_the_same_backtest_gives_the_same_figures(graph: Graph, found: BacktestResult) -> None:
+    assert backtest(graph, OPTIONS, EMBEDDER) == found
+
+
+def test_a_classic_is_replayed_where_its_edges_exist_and_else_said_missing(
+    found: BacktestResult,
+) -> None:
+    by_name = {classic.name.split(" (")[0]: classic for classic in found.classics}
+    wren = by_name["chlorpromazine, cardiac hypertrophy"]
+    assert wren.percentile is not None
+    assert (wren.linked_later, wren.bridges, wren.missing) == (2004, ("CALM1",), "")
+    fish = by_name["fish oil, Raynaud's disease"]
+    assert fish.percentile is None
+    assert fish.missing == "fish oils: not in the graph"
+
+
+def test_the_area_agrees_with_scikit_learn() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(4)
+    score, label = np.round(rng.random(200), 1), rng.random(200) < 0.3
+    assert auc(score, label) == pytest.approx(roc_auc_score(label, score))
+
+
+@pytest.mark.parametrize("digits", [1, 12])
+def test_average_precision_agrees_with_scikit_learn(digits: int) -> None:
+    from sklearn.metrics import average_precision_score
+
+    rng = np.random.default_rng(5)
+    score, label = np.round(rng.random(200), digits), rng.random(200) < 0.3
+    average, _ = average_precision_and_hits(score, label)
+    assert average == pytest.approx(average_precision_score(label, score))
+
+
+def test_equal_scores_hit_as_often_as_chance() -> None:
+    label = np.arange(400) < 100
+    assert average_precision_and_hits(np.zeros(400), label) == pytest.approx((0.25, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("cut", "horizon", "message"),
+    [(1900, 5, "no edge"), (2019, 1, "newly linked"), (1991, 5, "too few to learn")],
+)
+def test_a_backtest_that_cannot_be_done_says_why(
+    graph: Graph, cut: int, horizon: int, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        backtest(graph, BacktestOptions(cuts=(cut,), horizon=horizon), EMBEDDER)
+
+
+def test_the_command_writes_the_table_that_it_prints(graph: Graph, tmp_path: Path) -> None:
+    folder = graph.save_sidecar(tmp_path / "grown.kg")
+    table = tmp_path / "table.md"
+    result = RUN.invoke(
+        app,
+        ["backtest", "-g", str(folder), "--cut", "2010", "--paper-pairs", "0", "-o", str(table)],
+        env={"SAGE_EMBEDDING_MODEL": "hashing"},
+    )
+    assert result.exit_code == 0, result.output
+    assert table.read_text().strip() == result.stdout.strip()
+    assert f"| {LEARNED} |" in result.stdout
+    assert "paper:" not in result.stdout
+
+
+def test_the_table_has_a_row_per_score_and_per_cut(found: BacktestResult) -> None:
+    text = markdown(found)
+    for name in (LEARNED, *BASELINES, *PAPER):
+        assert text.count(f"| {name} |") == 1
+    assert text.count("\n| 2008 |") == text.count("\n| 2010 |") == 1
