@@ -162,7 +162,7 @@ def test_a_damaged_lexicon_is_refused_with_the_remedy(tmp_path: Path, message: s
     arrays = _arrays(path)
     DAMAGES[message](arrays)
     with path.open("wb") as handle:
-        np.savez(handle, **arrays)
+        np.savez(handle, **arrays)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=rf"x\.lex: .*{message}.*sage kg lexicon import"):
         Lexicon.load(path)
 
