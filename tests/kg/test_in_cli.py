@@ -62,7 +62,7 @@ def test_stats_show_and_merges_answer_from_the_graph(graph: Path) -> None:
 
 
 def test_paths_join_two_concepts_with_evidence(graph: Path) -> None:
-    found = _json("paths", "FABP5", "tertiary lymphoid structure", "--graph", str(graph))
+    found = _json("paths", "IL2", "TLS formation", "--graph", str(graph))
     assert isinstance(found, dict)
     assert found["paths"]
     assert all(edge["evidence"] for path in found["paths"] for edge in path["edges"])
