@@ -101,7 +101,22 @@ class Registry:
 def execute(
     spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
 ) -> ToolRun:
-    """Run a tool's function and gather result, outputs and provenance."""
+    """Run a tool's function and gather result, outputs and provenance.
+
+    Parameters
+    ----------
+    spec : the tool
+    given : its checked arguments
+    context : roots, limits, progress
+    index : keeps hashes of files that did not change
+
+    Raises
+    ------
+    SageError, Cancelled
+        As the tool does.
+    FaultError
+        If the tool fails otherwise, or its result does not fit its schema.
+    """
     context.check_cancelled()
     started = time.monotonic()
     try:

@@ -205,7 +205,19 @@ def _refuse(parts: tuple[str, ...]) -> str:
 
 
 def from_tar(chunks: Iterable[bytes], output: Path, limit_mb: int, root: str) -> Collected:
-    """Copy out of a tar stream whose members lie below `root`; stops reading past the limit."""
+    """Copy out of a tar stream whose members lie below `root`; stops reading past the limit.
+
+    Parameters
+    ----------
+    chunks : the tar file, piece by piece
+    output : folder that takes the files; what is not plain is left out with the reason
+    limit_mb : megabytes of all files together
+    root : the folder's name in the tar file
+
+    Returns
+    -------
+    What was taken and what was dropped.
+    """
     with Landing(output, limit_mb) as landing:
         source = _Bounded(chunks, landing.limit + 64 * _BLOCK)
         try:

@@ -399,7 +399,16 @@ def execute(
     progress: Callable[[str], None] | None = None,
     figures: bool = True,
 ) -> AnalysisResult:
-    """Open, run and finish in one go."""
+    """Open, run and finish in one go.
+
+    Parameters
+    ----------
+    inputs : what `prepare` wrote: contract, table, provenance
+    out : gets `analysis.json`, figures and tables
+    trace : file that gets each test as it is attempted
+    progress : called with the name of each step
+    figures : False draws none
+    """
     analysis = Analysis.open(inputs, trace=trace)
     analysis._progress = progress
     analysis.run()

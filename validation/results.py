@@ -319,7 +319,20 @@ class Book:
         self.numbers: dict[str, Number] = {}
 
     def put(self, key: str, value: float | int | None, unit: str, text: str | None = None) -> None:
-        """Add one number; its text is derived from value and unit unless given."""
+        """Add one number; its text is derived from value and unit unless given.
+
+        Parameters
+        ----------
+        key : by which report and prompts name it
+        value : None where it could not be computed
+        unit : "patients", "months", "p-value", ...
+        text : as it is printed
+
+        Raises
+        ------
+        InputError
+            If the key was written before.
+        """
         if key in self.numbers:
             raise InputError(f'number "{key}" was written twice')
         if value is not None and not isinstance(value, int):

@@ -166,7 +166,15 @@ def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledge
 
 
 def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part = "all") -> None:
-    """Note that an analysis died before it wrote anything: its claims count as attempts."""
+    """Note that an analysis died before it wrote anything: its claims count as attempts.
+
+    Parameters
+    ----------
+    frozen : the contract
+    ledger : gets one entry for each claim
+    reason : how it ended
+    part : that died
+    """
     again = part == "replication"
     ledger.record(
         *(

@@ -42,7 +42,17 @@ def feature(
     color: Color | None = None,
     measurements: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """One QuPath object; rings are closed, coordinates rounded to 0.01 px."""
+    """One QuPath object; rings are closed, coordinates rounded to 0.01 px.
+
+    Parameters
+    ----------
+    polygon : in level-0 pixels
+    kind : QuPath's type of object
+    name : shown in QuPath; none by default
+    classification : the polygon's own label by default
+    color : red, green, blue, 0 to 255; that of the class by default
+    measurements : numbers by name, with their unit in the name
+    """
     label = classification or polygon.label or None
     properties: dict[str, Any] = {"objectType": kind}
     if name:
@@ -61,7 +71,14 @@ def feature(
 
 
 def square(x: float, y: float, size: float, label: str = "") -> Polygon:
-    """A square with its corner at x, y."""
+    """A square with its corner at x, y.
+
+    Parameters
+    ----------
+    x, y : upper left corner, level-0 pixels
+    size : side, level-0 pixels
+    label : its class
+    """
     ring = np.array([[x, y], [x + size, y], [x + size, y + size], [x, y + size]], dtype=np.float64)
     return Polygon(ring, (), label)
 

@@ -91,7 +91,16 @@ def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> No
 
 
 def write_features(path: Path, coords: I64, features: F32, grid: Grid, encoder: str) -> None:
-    """Write (n, d) features beside their coordinates; the encoder stands in the attributes."""
+    """Write (n, d) features beside their coordinates; the encoder stands in the attributes.
+
+    Parameters
+    ----------
+    path : file to write
+    coords : (n, 2) upper left corners, level-0 pixels
+    features : (n, d)
+    grid : size, step and magnification of the tiles
+    encoder : name of the model that made them
+    """
     write_feature_parts(path, coords, [features], grid, encoder)
 
 
@@ -99,6 +108,14 @@ def write_feature_parts(
     path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str
 ) -> int:
     """As `write_features`, for features that come some rows at a time; returns their dimension.
+
+    Parameters
+    ----------
+    path : file to write
+    coords : (n, 2) upper left corners, level-0 pixels
+    parts : (some rows, d) each
+    grid : size, step and magnification of the tiles
+    encoder : name of the model that made them
 
     Raises
     ------

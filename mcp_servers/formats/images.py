@@ -28,6 +28,12 @@ def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> 
 
     Rows are stored as differences to the row above (filter 2), which suits maps.
 
+    Parameters
+    ----------
+    path : file to write
+    width, height : pixels
+    parts : (rows, width, 3) each, red, green and blue
+
     Raises
     ------
     ValueError
@@ -58,7 +64,20 @@ def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> 
 def blend_mask(
     image: U8, mask: BoolArray, color: Color, opacity: float = 0.4, outline: bool = True
 ) -> U8:
-    """Tint the pixels under a mask (resized to the image) and, if asked, outline it."""
+    """Tint the pixels under a mask (resized to the image) and, if asked, outline it.
+
+    Parameters
+    ----------
+    image : (height, width, 3)
+    mask : (any, any), true where it is tinted
+    color : red, green, blue, 0 to 255
+    opacity : 0 leaves the image, 1 covers it
+    outline : draw the mask's border in full color
+
+    Returns
+    -------
+    A new image of the same size.
+    """
     import cv2
 
     height, width = image.shape[:2]
@@ -77,7 +96,20 @@ def blend_mask(
 def draw_polygons(
     image: U8, polygons: Sequence[Polygon], scale: float, color: Color, thickness: int = 2
 ) -> U8:
-    """Outline polygons (level-0 pixels) on an image of `scale` level-0 pixels per pixel."""
+    """Outline polygons (level-0 pixels) on an image of `scale` level-0 pixels per pixel.
+
+    Parameters
+    ----------
+    image : (height, width, 3)
+    polygons : level-0 pixels
+    scale : level-0 pixels per pixel of the image
+    color : red, green, blue, 0 to 255
+    thickness : of the line, pixels of the image
+
+    Returns
+    -------
+    A new image of the same size.
+    """
     import cv2
 
     out = image.copy()
@@ -97,7 +129,22 @@ def draw_squares(
     labels: Sequence[str],
     opacity: float = 0.35,
 ) -> U8:
-    """Filled, outlined squares colored by label (Figure 7 of the paper)."""
+    """Filled, outlined squares colored by label (Figure 7 of the paper).
+
+    Parameters
+    ----------
+    image : (height, width, 3)
+    corners : (n, 2) upper left, level-0 pixels
+    size : side, level-0 pixels
+    scale : level-0 pixels per pixel of the image
+    colors : of each label
+    labels : n of them
+    opacity : of the filling, 0 to 1
+
+    Returns
+    -------
+    A new image of the same size.
+    """
     import cv2
 
     fill = image.copy()

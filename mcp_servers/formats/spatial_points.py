@@ -23,6 +23,19 @@ def from_csv(
 
     The table is read twice: once here, to check it and to learn the kinds of its columns, and once
     while the store is written.
+
+    Parameters
+    ----------
+    path : a table with columns x and y
+    name : of the element
+    size : width and height of the slide, level-0 pixels
+    mpp : micrometers per level-0 pixel; None where the slide does not say
+    warnings : gets what was changed or left out
+
+    Raises
+    ------
+    InputError
+        If a position is missing or off the slide.
     """
     import dask.dataframe as dd
     from spatialdata.models import PointsModel

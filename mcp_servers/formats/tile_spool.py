@@ -59,7 +59,14 @@ class TileSpool:
         return tile
 
     def read(self, place: Place, layer: int, top: int, bottom: int) -> U8 | None:
-        """Some rows of a layer of a tile; None where there is none."""
+        """Some rows of a layer of a tile; None where there is none.
+
+        Parameters
+        ----------
+        place : column and row of the tile
+        layer : its number
+        top, bottom : rows of the tile's pixels, the last one not included
+        """
         tile = self._memory.get(place)
         if tile is not None:
             return np.asarray(tile[layer, top:bottom])

@@ -73,7 +73,16 @@ def make_maps(
     arguments: Mapping[str, Any],
     on_outcome: Progress,
 ) -> tuple[list[Item], list[Outcome]]:
-    """Maps of slides by the tool `slide_maps`; those made, and how every slide ended."""
+    """Maps of slides by the tool `slide_maps`; those made, and how every slide ended.
+
+    Parameters
+    ----------
+    workers : that run the jobs
+    items : slides with their patients
+    roots : folders that may be read, and the one that is written
+    arguments : of `slide_maps`, the same for all
+    on_outcome : called with each slide's end, how many have ended, and how many there are
+    """
     outcomes: list[Outcome] = []
     run_items(
         workers,
@@ -135,7 +144,16 @@ def compute_values(
     roots: Roots,
     on_outcome: Progress,
 ) -> list[Outcome]:
-    """Values of each slide by the tool `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`."""
+    """Values of each slide by the tool `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`.
+
+    Parameters
+    ----------
+    workers : that run the jobs
+    items : folders of maps with their patients
+    measurements : the formulas
+    roots : folders that may be read, and the one that is written
+    on_outcome : called with each slide's end, how many have ended, and how many there are
+    """
     outcomes: list[Outcome] = []
     if items:
         definitions = keep_definitions(measurements, roots.output)

@@ -244,7 +244,15 @@ def multipolygon(shapes: Iterable[Any]) -> Any:
 def shape_map(
     kind_of_map: type[M], shapes: Sequence[Any], names: Sequence[str], kinds: Sequence[str] = ()
 ) -> M:
-    """A map of shapes by the name of each one's kind; `kinds` adds those that were not found."""
+    """A map of shapes by the name of each one's kind; `kinds` adds those that were not found.
+
+    Parameters
+    ----------
+    kind_of_map : the class of the map
+    shapes : n shapes, in micrometers
+    names : the kind of each
+    kinds : names that the map knows beside those
+    """
     known = tuple(dict.fromkeys([*kinds, *names]))
     codes = np.array([known.index(name) for name in names], dtype=np.int64)
     held = np.empty(len(shapes), dtype=object)

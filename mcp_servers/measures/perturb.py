@@ -15,7 +15,14 @@ from mcp_servers.slides.arrays import AnyArray
 def jitter(
     maps: SlideMaps, cells_um: float, objects_um: float, rng: np.random.Generator
 ) -> SlideMaps:
-    """Every cell and object moved by a normal step of this standard deviation on both axes."""
+    """Every cell and object moved by a normal step of this standard deviation on both axes.
+
+    Parameters
+    ----------
+    maps : of one slide
+    cells_um, objects_um : standard deviations of the steps
+    rng : of the steps
+    """
     import shapely
 
     cells, objects = maps.cells, maps.objects

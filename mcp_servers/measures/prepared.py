@@ -200,6 +200,14 @@ class Prepared:
         """(n,) points `to` in a radius of each point `of` in the area, itself left out.
 
         `to_within` keeps only the `to` of an area.
+
+        Parameters
+        ----------
+        of : points at which is counted
+        to : points that are counted
+        radius_um : micrometers
+        within : area of the former
+        to_within : area of the latter; None for anywhere
         """
 
         def make() -> I64:
@@ -227,7 +235,19 @@ class Prepared:
         return self._once(("far", of, within, distance_um), make)
 
     def nearest(self, of: Points, to: Points, within: Area, to_within: Area | None = None) -> F64:
-        """(n,) distance of each point of the area to the nearest `to`, inf where there is none."""
+        """(n,) distance of each point of the area to the nearest `to`, inf where there is none.
+
+        Parameters
+        ----------
+        of : points from which is measured
+        to : points or outlines to which is measured
+        within : area of the former
+        to_within : area of the latter; None for anywhere
+
+        Returns
+        -------
+        Micrometers.
+        """
 
         def make() -> F64:
             points = self.points(of, within)

@@ -51,6 +51,13 @@ def batches(
 
     Items are taken and stacked in a thread, up to `deep` batches ahead of the one in use; its
     errors are raised here.
+
+    Parameters
+    ----------
+    items : one at a time
+    size : items of a batch; the last may have fewer
+    stack : makes a batch of a list
+    deep : batches that wait
     """
 
     def make() -> tuple[int, Any]:

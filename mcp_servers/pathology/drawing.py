@@ -49,7 +49,16 @@ def captioned(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """The picture with `caption` below; the pixels of the picture itself stay where they are."""
+    """The picture with `caption` below; the pixels of the picture itself stay where they are.
+
+    Parameters
+    ----------
+    picture : (height, width, 3)
+    um_per_px : for the scale bar; None draws none
+    legend : words and their colors
+    ramp : colors from low to high, with the words at both ends
+    note : in small print
+    """
     return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
 
 
@@ -141,7 +150,15 @@ def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
 
 
 def outlined(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
-    """Outlines with a white rim, so that they stand out on any stain."""
+    """Outlines with a white rim, so that they stand out on any stain.
+
+    Parameters
+    ----------
+    picture : (height, width, 3)
+    polygons : level-0 pixels
+    scale : level-0 pixels per pixel of the picture
+    color : red, green, blue, 0 to 255
+    """
     from mcp_servers.formats.images import draw_polygons
 
     width = line_width(picture)
@@ -153,7 +170,17 @@ def dots(
     picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float, um: float = 4.0
 ) -> None:
     """Rings of `um` µm radius around level-0 points, drawn into the picture; dots where a ring
-    would be too small."""
+    would be too small.
+
+    Parameters
+    ----------
+    picture : (height, width, 3); changed
+    points : (n, 2) level-0 pixels
+    color : red, green, blue, 0 to 255
+    scale : level-0 pixels per pixel of the picture
+    um_per_px : micrometers per pixel of the picture
+    um : radius
+    """
     import cv2
 
     radius = um / um_per_px

@@ -28,6 +28,15 @@ def write_map(
     """A PNG of values between `bounds`, white where there is no tissue, with scale bar and ramp.
 
     `values` gives some rows of the grid at a time; what lies beyond the slide's border is left off.
+
+    Parameters
+    ----------
+    path : PNG to write
+    slide : for its size and scale
+    surveyed : its grid
+    values : (rows, columns) for a slice of rows
+    bounds : values that get the first and the last color
+    ramp : colors from low to high, with the words at both ends
     """
     from mcp_servers.formats.images import colorize, write_png_rows
     from mcp_servers.pathology.drawing import caption

@@ -58,6 +58,13 @@ class Encoder:
 def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: float) -> Encoder:
     """The encoder of `spec`, with features (n, d) for patches (H, W, 3).
 
+    Parameters
+    ----------
+    spec : of the registry
+    weights : file; None for encoders without any
+    device : of torch
+    mpp : micrometers per pixel of the patches
+
     Raises
     ------
     InputError
@@ -82,6 +89,14 @@ def encoder_for(
     """The encoder of a call, kept loaded between the calls of one worker, and its device.
 
     Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
+
+    Parameters
+    ----------
+    spec : of the registry
+    weights : path below the roots
+    device : "auto", "cpu" or one of torch's
+    mpp : micrometers per pixel of the patches
+    context : roots, device of the worker, and what is kept between calls
     """
     folder = context.input(weights) if weights is not None else None
     if spec.loader == "handcrafted":  # the only one that depends on the pixel size; made in no time

@@ -298,7 +298,19 @@ def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[
 def search_area(
     slide: Slide, regions: str | None, context: ToolContext, search: Search = "tissue"
 ) -> tuple[BoolArray, float, list[str]]:
-    """Tissue, within regions of interest when given; its scale and warnings."""
+    """Tissue, within regions of interest when given; its scale and warnings.
+
+    Parameters
+    ----------
+    slide : the slide
+    regions : GeoJSON below the roots; None for all tissue
+    context : roots
+    search : "everything" takes the whole slide, "auto" does so for a small field
+
+    Returns
+    -------
+    A mask, level-0 pixels per mask pixel, and warnings.
+    """
     import numpy as np
 
     from mcp_servers.formats.geojson import read_polygons
@@ -348,6 +360,14 @@ def load_network(
     slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
 ) -> tuple[Network | None, list[str]]:
     """The network of the arguments or the one that ships, None for the classical method; notes.
+
+    Parameters
+    ----------
+    slide : for its pixel size and stain
+    mask : (height, width) of the tissue
+    scale : level-0 pixels per mask pixel
+    given : method and weights
+    context : roots, and what is kept between calls
 
     Raises
     ------
@@ -417,6 +437,17 @@ def find_nuclei(
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels.
     A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
+
+    Parameters
+    ----------
+    slide : the slide
+    mask : (height, width)
+    mask_scale : level-0 pixels per mask pixel
+    context : progress and cancellation
+    table : gets a row for each nucleus
+    outlines : keep the nuclei's outlines
+    network : see above
+    span : share of the progress that this is, from and to
 
     Raises
     ------

@@ -58,6 +58,14 @@ def survey_slide(
 ) -> Surveyed:
     """The survey of a slide, kept between the tools that one worker runs on it.
 
+    Parameters
+    ----------
+    slide : the slide
+    given : the tool's arguments, for a pixel size that the slide lacks
+    context : of the worker, which keeps it
+    at_mpp : micrometers per pixel at which it is read
+    span : share of the progress that this is, from and to
+
     Raises
     ------
     InputError
@@ -121,7 +129,16 @@ def _survey(
 def sample_tissue(
     slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
 ) -> list[U8]:
-    """Patches of 256 px spread evenly over a mask; always the same ones."""
+    """Patches of 256 px spread evenly over a mask; always the same ones.
+
+    Parameters
+    ----------
+    slide : the slide
+    mask : (height, width)
+    mask_scale : level-0 pixels per mask pixel
+    mpp : micrometers per pixel of the patches
+    count : at most
+    """
     from mcp_servers.slides.arrays import spread_over
 
     view = slide.view(mpp)

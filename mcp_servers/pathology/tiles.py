@@ -48,7 +48,16 @@ def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
 ) -> tuple[I64, F64, Grid]:
     """Corners (level-0 pixels) of the tiles with enough tissue that lie in the regions, if any are
-    given; the tissue share of each, and the grid's description."""
+    given; the tissue share of each, and the grid's description.
+
+    Parameters
+    ----------
+    slide : the slide
+    tissue : (height, width)
+    mask_scale : level-0 pixels per pixel of `tissue`
+    given : size, step, magnification, regions, least share of tissue
+    context : roots
+    """
     from mcp_servers.formats.geojson import read_polygons
     from mcp_servers.slides.geometry import covered, rasterize
 

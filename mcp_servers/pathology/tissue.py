@@ -70,7 +70,15 @@ def slide_tissue(
     fill_holes_um2: float = 10_000.0,
     keep_pen: bool = False,
 ) -> tuple[Tissue, View]:
-    """Tissue of a whole slide and the view whose pixels its masks are."""
+    """Tissue of a whole slide and the view whose pixels its masks are.
+
+    Parameters
+    ----------
+    slide : the slide
+    min_area_um2 : smaller pieces are left out
+    fill_holes_um2 : smaller holes are filled
+    keep_pen : take pen marks for tissue
+    """
     from mcp_servers.pathology.compute.tissue import find_tissue
 
     # very large slides are looked at more coarsely, so that memory stays bounded
@@ -91,6 +99,13 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
     """Share of sampled tissue patches (96 px at 1 µm) that are out of focus; None without tissue.
 
     The patches are spread evenly over the tissue.
+
+    Parameters
+    ----------
+    slide : the slide
+    tissue : its tissue
+    scale : level-0 pixels per pixel of its mask
+    patches : at most
     """
     from mcp_servers.pathology.compute.tissue import sharpness
     from mcp_servers.slides.arrays import spread_over
@@ -110,7 +125,16 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
 def blurred_area(
     slide: Slide, tissue: BoolArray, scale: float, min_area_um2: float, context: ToolContext
 ) -> BoolArray:
-    """Tissue out of focus, of the shape of `tissue`, by going over all of it at 1 µm per pixel."""
+    """Tissue out of focus, of the shape of `tissue`, by going over all of it at 1 µm per pixel.
+
+    Parameters
+    ----------
+    slide : the slide
+    tissue : (height, width)
+    scale : level-0 pixels per pixel of `tissue`
+    min_area_um2 : smaller areas are not counted
+    context : where progress goes
+    """
     import cv2
     import numpy as np
 

@@ -308,7 +308,15 @@ def place(distance_um: float, band_um: float) -> Place:
 
 
 def reason(call: Call, regular: float, contrast: float, background: float) -> str:
-    """Why an aggregate is doubtful or rejected, with the figure that says so."""
+    """Why an aggregate is doubtful or rejected, with the figure that says so.
+
+    Parameters
+    ----------
+    call : what it was called
+    regular : share of its nuclei that are regular
+    contrast : how much its nuclei stand out, 1 for not at all
+    background : darkness between its nuclei, 1 for the usual one
+    """
     from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR
 
     if call == "lymphoid":

@@ -127,6 +127,16 @@ def tumor_area(
 
     Which of them stands in `source`, and the classical method's limits in a warning.
 
+    Parameters
+    ----------
+    slide : the slide
+    surveyed : its grid
+    context : roots, and where progress goes
+    given : a model, with its weights
+    regions : GeoJSON with the tumor's outlines, below the roots
+    threshold : of the classical score or the model's probability; None for its own
+    min_area_um2 : smaller pieces are left out
+
     Raises
     ------
     InputError
@@ -228,7 +238,14 @@ def _learned(
 def to_thumbnail(
     mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
 ) -> F32:
-    """A grid of the survey at the size of a thumbnail."""
+    """A grid of the survey at the size of a thumbnail.
+
+    Parameters
+    ----------
+    mask : (rows, columns) of the grid
+    slide, surveyed : whose grid it is
+    picture_width, height : of the thumbnail, pixels
+    """
     import cv2
     import numpy as np
 

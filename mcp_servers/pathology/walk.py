@@ -53,6 +53,17 @@ def walk(
     """Blocks of a view that hold some of `mask`, with progress and cancellation.
 
     `mask_scale` is level-0 pixels per mask pixel; `span` is the share of progress to report.
+
+    Parameters
+    ----------
+    view : a slide at one pixel size
+    mask : (height, width)
+    mask_scale : see above
+    context : progress and cancellation
+    size : side of the blocks, view pixels
+    halo : read around each block, view pixels
+    message : beside the progress
+    span : from and to, 0 to 1
     """
     import cv2
 

@@ -32,6 +32,13 @@ async def ask(
     """The client's answer to a request, or None where it cannot be asked.
 
     Raises `InputNeeded` where the answer comes with the next call.
+
+    Parameters
+    ----------
+    ctx : the call's context
+    params : the call, with answers that it brings
+    key : name of this question in the call
+    request : what the client is asked
     """
     answers = params.input_responses or {}
     if key in answers:

@@ -198,7 +198,15 @@ def image_of(path: Path, mime: str, most: int) -> types.ImageContent | None:
 
 
 def spill(structured: dict[str, Any], text: str, output: Path, bounds: Limits) -> dict[str, Any]:
-    """Write the whole envelope to a file below the output folder and return a short one."""
+    """Write the whole envelope to a file below the output folder and return a short one.
+
+    Parameters
+    ----------
+    structured : the envelope
+    text : the same as JSON text, which is what the file holds
+    output : folder below which it is written
+    bounds : how long an answer may be
+    """
     from mcp_servers.context import ToolContext
     from mcp_servers.results_cache import describe_output
     from mcp_servers.roots import Roots

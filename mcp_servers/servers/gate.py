@@ -75,7 +75,14 @@ class Gate:
 
 
 async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
-    """Hand an allowed request on, and tell the listener that its connection brought one."""
+    """Hand an allowed request on, and tell the listener that its connection brought one.
+
+    Parameters
+    ----------
+    app : the application
+    listener : counts what each connection brings
+    scope, receive, send : the request, as ASGI has it
+    """
     peer = scope["client"]
     listener.admit(peer)
 

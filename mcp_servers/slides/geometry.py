@@ -63,6 +63,15 @@ def mask_polygons(
     The outlines run along pixel edges, so the area of a polygon is the area of its pixels (before
     `simplify_px`, a tolerance in mask pixels, removes points). `min_area_px` drops smaller ones;
     `scale` is level-0 pixels per mask pixel.
+
+    Parameters
+    ----------
+    mask : (height, width)
+    scale : level-0 pixels per mask pixel
+    origin : x and y of the mask's corner, level-0 pixels
+    min_area_px : mask pixels
+    simplify_px : mask pixels; 0 keeps every point
+    label : of all polygons
     """
     import cv2
 
@@ -166,6 +175,18 @@ def grid(width: int, height: int, size: float, step: float, edges: bool = False)
     """(n, 2) corners of a grid of squares, row by row.
 
     `edges` also keeps squares that reach beyond the right or bottom border.
+
+    Parameters
+    ----------
+    width, height : of the area, in any unit
+    size : side of a square
+    step : between corners; `size` for squares that touch
+    edges : see above
+
+    Raises
+    ------
+    InputError
+        If size or step is not above 0.
     """
     if size <= 0 or step <= 0:
         raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")
@@ -189,7 +210,15 @@ def grid(width: int, height: int, size: float, step: float, edges: bool = False)
 
 
 def covered(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
-    """(n,) fraction of each square that a mask covers; outside the mask counts as uncovered."""
+    """(n,) fraction of each square that a mask covers; outside the mask counts as uncovered.
+
+    Parameters
+    ----------
+    mask : (height, width)
+    corners : (n, 2) upper left, level-0 pixels
+    size : side of the squares, level-0 pixels
+    scale : level-0 pixels per mask pixel
+    """
     if len(corners) == 0:
         return np.zeros(0)
     height, width = mask.shape

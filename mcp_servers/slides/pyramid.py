@@ -35,6 +35,24 @@ def write_pyramid(
     With `aperio` the description is that of an SVS (`MPP`, `AppMag`), so that readers find the
     pixel size; otherwise the TIFF resolution tags carry it. The lower levels are kept encoded in
     memory, about 1/15 of the file.
+
+    Parameters
+    ----------
+    path : file to write
+    width, height : of level 0, pixels
+    band : called with the first row and the number of rows, returns (rows, width, 3)
+    mpp : micrometers per level-0 pixel; None writes none
+    factor : by which each level is smaller than the one above
+    levels : their number, level 0 included
+    tile : side of the tiles, pixels
+    quality : of JPEG, 1 to 100
+    aperio : see above
+    threads : that encode
+
+    Raises
+    ------
+    InputError
+        If there is nothing to write.
     """
     import tifffile
 

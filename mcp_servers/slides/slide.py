@@ -269,7 +269,19 @@ class Slide:
     # -- pixels -------------------------------------------------------------------------------
 
     def read(self, x: int, y: int, width: int, height: int, level: int = 0) -> U8:
-        """RGB of a rectangle: corner in level-0 pixels, sides in the level's pixels."""
+        """RGB of a rectangle: corner in level-0 pixels, sides in the level's pixels.
+
+        Parameters
+        ----------
+        x, y : level-0 pixels
+        width, height : pixels of the level
+        level : 0 is the largest
+
+        Raises
+        ------
+        InputError
+            If the level does not exist, or the rectangle is empty or too large.
+        """
         if not 0 <= level < len(self.levels):
             raise InputError(f"{self.path}: has levels 0-{len(self.levels) - 1}, not {level}")
         if width < 1 or height < 1:
@@ -317,6 +329,18 @@ class Slide:
         """Square tiles in the order of their corners (level-0 pixels), decoded in parallel.
 
         `size` is in the pixels of `level`; tiles that leave the slide are filled with white.
+
+        Parameters
+        ----------
+        corners : upper left, level-0 pixels
+        size : side, pixels of the level, 1 to 8192
+        level : 0 is the largest
+        ahead : tiles that are decoded before they are asked for
+
+        Raises
+        ------
+        InputError
+            If the size is out of bounds.
         """
         if size < 1 or size > 8192:
             raise InputError(f"tile size must lie in 1-8192 px, not {size}")

@@ -38,6 +38,13 @@ class Source(Protocol):
 
         With `reduce` 2, 4 or 8 the rectangle comes back smaller by that factor (its sides are
         divided and rounded up); sources that cannot do this cheaply read and average.
+
+        Parameters
+        ----------
+        level : 0 is the largest
+        x, y : corner, pixels of the level
+        width, height : pixels of the level
+        reduce : 1, 2, 4 or 8
         """
         ...
 
@@ -61,7 +68,14 @@ def shrink(image: U8, factor: int) -> U8:
 
 
 def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
-    """A rectangle of an image in memory, white where it leaves the image."""
+    """A rectangle of an image in memory, white where it leaves the image.
+
+    Parameters
+    ----------
+    image : (height, width, 3)
+    x, y : corner, which may lie outside
+    width, height : of the rectangle, pixels
+    """
     image_height, image_width = image.shape[:2]
     x0, y0 = max(x, 0), max(y, 0)
     x1, y1 = min(x + width, image_width), min(y + height, image_height)

@@ -78,7 +78,13 @@ class View:
         return max(1, round(self.slide.height / self.scale))
 
     def read(self, x: int, y: int, width: int, height: int) -> U8:
-        """RGB of a rectangle in view pixels; white outside the slide."""
+        """RGB of a rectangle in view pixels; white outside the slide.
+
+        Parameters
+        ----------
+        x, y : corner, view pixels
+        width, height : view pixels
+        """
         source = self.slide.source
         if self.resample == 1.0:
             r = self.reduce

@@ -15,6 +15,13 @@ def open_workers(
     None or "auto" means local processes, one per processor.
 
     Raises `InputError` when the word means nothing, or Ray is not installed.
+
+    Parameters
+    ----------
+    word : see above
+    recipe : from which each worker makes its registry
+    memory_mb : megabytes of all jobs at once; None for what the machine has
+    grace : seconds that a cancelled job has to end by itself
     """
     if word is None or word == "auto":
         from mcp_servers.workers.pool import LocalPool

@@ -30,7 +30,10 @@ class InlineWorkers(Workers):
         priority: int = 0,
         on_change: Callable[[Job], None] | None = None,
     ) -> Job:
-        """Start the job at once, in a thread."""
+        """See `Workers.submit`; the job starts at once, in a thread.
+
+        See `Workers.submit`.
+        """
         job = job_for(self.registry.get(tool), arguments, roots, priority, on_change)
         with self.lock:
             if self.closed:

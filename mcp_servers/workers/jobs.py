@@ -221,7 +221,21 @@ def job_for(
     priority: int = 0,
     on_change: Callable[[Job], None] | None = None,
 ) -> Job:
-    """A checked job: bad arguments are refused here, before anything is queued."""
+    """A checked job: bad arguments are refused here, before anything is queued.
+
+    Parameters
+    ----------
+    spec : the tool
+    arguments : as its schema says
+    roots : folders that it may read, and the one that it may write
+    priority : a higher one is taken first
+    on_change : called with the job at each change of its state
+
+    Raises
+    ------
+    InputError
+        If the arguments do not fit the schema.
+    """
     given = spec.parse(arguments)
     needs = spec.needs(given)
     device = wanted_device(given)

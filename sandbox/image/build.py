@@ -69,6 +69,14 @@ def build(
 ) -> str:
     """Build `image` on `base` from the wheels in `wheelhouse`; returns the image's id.
 
+    Parameters
+    ----------
+    wheelhouse : folder of wheels; nothing is loaded from a network
+    image : name of the image to make
+    base : an image with Python
+    packages : SAGE's own packages that go in, with their fingerprints as labels
+    say : called with each line of progress
+
     Raises
     ------
     InputError

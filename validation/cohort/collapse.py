@@ -15,6 +15,18 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
 
     `error` refuses repeated patients; `identical` refuses only if their values differ; `first` and
     `last` follow the file's order; `mean`, `max`, `min` are for numbers.
+
+    Parameters
+    ----------
+    values : one per row of a file
+    patient : whose row it is
+    rule : "error", "identical", "first", "last", "mean", "max" or "min"
+    where : table and column, for messages
+
+    Raises
+    ------
+    InputError
+        If the rule refuses what is repeated.
     """
     if not patient.duplicated().any():
         return values.set_axis(patient.to_numpy())

@@ -75,7 +75,20 @@ def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd
 
 
 def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd.DataFrame:
-    """Refuse (or, by `exclude`, drop) negative times and times over `limit` months."""
+    """Refuse (or, by `exclude`, drop) negative times and times over `limit` months.
+
+    Parameters
+    ----------
+    data : with a column `time` in months
+    where : the endpoint, for messages
+    limit : months
+    policy : "exclude", or anything else to refuse
+
+    Raises
+    ------
+    InputError
+        If such times are refused.
+    """
     negative = data["time"] < 0
     late = data["time"] > limit
     if policy == "exclude":

@@ -62,7 +62,20 @@ class Expression:
 
 
 def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | None) -> Expression:
-    """Read (or take from the cache) the matrix that `spec` describes."""
+    """Read (or take from the cache) the matrix that `spec` describes.
+
+    Parameters
+    ----------
+    spec : file, layout, scale and identifiers of the matrix
+    root : the cohort's folder; the file must lie in it
+    ids : rule by which samples name their patient
+    cache : folder that keeps the matrix as arrays; None reads the file each time
+
+    Raises
+    ------
+    InputError
+        If the file is missing, outside the folder or no such matrix.
+    """
     import numpy as np
 
     path = inside(root, spec.file, "cohort.toml: expression")

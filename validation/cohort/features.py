@@ -45,7 +45,16 @@ def columns_about(path: Path) -> dict[str, ColumnAbout]:
 def feature_table(
     path: Path, key: str, modality: Modality, source: str, spec: CohortSpec
 ) -> tuple[str, TableSpec, dict[str, VariableSpec]]:
-    """Name, table and variables of a feature file; columns that are not numbers are left out."""
+    """Name, table and variables of a feature file; columns that are not numbers are left out.
+
+    Parameters
+    ----------
+    path : a text table, one row per patient
+    key : the column that names patients
+    modality : of all its variables
+    source : what made it, for the descriptions
+    spec : the cohort's, whose names it must not take
+    """
     import pandas as pd
 
     where = inside(path.resolve().parent, path.name, "features")

@@ -76,7 +76,20 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> Any:
-        """The JSON of a response."""
+        """The JSON of a response.
+
+        Parameters
+        ----------
+        method : of HTTP
+        path : below the service's address
+        params : of the query
+        body : sent as JSON
+
+        Raises
+        ------
+        FaultError
+            If the service cannot be reached, refuses, or answers no JSON.
+        """
         return self.call(method, path, json.loads, params=params, body=body)
 
 

@@ -69,6 +69,19 @@ def read_text_table(
     """A file as a table of strings; nothing is interpreted yet.
 
     `header_rows` above one drops the repeated headers below the first (TCGA biotab has three).
+
+    Parameters
+    ----------
+    path : .csv, .tsv, .tab, .txt (also .gz), .parquet or .feather
+    separator : None for a tab or a comma, by the suffix
+    header_rows : lines of names above the data
+    comment : what begins a comment, to the end of the line
+    columns : the columns' names, for a file without a line of them
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as a table.
     """
     import pandas as pd
 
@@ -138,7 +151,20 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
 
 
 def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
-    """Read one table, apply its filters and sample rule, and name each row's patient."""
+    """Read one table, apply its filters and sample rule, and name each row's patient.
+
+    Parameters
+    ----------
+    name : of the table in `cohort.toml`
+    spec : its file, key, filters and sample rule
+    root : the cohort's folder; the file must lie in it
+    ids : rule by which keys name their patient
+
+    Raises
+    ------
+    InputError
+        Naming file and column, if one is missing or a filter keeps nothing.
+    """
     path = inside(root, spec.file, f"cohort.toml: tables.{name}")
     rows = read_text_table(
         path,

@@ -29,7 +29,19 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
 def planned_power(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> Power:
-    """Power from the dictionary's counts: complete patients, expected events, expected groups."""
+    """Power from the dictionary's counts: complete patients, expected events, expected groups.
+
+    Parameters
+    ----------
+    hypothesis : exposures, covariates and population
+    dictionary : counts of the cohort, without any outcome by exposure
+    endpoint : with its expected events
+    rules : level, power and the ratio that is relevant
+
+    Returns
+    -------
+    Events or patients, what is detectable with them, and what is required.
+    """
     share = 1.0
     for condition in hypothesis.population.filters:
         share *= _kept_by(dictionary, condition)

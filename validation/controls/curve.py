@@ -107,6 +107,18 @@ def cox_model(
     Firth's penalty serves where there are fewer events than `events_per_term` for each term, or a
     covariate separates them: as in the registered tests. With `entry` each row is a record that
     begins there (time-dependent exposures); those that begin after the limit are left out.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    events_per_term : as the contract's `rules.events_per_covariate`; 0 penalizes separation only
+    entry : (n,) times from which a record is at risk
+    cluster : (n,) persons, whose rows share a robust variance
+
+    Returns
+    -------
+    A model that the curve asks for each of its choices.
     """
     t, e = survival_arrays(time, event)
     begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")

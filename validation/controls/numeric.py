@@ -104,6 +104,14 @@ def permutations(
     """(times, n) random orders of the patients, within strata if given.
 
     Clusters stay whole: each takes the place of another of its size (and strata), row by row.
+
+    Parameters
+    ----------
+    n : number of patients
+    times : number of orders
+    seed : of the draws
+    strata : (n,) labels that keep their patients
+    clusters : (n,) persons whose rows stay together
     """
     rng = generator(seed)
     whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))

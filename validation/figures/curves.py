@@ -63,6 +63,14 @@ def follow_up(
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
     added to the axes' height; counts under `smallest` are not told.
 
+    Parameters
+    ----------
+    curves : name of each group to its curve, all times in `time_unit`
+    ticks : times at which the numbers at risk stand; None chooses
+    until : end of the time axis; None for the last time
+    extra : inches
+    smallest : counts under it are not printed
+
     Raises
     ------
     InputError
@@ -117,7 +125,16 @@ def follow_up(
 def band(
     axes: Axes, times: FloatArray, lower: FloatArray, upper: FloatArray, end: float, color: str
 ) -> None:
-    """A pale step band up to `end`."""
+    """A pale step band up to `end`.
+
+    Parameters
+    ----------
+    axes : to draw on
+    times : (m,) where the curve steps
+    lower, upper : (m,) limits from each step on
+    end : time up to which it is drawn, in the unit of `times`
+    color : of the band, drawn nearly transparent
+    """
     shown = times <= end
     axes.fill_between(
         np.append(times[shown], end),
@@ -131,7 +148,16 @@ def band(
 
 
 def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look: Any) -> None:
-    """A right-continuous step line up to `end`."""
+    """A right-continuous step line up to `end`.
+
+    Parameters
+    ----------
+    axes : to draw on
+    times : (m,) where the curve steps
+    values : (m,) its value from each step on
+    end : time up to which it is drawn, in the unit of `times`
+    look : color, line style, width and label, as matplotlib takes them
+    """
     shown = times <= end
     axes.step(np.append(times[shown], end), extended(values[shown]), where="post", **look)
 

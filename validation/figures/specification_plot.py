@@ -41,6 +41,23 @@ def specification_curve_figure(
     """Draw the curve and write the figure. Specifications without an estimate are counted below.
 
     Filled points have p below the curve's alpha; hollow ones do not.
+
+    Parameters
+    ----------
+    curve : the estimates under every choice, with their limits
+    path : .svg or .png
+    measure : what the estimates are, on the axis
+    simulated : print the label of simulated data
+    description : what a screen reader is told
+
+    Returns
+    -------
+    The path written.
+
+    Raises
+    ------
+    InputError
+        If no specification has an estimate.
     """
     fitted = [s for s in curve.specifications if s.ok]
     if not fitted:

@@ -73,6 +73,21 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
     """Write SVG or PNG, by the path's suffix, whole or not at all.
 
     No date and no program version is written, so that equal figures are equal files.
+
+    Parameters
+    ----------
+    figure : on an Agg canvas, as `canvas` makes it
+    path : .svg, or .png at 200 dpi
+    title, description : kept in the file for screen readers
+
+    Returns
+    -------
+    `path`.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another.
     """
     from matplotlib.text import Text
 
@@ -107,7 +122,16 @@ def drawn(text: str) -> str:
 
 
 def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left: float) -> None:
-    """Title at the top left, subtitle below it, and a plain label on simulated data."""
+    """Title at the top left, subtitle below it, and a plain label on simulated data.
+
+    Parameters
+    ----------
+    figure : to write on
+    title : in bold
+    subtitle : below it; none where empty
+    simulated : add the label of simulated data at the right
+    left : where the text begins, as a share of the width
+    """
     height = figure.get_figheight()
     figure.text(left, 1 - 0.12 / height, title, fontsize=10.5, weight="bold", va="top")
     if subtitle:
@@ -142,7 +166,14 @@ def p_text(p: float) -> str:
 
 
 def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
-    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high."""
+    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high.
+
+    Parameters
+    ----------
+    axes : whose axis is set
+    low, high : limits of the axis, ratios above 0
+    vertical : the y axis instead of the x axis
+    """
     from matplotlib.ticker import FixedLocator, NullLocator
 
     steps = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20)

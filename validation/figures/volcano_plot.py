@@ -31,6 +31,25 @@ def volcano(
 
     Features with q below `alpha` are colored by direction (and differ in shape); the `labels`
     strongest and those of `highlight` are named.
+
+    Parameters
+    ----------
+    result : a screen's hazard ratios, p and q, one per feature
+    path : .svg or .png
+    alpha : the q below which a feature is colored, a share
+    labels : number of features that are named
+    highlight : features that are named whatever their p
+    simulated : print the label of simulated data
+    description : what a screen reader is told
+
+    Returns
+    -------
+    The path written.
+
+    Raises
+    ------
+    InputError
+        If no feature has an estimate.
     """
     ok = result.ok
     if not ok.any():

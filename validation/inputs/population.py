@@ -250,7 +250,15 @@ def ordered_cut(values: Floats, use: VariableUse) -> Cut:
 def cut_for(
     comparison: Comparison, values: Floats, use: VariableUse, rule: CutRule | None = None
 ) -> Cut:
-    """The cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do."""
+    """The cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
+
+    Parameters
+    ----------
+    comparison : which decides between one cut and several
+    values : (n,) of the patients in the population; NaN where missing
+    use : the exposure with its own rule and threshold
+    rule : instead of the exposure's own
+    """
     rule = rule or use.cut
     if comparison is Comparison.TREND and rule not in CONTINUOUS:
         return ordered_cut(values, use.model_copy(update={"cut": rule}))
@@ -295,7 +303,19 @@ def expose(
     values: tuple[Floats, ...],
     cuts: tuple[Cut, ...],
 ) -> Exposed:
-    """Groups or scores from the exposures' values and their cuts."""
+    """Groups or scores from the exposures' values and their cuts.
+
+    Parameters
+    ----------
+    comparison : of the hypothesis
+    uses : the exposures
+    values : per exposure (n,) values; NaN where missing
+    cuts : per exposure, as `cut_for` found them
+
+    Returns
+    -------
+    (n,) 0 and 1, an order, or a score in standard deviations or doublings; NaN where undefined.
+    """
     import numpy as np
 
     if comparison is Comparison.TREND and cuts[0].points:

@@ -77,6 +77,13 @@ class Study:
     ) -> Study:
         """Select the population of a prepared table and code its exposure.
 
+        Parameters
+        ----------
+        contract : population, exposures, comparison
+        table : one row per patient, as `prepare` wrote it
+        cuts : one per exposure; those of the discovery part where this is the confirmation
+        model : a developed prediction model, where there is one
+
         Raises
         ------
         InputError

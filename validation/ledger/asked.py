@@ -26,7 +26,15 @@ def question_label(population: str, mine: Registration) -> str:
 def asked_before(
     store: Store, patients: Patients, related: Related, mine: Registration
 ) -> list[str]:
-    """What the same question is called, the earliest name first."""
+    """What the same question is called, the earliest name first.
+
+    Parameters
+    ----------
+    store : the ledger
+    patients : fingerprints of those in the claim
+    related : populations of the ledger that share patients with them
+    mine : the claim
+    """
     labels = []
     for row in store.rows(related, ("registration",)):
         other = Registration.model_validate_json(row.body)

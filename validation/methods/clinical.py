@@ -408,6 +408,20 @@ def cross_validated(
     """(n,) each patient's risk by the horizon from a model of the other folds.
 
     Folds are balanced over events and drawn by the contract's seed.
+
+    Parameters
+    ----------
+    study : for the contract's seed
+    time : (n,) follow-up in months
+    event : (n,) 1 where it ends in the event
+    X : (n, k) covariates
+    names : k labels
+    horizon : months
+
+    Raises
+    ------
+    InputError
+        If there are too few events for two folds.
     """
     import numpy as np
 

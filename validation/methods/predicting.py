@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 def terms_of(
     fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
 ) -> tuple[Term, ...]:
-    """The fitted coefficients with how each column was made; the exposure comes first."""
+    """The fitted coefficients with how each column was made; the exposure comes first.
+
+    Parameters
+    ----------
+    fit : the model, its coefficients in the order exposure, parts, columns
+    exposed : label of the exposure
+    parts : labels of what the exposure was made of
+    columns : the covariates' columns, with the level or the unit of each
+    """
     kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]
     found = [
         Term.model_validate({"name": name, "kind": kind, "coefficient": float(value)})

@@ -141,6 +141,17 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: Floats, notes: lis
 
     Patients are compared within their stratum alone: one without events, or (for groups) without
     both groups, says nothing.
+
+    Parameters
+    ----------
+    plan : the registered test, with the variables that make its strata
+    keep : (n,) which patients of the study enter
+    event : (kept,) 1 where follow-up ends in the event
+    notes : gets the note
+
+    Returns
+    -------
+    (kept,) numbers of the strata.
     """
     import numpy as np
 
@@ -179,6 +190,18 @@ def fit_cox(
     """Cox model by the contract's rule: Firth's penalty where events are few or separated.
 
     With `cluster` standard errors, limits and p are robust to what rows of one person share.
+
+    Parameters
+    ----------
+    time : (n,) follow-up in months
+    event : (n,) 1 where it ends in the event
+    X : (n, k) covariates
+    names : k labels
+    study : for the contract's events per covariate
+    notes : gets why a penalty was taken
+    strata : (n,) numbers of the strata, each with a baseline of its own
+    entry : (n,) months from which a record is at risk
+    cluster : (n,) persons
     """
     from validation.statistics.cox import cox
     from validation.statistics.errors import SeparationError
@@ -214,7 +237,16 @@ def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
 
 
 def fit_logistic(y: Floats, X: Floats, names: list[str], study: Study, notes: list[str]) -> Any:
-    """Logistic model by the contract's rule: Firth's penalty as in `fit_cox`."""
+    """Logistic model by the contract's rule: Firth's penalty as in `fit_cox`.
+
+    Parameters
+    ----------
+    y : (n,) outcome, 0 or 1
+    X : (n, k) covariates, without an intercept
+    names : k labels
+    study : for the contract's events per covariate
+    notes : gets why a penalty was taken
+    """
     from validation.statistics.binary import logistic
     from validation.statistics.errors import ConvergenceError, SeparationError
 
@@ -246,7 +278,15 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """A table's row on one term of a fitted model."""
+    """A table's row on one term of a fitted model.
+
+    Parameters
+    ----------
+    fit : a fitted model with limits and p per term
+    name : of the term
+    scale : what the model estimates: a hazard ratio, an odds ratio, a difference
+    at : the term's place in the model
+    """
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
 
@@ -265,7 +305,18 @@ def wald_outcome(
     book: Book,
     tables: dict[str, Any],
 ) -> TestOutcome:
-    """The outcome of a model that is tested by its first term; effect and table are kept."""
+    """The outcome of a model that is tested by its first term; effect and table are kept.
+
+    Parameters
+    ----------
+    plan : the registered test
+    fit : its model; the first term is the one that is tested
+    names : labels of all terms
+    scale : what the model estimates
+    notes : what the reader is told about the model
+    book : takes the effect and its p under the test's name
+    tables : takes all terms under the test's name
+    """
     effect = effect_of(fit, scale)
     book.effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
@@ -282,6 +333,16 @@ def wald_outcome(
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
+    """A table's row.
+
+    Parameters
+    ----------
+    name : of the term
+    value : its estimate
+    lower, upper : 95% limits
+    p : two-sided
+    scale : what is estimated, the heading of its column
+    """
     from validation.results import p_text
 
     return {

@@ -303,6 +303,14 @@ def compare(
     """Compare every registered number of a part. `found` is None where no program ran to its end.
 
     Tests that SAGE's own computation refused have no number, and nothing is asked of them.
+
+    Parameters
+    ----------
+    task : what was asked, with its tolerances
+    reference : SAGE's own numbers
+    found : the other program's
+    by : who wrote it
+    program : its text, whose hash is kept
     """
     asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []

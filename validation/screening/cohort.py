@@ -118,6 +118,15 @@ def screen_cohort(
     Patients need the endpoint and every covariate. With `out`, writes `screen.csv` and
     `volcano.svg` there.
 
+    Parameters
+    ----------
+    cohort : whose genes and continuous variables are screened
+    endpoint : a survival endpoint of it
+    covariates : keys of variables that every model holds
+    detected : a share of the patients
+    out : folder for table and plot
+    ledger : notes the screen
+
     Raises
     ------
     InputError

@@ -92,7 +92,15 @@ def factors(n: int, rng: np.random.Generator) -> FloatArray:
 def expression(
     genes: Genes, latent: FloatArray, male: FloatArray, rng: np.random.Generator
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """(symbols, (n, genes) log2 expression). Sex-linked genes follow the patient's sex."""
+    """(symbols, (n, genes) log2 expression). Sex-linked genes follow the patient's sex.
+
+    Parameters
+    ----------
+    genes : names, means, spreads and (genes, factors) loadings
+    latent : (n, factors) standard normal factors of the patients
+    male : (n,) 1 for men
+    rng : of the noise
+    """
     noise = np.sqrt(np.maximum(1.0 - (genes.loadings**2).sum(axis=1), 0.0))
     z = latent @ genes.loadings.T + noise * rng.standard_normal((len(latent), len(genes.symbols)))
     values = np.maximum(genes.mean + genes.sd * z, 0.0)

@@ -98,7 +98,15 @@ def draw_mechanisms(
 def write_planted(
     folder: Path, mechanisms: Sequence[Mechanism], *, seed: int, patients: int = 600
 ) -> None:
-    """Write a simulated cohort in which these mechanisms, stage and age act, and nothing else."""
+    """Write a simulated cohort in which these mechanisms, stage and age act, and nothing else.
+
+    Parameters
+    ----------
+    folder : gets the cohort
+    mechanisms : which variables act, how, and with which hazard ratio
+    seed : of patients and outcomes
+    patients : their number
+    """
     write_world(folder, seed=seed, patients=patients, null=True)
     true = Effects().without_biomarkers()
     clinical = pd.read_csv(folder / "clinical.csv", keep_default_na=False, dtype=str)

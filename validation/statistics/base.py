@@ -192,6 +192,17 @@ def design(
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Check a design matrix: (n, k), complete, no constant column unless `constant`.
 
+    Parameters
+    ----------
+    X : (n, k) values of the covariates, or (n,) of one; no missing value
+    names : k labels, for messages and fits
+    n : number of patients that the outcome has
+    constant : accept columns that do not vary
+
+    Returns
+    -------
+    The (n, k) matrix as floats, and the labels.
+
     Raises
     ------
     ShapeError, MissingValuesError, ConstantFeatureError

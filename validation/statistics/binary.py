@@ -141,6 +141,18 @@ def logistic(
 ) -> LogisticFit:
     """Logistic regression with an intercept: odds ratios with Wald intervals.
 
+    Parameters
+    ----------
+    y : (n,) outcome, 0 or 1
+    X : (n, k) covariates in their own units, without an intercept
+    names : k labels
+    penalty : "firth" for the penalized likelihood (few or separated outcomes)
+    level : coverage of the intervals, a share
+
+    Returns
+    -------
+    Log odds ratios per unit of each covariate, odds ratios, limits and p; the intercept is apart.
+
     Raises
     ------
     NoEventsError, BadEventsError, ConstantFeatureError, TooManyCovariatesError, CollinearError,

@@ -33,7 +33,15 @@ class Bootstrap:
 
 
 def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
-    """(times, n) row numbers drawn with replacement, within each stratum if given."""
+    """(times, n) row numbers drawn with replacement, within each stratum if given.
+
+    Parameters
+    ----------
+    n : number of rows to draw from, and drawn each time
+    times : number of resamples
+    seed : of the draws; the same seed gives the same rows
+    strata : (n,) labels; each resample keeps every stratum's size
+    """
     rng = generator(seed)
     if strata is None:
         return rng.integers(0, n, size=(times, n))
@@ -59,6 +67,20 @@ def bootstrap(
 
     A resample for which the statistic refuses (no events, say) counts as failed; more than the
     share `most_failed` of them is an error, since the interval would leave out the difficult ones.
+
+    Parameters
+    ----------
+    statistic : takes the resampled arrays in their order, returns one number
+    arrays : each of n rows, resampled together
+    times : number of resamples
+    strata : (n,) labels within which rows are drawn
+    method : "percentile", or "bca" (corrected for bias and skewness by the jackknife)
+    level : coverage of the interval, a share
+    most_failed : share of the resamples that may be refused
+
+    Returns
+    -------
+    The statistic of the data themselves and its limits, in the statistic's own unit.
 
     Raises
     ------

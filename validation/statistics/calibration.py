@@ -54,6 +54,17 @@ def baseline_hazard(
 
     H0(t) = sum over events by t of 1 / (sum over those at risk of exp(x'beta)); predicted survival
     is exp(-H0 exp(x'beta)).
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    linear : (n,) log hazard of each patient relative to a baseline patient
+    when : the time at which it is asked, in the unit of `time`
+
+    Returns
+    -------
+    H0(when), without unit.
     """
     t, e = survival_arrays(time, event)
     eta = as_float(linear, "linear predictor")
@@ -72,6 +83,20 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
 
     Mean of S^2 / G(T) over events by then and (1 - S)^2 / G(when) over those beyond, where S is the
     predicted survival and G the censoring survival.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    survival : (n,) predicted probability of being free of the event at `when`
+    when : in the unit of `time`
+
+    Raises
+    ------
+    ShapeError
+        If a prediction is no probability.
+    BadTimesError
+        If nobody is followed beyond `when`.
     """
     t, e = survival_arrays(time, event)
     s = as_float(survival, "survival")
@@ -96,7 +121,26 @@ def calibration(
     *,
     groups: int = 5,
 ) -> Calibration:
-    """Compare predicted survival at `when` with Kaplan-Meier in equal groups of predicted risk."""
+    """Compare predicted survival at `when` with Kaplan-Meier in equal groups of predicted risk.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    survival : (n,) predicted probability of being free of the event at `when`
+    when : in the unit of `time`
+    groups : number of groups of equal size; equal predictions stay together, so there may be fewer
+
+    Returns
+    -------
+    Per group the patients and the predicted and observed risk at `when`, the latter with 95%
+    limits; over everybody the ratio, the slope and the Brier score.
+
+    Raises
+    ------
+    EmptyGroupError
+        If all predictions are the same.
+    """
     t, e = survival_arrays(time, event)
     s = as_float(survival, "survival")
     score = brier(t, e, s, when)

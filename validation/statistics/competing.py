@@ -52,6 +52,17 @@ def causes(
 ) -> tuple[FloatArray, IntArray]:
     """Check times and causes: 0 is censored, 1, 2, ... are causes.
 
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    status : (n,) 0 censored, or the number of the cause
+    cause : the number of the cause of interest
+    need_events : refuse data in which nobody had that cause
+
+    Returns
+    -------
+    (n,) times and (n,) causes as whole numbers.
+
     Raises
     ------
     BadEventsError, NoEventsError
@@ -138,7 +149,20 @@ def cause_specific(
     names: Sequence[str],
     cause: int = 1,
 ) -> CoxFit:
-    """Cox model of one cause's hazard: patients with another cause are censored there."""
+    """Cox model of one cause's hazard: patients with another cause are censored there.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    status : (n,) 0 censored, or the number of the cause
+    X : (n, k) covariates in their own units
+    names : k labels
+    cause : the number of the cause whose hazard is modelled
+
+    Returns
+    -------
+    Hazard ratios per unit of each covariate; raises as `causes` and `cox` do.
+    """
     t, codes = causes(time, status, cause)
     return cox(t, codes == cause, X, names)
 

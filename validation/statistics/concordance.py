@@ -119,6 +119,24 @@ def uno(
 
     Unlike Harrell's it does not depend on the censoring of the study. Pairs beyond `tau` are left
     out (default: all).
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    risk : (n,) score, higher for patients expected to fail earlier
+    tau : in the unit of `time`
+
+    Returns
+    -------
+    0.5 for chance, 1 for a perfect order.
+
+    Raises
+    ------
+    BadTimesError
+        If an event has nobody censored after it: its weight would be infinite.
+    NoEventsError
+        If no two patients can be compared.
     """
     t, e = survival_arrays(time, event)
     g = censoring_weight(t, e, t)

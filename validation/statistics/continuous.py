@@ -68,6 +68,18 @@ def linear(
 ) -> LinearFit:
     """Least squares with an intercept, t intervals; `robust` gives HC3 standard errors.
 
+    Parameters
+    ----------
+    y : (n,) outcome, in its own unit
+    X : (n, k) covariates, without an intercept
+    names : k labels
+    robust : standard errors that hold where the spread differs between patients
+    level : coverage of the intervals, a share
+
+    Returns
+    -------
+    Units of the outcome per unit of each covariate, with limits and p; the intercept is apart.
+
     Raises
     ------
     ConstantFeatureError, CollinearError, TooManyCovariatesError, MissingValuesError

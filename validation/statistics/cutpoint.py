@@ -75,6 +75,28 @@ def maximally_selected(
 
     Candidates are the values of x that leave between the shares `lower` and `upper` of patients at
     or below them. The statistic is the standardized sum of log-rank scores above the cut.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    x : (n,) values to cut, none missing
+    lower, upper : shares of the patients, 0 < lower < upper < 1
+    permutations : draws for the p-value; with 0 it is the asymptotic one
+    seed : of the draws
+
+    Returns
+    -------
+    The cut in the unit of `x`, its statistic, and p corrected for every candidate.
+
+    Raises
+    ------
+    ShapeError
+        If values are missing, or the shares are no shares.
+    ConstantFeatureError
+        If no value leaves enough patients on both sides.
+    NoEventsError
+        If all patients have the same log-rank score.
     """
     t, e = survival_arrays(time, event)
     values = as_float(x, "x")

@@ -164,6 +164,22 @@ def pool(
     """Pool estimates (m, k) with variances (m, k): mean, within plus (1 + 1/m) between variance.
 
     Degrees of freedom are Barnard and Rubin's when `complete_df` is finite, Rubin's otherwise.
+
+    Parameters
+    ----------
+    estimates : (m, k) coefficients, one row per imputed data set, m of at least 2
+    variances : (m, k) their squared standard errors
+    complete_df : residual degrees of freedom of one complete data set
+    level : coverage of the intervals, a share
+
+    Returns
+    -------
+    (k,) pooled coefficients with standard errors, degrees of freedom, limits and p.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or there is one imputation only.
     """
     q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
     if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:

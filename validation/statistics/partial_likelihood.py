@@ -38,7 +38,19 @@ class RiskSets:
 def risk_sets(
     time: FloatArray, event: BoolArray, rows: IntArray, entry: FloatArray | None = None
 ) -> RiskSets:
-    """Sort the patients `rows` of one stratum; patients entering at `entry` count after it only."""
+    """Sort the patients `rows` of one stratum; patients entering at `entry` count after it only.
+
+    Parameters
+    ----------
+    time : (n,) follow-up of all patients
+    event : (n,) whether it ends in the event
+    rows : row numbers of the stratum's patients
+    entry : (n,) times from which patients are at risk; None for all from the start
+
+    Returns
+    -------
+    The stratum's patients in descending order of time, and who is at risk at each event time.
+    """
     order = rows[np.lexsort((~event[rows], -time[rows]))]
     t, e = time[order], event[order]
     who = np.flatnonzero(e)
@@ -191,6 +203,17 @@ def likelihood(
 
     With `firth` the value gains half the log determinant of the information (Jeffreys' prior) and
     the score its derivative (Firth 1993, Biometrika; Heinze and Schemper 2001, Biometrics).
+
+    Parameters
+    ----------
+    strata : the risk sets of each stratum
+    X : (n, k) covariates of all patients, not sorted
+    beta : (k,) log hazard ratios
+    firth : add Jeffreys' penalty
+
+    Returns
+    -------
+    The value, its (k,) score and its (k, k) information at `beta`.
     """
     k = X.shape[1]
     value, score, information = 0.0, np.zeros(k), np.zeros((k, k))

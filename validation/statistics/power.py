@@ -43,6 +43,20 @@ def minimum_detectable_hr(
 
     exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))). Its inverse is the protective one. For a
     continuous exposure pass `fraction_exposed=None` and `sd`.
+
+    Parameters
+    ----------
+    events : expected number of events D
+    fraction_exposed : share q of the patients that is exposed
+    alpha : two-sided level
+    power : share of such studies that find it
+    sd : standard deviation of a continuous exposure, in the unit of which the ratio is
+    r_squared : share of the exposure's variance that the covariates explain
+
+    Raises
+    ------
+    NoEventsError
+        If no event is expected.
     """
     if events <= 0:
         raise NoEventsError("no events: no hazard ratio can be detected")
@@ -59,7 +73,21 @@ def power_at(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> float:
-    """Power of a two-sided test at hazard ratio `hr` (both tails counted)."""
+    """Power of a two-sided test at hazard ratio `hr` (both tails counted).
+
+    Parameters
+    ----------
+    hr : hazard ratio, per unit of a continuous exposure; above 0
+    events : expected number of events
+    fraction_exposed : share of the patients that is exposed; None for a continuous exposure
+    alpha : two-sided level
+    sd : standard deviation of a continuous exposure
+    r_squared : share of the exposure's variance that the covariates explain
+
+    Returns
+    -------
+    A share; 0 without events.
+    """
     if hr <= 0.0:
         raise ShapeError(f"a hazard ratio is positive, not {hr:g}")
     if events <= 0:
@@ -78,7 +106,21 @@ def events_needed(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> int:
-    """Events for which a two-sided test finds `hr` with this power."""
+    """Events for which a two-sided test finds `hr` with this power.
+
+    Parameters
+    ----------
+    hr : hazard ratio, per unit of a continuous exposure; above 0 and not 1
+    fraction_exposed : share of the patients that is exposed; None for a continuous exposure
+    alpha : two-sided level
+    power : share of such studies that find it
+    sd : standard deviation of a continuous exposure
+    r_squared : share of the exposure's variance that the covariates explain
+
+    Returns
+    -------
+    Number of events, rounded up.
+    """
     if hr <= 0.0 or hr == 1.0:
         raise ShapeError("a hazard ratio other than 1 is needed")
     z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
@@ -96,6 +138,19 @@ def minimum_detectable_or(
 
     Wald variance of the log odds ratio with the outcome's overall rate in both groups:
     1 / (n q (1 - q) r (1 - r)), r = events / n.
+
+    Parameters
+    ----------
+    n : patients with a known outcome
+    events : those of them who have the outcome
+    fraction_exposed : share of the patients that is exposed
+    alpha : two-sided level
+    power : share of such studies that find it
+
+    Raises
+    ------
+    NoEventsError
+        If nobody or everybody has the outcome.
     """
     if not 0 < events < n:
         raise NoEventsError(f"{events} of {n} have the outcome: both outcomes are needed")

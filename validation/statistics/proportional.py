@@ -76,6 +76,19 @@ def schoenfeld(
 
     `transform` is g(t): one minus Kaplan-Meier just before t ("km"), ranks of the event times,
     log time, or time itself.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    X : (n, k) covariates of the fitted model, in its order
+    fit : the fitted Cox model
+    strata : (n,) labels of the strata of the model
+    transform : the scale g of time against which coefficients are held
+
+    Returns
+    -------
+    A chi-squared test with one degree of freedom per covariate, and one of all k.
     """
     t, e = survival_arrays(time, event)
     x, names = design(X, fit.names, len(t))
@@ -173,6 +186,25 @@ def cox_by_period(
 
     Patients still followed at the start of a period enter it there; those followed beyond its end
     are censored at the end.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    X : (n, k) covariates
+    names : k labels
+    cuts : ends of all periods but the last, distinct and above 0, in the unit of `time`
+    penalty : "firth" for few or separated events
+    cluster : (n,) persons, whose rows share a robust variance
+
+    Returns
+    -------
+    One fit per period, the first from time 0, the last open; raises as `cox` does in any of them.
+
+    Raises
+    ------
+    BadTimesError
+        If cuts repeat or are not above 0.
     """
     t, e = survival_arrays(time, event)
     x, labels = design(X, names, len(t))

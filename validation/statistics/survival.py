@@ -150,6 +150,17 @@ def logrank(
     Sums observed minus expected events over event times (and strata), and compares the vector with
     its hypergeometric covariance: chi-squared with k - 1 degrees of freedom.
 
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    group : (n,) labels of two or more groups
+    strata : (n,) labels within which groups are compared
+
+    Returns
+    -------
+    Chi-squared statistic, its degrees of freedom and p.
+
     Raises
     ------
     EmptyGroupError, NoEventsError, BadTimesError, BadEventsError
@@ -167,6 +178,13 @@ def logrank_trend(
 
     The scores' sum of observed minus expected events over its hypergeometric variance: chi-squared
     with one degree of freedom (Tarone 1975, Biometrika). Raises as `logrank` does.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    group : (n,) ordered labels; sorted, they are scored 0, 1, 2, ...
+    strata : (n,) labels within which groups are compared
     """
     difference, covariance = _logrank_sums(time, event, group, strata)
     score = np.arange(len(difference), dtype=float)
@@ -242,6 +260,23 @@ def rmst_difference(
 
     With 0/1 groups this is exposed minus unexposed: negative when the exposed live shorter. It
     stays meaningful when hazards are not proportional.
+
+    Parameters
+    ----------
+    time : (n,) follow-up, in any unit
+    event : (n,) 1 where it ends in the event
+    group : (n,) two labels
+    tau : horizon, in the unit of `time`
+    level : coverage of the interval, a share
+
+    Returns
+    -------
+    The difference in the unit of `time`, with limits and p.
+
+    Raises
+    ------
+    EmptyGroupError
+        If there are not two groups.
     """
     t, e = survival_arrays(time, event)
     codes, labels = group_codes(group, len(t))

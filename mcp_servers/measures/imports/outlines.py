@@ -172,6 +172,12 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
     The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}` in
     level-0 pixels, as wholeslidedata writes it.
 
+    Parameters
+    ----------
+    path : the file
+    mpp : micrometers per level-0 pixel
+    slide, patient : whose maps they become
+
     Raises
     ------
     InputError

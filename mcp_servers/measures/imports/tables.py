@@ -79,6 +79,13 @@ def read_rows(
 ) -> pd.DataFrame:
     """A table's rows as text, those that `where` keeps.
 
+    Parameters
+    ----------
+    path : a text table
+    where : column and the text that its rows must have
+    needed : columns that must be there
+    separator : None for the tab, comma or semicolon that its first line has most of
+
     Raises
     ------
     InputError

@@ -148,6 +148,17 @@ def lymphocytes(table: F64, dark: float, way: Segmentation, strength: float) -> 
 
     `dark` is the least density (see `compute.nuclei.darkness`); nuclei outside the card are judged
     by size, shape and darkness alone.
+
+    Parameters
+    ----------
+    table : (n, columns) measurements of the nuclei
+    dark : least optical density of a lymphocyte's nucleus
+    way : how the nuclei were segmented
+    strength : of the slide's stain
+
+    Returns
+    -------
+    (n,) true for those taken as lymphocytes.
     """
     found = classify(table, way, strength)
     unlikely = found.inside & (found.probabilities[:, TYPES.index("lymphoid")] < UNLIKELY)

@@ -47,6 +47,13 @@ def measure(
 
     Nuclei are sought in the density of red, which both dyes absorb, with a low cap, so that brown
     ones do not hide the pale blue ones.
+
+    Parameters
+    ----------
+    image : (height, width, 3)
+    mpp : micrometers per pixel
+    background : color of empty glass, 0 to 255
+    within : (height, width) where nuclei are sought; None for everywhere
     """
     density = optical_density(image, background)
     dab = dab_density(image, background)

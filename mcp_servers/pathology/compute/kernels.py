@@ -15,6 +15,16 @@ def label_sums(labels: AnyArray, values: AnyArray, other: AnyArray, count: int) 
     """Sums per label (see `COLUMNS`); labels below 1 are background.
 
     `edge` counts sides of pixels that border another label; `sv` sums `values`, `se` `other`.
+
+    Parameters
+    ----------
+    labels : (height, width) whole numbers
+    values, other : (height, width)
+    count : labels, background included
+
+    Returns
+    -------
+    (count + 1, 10), a column for each of `COLUMNS`.
     """
     out = np.zeros((count + 1, 10))
     height, width = labels.shape
@@ -50,6 +60,13 @@ def grow(labels: AnyArray, allowed: AnyArray, order: AnyArray, steps: int) -> No
 
     A marker-based watershed over integer priorities 0..255 with one bucket queue per priority:
     each pixel is visited once, in O(pixels).
+
+    Parameters
+    ----------
+    labels : (height, width) markers, 0 where there is none; changed
+    allowed : (height, width) where labels may go
+    order : (height, width) priorities, 0 to 255
+    steps : pixels that a label may grow
     """
     height, width = labels.shape
     head = np.full(256, -1, np.int32)

@@ -62,7 +62,18 @@ def aggregates(
     edge_per_mm2: float = EDGE_PER_MM2,
     min_regular: float = MIN_REGULAR,
 ) -> Aggregates:
-    """`_aggregates`, looked for once with the same settings."""
+    """`_aggregates`, searched for once with the same settings.
+
+    Parameters
+    ----------
+    survey : of a slide
+    min_area_um2 : least area, µm²
+    min_cells : fewest lymphocyte-like nuclei
+    min_width_um : least width, µm
+    seed_per_mm2 : density of such nuclei at which an aggregate begins
+    edge_per_mm2 : density at which it ends
+    min_regular : least share of nuclei that look like nuclei
+    """
     settings = (min_area_um2, min_cells, min_width_um, seed_per_mm2, edge_per_mm2, min_regular)
     key = ("aggregates", *settings)
     if key not in survey.kept:

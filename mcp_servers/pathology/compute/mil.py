@@ -68,6 +68,17 @@ def fit(
 
     Classes weigh alike. With `validation` (a mask over bags) those are held out and training stops
     when their loss has not fallen for `patience` epochs; the best weights are kept.
+
+    Parameters
+    ----------
+    bags : (n_i, d) features of each slide's tiles
+    labels : (bags,) classes, 0, 1, ...
+    classes : their number
+    settings : width, rate, epochs, patience
+    seed : of weights and orders
+    validation : (bags,) those held out
+    device : of torch
+    tick : called with the share done, 0 to 1
     """
     import torch
 
@@ -123,7 +134,15 @@ def fit(
 
 
 def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> tuple[F64, F64]:
-    """Class probabilities (classes,) and attention (n,), which sums to 1."""
+    """Class probabilities (classes,) and attention (n,), which sums to 1.
+
+    Parameters
+    ----------
+    network : as `fit` returns it
+    bag : (n, d) features of a slide's tiles
+    mean, sd : (d,) of the features in training
+    device : of torch
+    """
     import torch
 
     with torch.no_grad():
@@ -150,7 +169,16 @@ def auc(labels: AnyArray, scores: AnyArray) -> float:
 def auc_interval(
     labels: AnyArray, scores: AnyArray, groups: AnyArray, seed: int, draws: int = 1000
 ) -> tuple[float, float]:
-    """95% interval by drawing groups (patients) with replacement; NaN when it cannot be had."""
+    """95% interval by drawing groups (patients) with replacement; NaN when it cannot be had.
+
+    Parameters
+    ----------
+    labels : (n,) 0 or 1
+    scores : (n,) higher for 1
+    groups : (n,) patients
+    seed : of the draws
+    draws : their number
+    """
     rng = generator(seed)
     labels, scores = np.asarray(labels), np.asarray(scores)
     names = np.unique(groups)

@@ -76,7 +76,19 @@ def green_density(image: U8) -> F32:
 
 
 def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
-    """Half way between the local means of what lies above and below Otsu's threshold of tissue."""
+    """Half way between the local means of what lies above and below Otsu's threshold of tissue.
+
+    Parameters
+    ----------
+    density : (height, width) optical density
+    radius : of the means, pixels
+    floor : least threshold
+    cap : densities above it count as it
+
+    Returns
+    -------
+    (height, width) thresholds.
+    """
     import cv2
 
     from mcp_servers.pathology.compute.pixels import half_way, upper_part
@@ -166,6 +178,15 @@ def measured(
 
     `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast,
     `second` a map whose mean is measured beside.
+
+    Parameters
+    ----------
+    labels : (height, width), 0 off the nuclei
+    raw, smooth : (height, width) optical density
+    mpp : micrometers per pixel
+    within : (height, width) where a nucleus' center must lie; None for anywhere
+    second : (height, width)
+    circularity : 1 for a circle
     """
     from mcp_servers.pathology.compute.kernels import label_sums
     from mcp_servers.pathology.compute.pixels import renumbered

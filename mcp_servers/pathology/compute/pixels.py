@@ -32,6 +32,15 @@ def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) ->
 
     `share` is the local mean of `upper_part`'s first map, `upper` of its second, `every` of the
     density itself. Where hardly anything is above, its mean is taken to be 1.5 of `start`.
+
+    Parameters
+    ----------
+    share, upper, every : (height, width)
+    start : a threshold of the whole image, optical density
+
+    Returns
+    -------
+    (height, width) thresholds.
     """
     height, width = share.shape
     out = np.empty((height, width), np.float32)
@@ -90,6 +99,15 @@ def cell_layers(
     `red`, `green` and `blue` are optical densities, `near` the green one averaged over neighbors,
     `epithelial` says it of each label. Pink is what looks like collagen: eosinophilic, neither
     nuclear nor blood. A pixel on the border of cells counts for each by the share that lies in it.
+
+    Parameters
+    ----------
+    red, green, blue, near : (height, width)
+    labels : (height, width), 0 off the nuclei
+    epithelial : (labels,) of each
+    tissue : (height, width)
+    gap_density : optical density under which tissue is a gap
+    rows, columns : of the grid
     """
     height, width = labels.shape
     limit = np.float32(gap_density)

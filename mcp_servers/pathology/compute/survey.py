@@ -99,7 +99,16 @@ class Survey:
         background: tuple[int, int, int],
         folder: Path | None = None,
     ) -> Survey:
-        """A grid of zeros that covers a slide; `folder` is for what is not held in memory."""
+        """A grid of zeros that covers a slide; `folder` is for what is not held in memory.
+
+        Parameters
+        ----------
+        width_um, height_um : of the slide, µm
+        dark : least optical density of a lymphocyte's nucleus
+        strength : of the slide's stain
+        background : color of empty glass, 0 to 255
+        folder : on disk
+        """
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
         return cls(
             shape,
@@ -236,6 +245,16 @@ def add_block(
 
     `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock` blocks may
     be added from several threads, in any order: counts add up, and all else is written once.
+
+    Parameters
+    ----------
+    survey : gets it
+    image : (height, width, 3) of the block with its halo
+    tissue : (height, width)
+    inner : top, bottom, left, right of the block without its halo, pixels
+    origin_um : x and y
+    mpp : micrometers per pixel
+    lock : held while sums are added
     """
     import cv2
 

@@ -140,6 +140,13 @@ def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F
 
     Density up to the background's level is taken for cytoplasm and fibers and gets an eosin-like
     color, what exceeds it for hematoxylin. Single nuclei become paler, darker or vesicular.
+
+    Parameters
+    ----------
+    image : (H, W, 3)
+    labels : (H, W) nuclei, 0 off them
+    depth : (H, W) how far inside a nucleus, 0 to 1
+    rng : of colors and changes
     """
     raw = -np.log10(np.maximum(image.astype(np.float32), 1.0) / WHITE).clip(max=0)
     inside = labels > 0
@@ -206,7 +213,14 @@ def damaged(density: F32, rng: np.random.Generator) -> U8:
 
 
 def placed(tile: Tile, height: int, width: int, rng: np.random.Generator) -> tuple[U8, I32, F32]:
-    """Image, labels and weight of a turned, scaled cutout of a tile."""
+    """Image, labels and weight of a turned, scaled cutout of a tile.
+
+    Parameters
+    ----------
+    tile : image with labels and pixel size, if known
+    height, width : of the cutout, pixels
+    rng : of place, angle and scale
+    """
     low, high = np.log(MEDIAN_AREA_PX)
     if tile.mpp is None:
         scale = np.sqrt(np.exp(rng.uniform(low, high)) / tile.median_area())

@@ -19,6 +19,13 @@ def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> 
     Every class stays in every training part. A draw that puts all patients of a class into one
     fold is drawn again, then with fewer folds, then with more (one patient a fold leaves every
     class that two patients have), `most` at most.
+
+    Parameters
+    ----------
+    y : (n,) classes
+    patients : (n,)
+    most : folds
+    seed : of the draws
     """
     from sklearn.model_selection import StratifiedGroupKFold
 

@@ -43,7 +43,16 @@ class Head:
 
 
 def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed: int) -> Head:
-    """Fit by L2-penalized maximum likelihood, classes weighted alike; `penalty` is 1 / C."""
+    """Fit by L2-penalized maximum likelihood, classes weighted alike; `penalty` is 1 / C.
+
+    Parameters
+    ----------
+    features : (n, d)
+    labels : (n,) classes, 0, 1, ...
+    classes : their number
+    penalty : on features in standard deviations
+    seed : of the solver
+    """
     from sklearn.linear_model import LogisticRegression
 
     mean = features.mean(axis=0)
@@ -167,6 +176,17 @@ def encode_corners(
 ) -> Iterator[F32]:
     """Features (up to 32, d) of tiles by an encoder of the registry, batch by batch.
 
+    Parameters
+    ----------
+    slide : the slide
+    corners : (n, 2) upper left, level-0 pixels
+    grid : size and magnification of the tiles
+    encoder : name in the registry
+    weights : path below the roots
+    device : "auto", "cpu" or one of torch's
+    context : roots, and where progress goes
+    span : share of the progress that this is, from and to
+
     Raises
     ------
     InputError
@@ -198,6 +218,18 @@ def tumor_probability(
 
     Tiles as the model was trained on lie side by side; between their centers the probability is
     interpolated.
+
+    Parameters
+    ----------
+    slide : the slide
+    model : head and card
+    tissue : (height, width)
+    tissue_scale : level-0 pixels per pixel of `tissue`
+    shape : rows and columns of the grid
+    cell_scale : level-0 pixels
+    context : roots, and where progress goes
+    weights : of the encoder, below the roots
+    device : "auto", "cpu" or one of torch's
 
     Raises
     ------

@@ -36,7 +36,20 @@ class DiskCache:
 
     @staticmethod
     def key(service: str, method: str, url: str, params: object, body: object) -> str:
-        """The name of a request's entry."""
+        """The name of a request's entry.
+
+        Parameters
+        ----------
+        service : name of the service that is asked
+        method : of HTTP
+        url : without the query
+        params : of the query, in any order
+        body : of the request, as JSON or text
+
+        Returns
+        -------
+        SHA-256 in hexadecimal, the name of the entry's file.
+        """
         text = json.dumps([service, method, url, params, body], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 

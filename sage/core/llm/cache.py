@@ -22,7 +22,20 @@ def request_key(
     temperature: float | None,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """SHA-256 over everything that determines a reply."""
+    """SHA-256 over everything that determines a reply.
+
+    Parameters
+    ----------
+    model : name by which the server knows it
+    messages : the whole conversation, in the server's form
+    schema : JSON schema that the reply must have; None for text
+    temperature : None where it is left to the server
+    tools : schemas of the tools that the model may call
+
+    Returns
+    -------
+    The digest in hexadecimal; without tools it is as if there were no such argument.
+    """
     determining: dict[str, Any] = {
         "model": model,
         "messages": list(messages),

@@ -84,7 +84,20 @@ def passes(error: openai.APIStatusError) -> bool:
 
 
 def explain(error: openai.APIStatusError, where: str, agent: str, model: str) -> Exception:
-    """The error to raise for a refusing status; `Unavailable` where another model may answer."""
+    """The error to raise for a refusing status; `Unavailable` where another model may answer.
+
+    Parameters
+    ----------
+    error : what the client raised for a status of 400 and above
+    where : the server's address, for the message
+    agent : who asked
+    model : which model was asked
+
+    Returns
+    -------
+    `InputError` for a key or model that the settings name wrongly, else `ModelError`; inside
+    `Unavailable` where the fallback model is worth asking.
+    """
     status, code, reason = error.status_code, code_of(error), provider_reason(error)
     if status in (401, 403):
         return InputError(

@@ -91,7 +91,15 @@ class Trace:
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """A person's decision, as an episode of one turn."""
+        """A person's decision, as an episode of one turn.
+
+        Parameters
+        ----------
+        agent : whose proposal was decided on
+        text : in the person's words
+        hypothesis : its name in the run
+        decision : the fields of the decision
+        """
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:
