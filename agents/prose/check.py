@@ -146,8 +146,8 @@ RESULT_CLAIMS = frozenset(
 RECOMMENDS = re.compile(
     r"\b(?:we |is |are |be )?recommend\w*\b|\bshould (?:now )?(?:receive|be (?:treated|given|"
     r"offered))\b|"
-    r"\b(?:should|must|ought to) (?:\w+ ){0,2}?(?:be used|guide|inform|choose|select|replace|"
-    r"change|decide)\b|"
+    r"\b(?:should|must|ought to) (?:\w+ ){0,2}?(?:be used|inform|choose|select|replace|change|"
+    r"decide|guide(?! (?:\w+ ){0,2}?(?:cells?|lymphocytes?|migration|traffic\w*)))\b|"
     r"\bready for (?:clinical )?(?:use|practice)\b|\b(?:fda|ema)\b|"
     r"\bno (?:limits?|limitations?|caveats?)\b|\b(?:limits?|limitations?) none\b|"
     r"\bbeyond (?:any )?doubt\b|\b(?:has|have|is|are|was|were) (?:now )?(?:been )?(?:proven|"
