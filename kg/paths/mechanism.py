@@ -154,8 +154,10 @@ def carries(
     inner = there[:, 1:]
     met = forward[:, :-1] & acts[:, :-1] & ~forward[:, 1:] & acts[:, 1:]
     alike = ~acts[:, :-1] & ~acts[:, 1:]
-    broken: NDArray[np.bool_] = (inner & (met | alike)).any(axis=1)
-    return (there.sum(axis=1) == 1) | (acts.any(axis=1) & ~broken)
+    broken = np.asarray((inner & (met | alike)).any(axis=1), dtype=np.bool_)
+    direct = there.sum(axis=1) == 1
+    passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
+    return passes
 
 
 def mechanism_of(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.paths_judged import score
 from kg.paths.concepts import NodeClass, understand
 from kg.paths.find import COMPOSITE_WARNING, PathOptions, between, generate
 from kg.types import EntityType, Polarity
@@ -187,3 +190,18 @@ def test_linked_ends_are_not_foretold_and_papers_on_both_are_counted() -> None:
         assert path.prospect.plausible is None
         assert path.prospect.papers == 2
         assert path.prospect.understudied == pytest.approx(1 / (1 + 1.0986), abs=1e-3)
+
+
+def test_the_judged_paths_are_mechanisms_more_often_than_not() -> None:
+    found = score()
+    total = sum(found.values())
+    assert total > 50
+    assert (found["known"] + found["plausible"]) / total >= 0.6
+    assert found["co-study"] / total <= 0.1
+
+
+def test_a_sheet_with_a_row_that_nobody_judged_has_no_score(tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.tsv"
+    sheet.write_text("prompt\tjudgment\na\tknown\nb\t\n")
+    with pytest.raises(ValueError, match="expected known, plausible"):
+        score(sheet)
