@@ -75,6 +75,21 @@ def test_export_writes_each_format(graph: Path, tmp_path: Path, format: str) -> 
     assert target.stat().st_size > 1000
 
 
+def test_broad_reading_is_a_way_of_the_rules_alone(tmp_path: Path) -> None:
+    text = "FABP5 gene and bladder cancer. FABP5 variants were identified in bladder cancer."
+    note(tmp_path / "in", "a", [text, "FABP5 inhibits AKT1."])
+    plain = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "a"))
+    broad = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "b"), "--broad")
+    assert isinstance(plain, dict)
+    assert isinstance(broad, dict)
+    assert broad["triples"] > plain["triples"] > 0
+    wrong = RUN.invoke(
+        app, ["build", str(tmp_path / "in"), "--out", "x", "--broad", "--extractor", "chat"]
+    )
+    assert wrong.exit_code != 0
+    assert "--broad" in str(wrong.exception or wrong.output)
+
+
 def test_screen_prints_what_is_dropped_and_why(tmp_path: Path) -> None:
     finding = (
         "High FABP5 expression is associated with survival in bladder cancer histology and "
