@@ -258,7 +258,7 @@ def briefed(question: str, known: DataDictionary, settings: Settings) -> Scienti
 
     ontology = make_ontology()
     rules = RulesReasoner(Resources(ontology=ontology))
-    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops, co_study=True)
+    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
     graph = Graph.load(demo_graph(settings))
     shipped = settings.model_copy(update={"embedding_model": "default"})  # the graph's own
     search = generate(graph, question, options, make_embedder(shipped))
