@@ -337,6 +337,13 @@ def null_campaign(
     """A campaign of 60 claims where no biomarker is related to any outcome (stage and age are).
 
     Claims on clinical variables are left out: some of them are true.
+
+    Parameters
+    ----------
+    place : folder in which the world is made, and removed
+    seed : of the world
+    fresh : claims to choose from
+    patients : their number
     """
     import shutil
 
