@@ -122,6 +122,13 @@ def score_extractor(
     and the types agree; each annotation is matched once. Pairs: unordered pairs of concepts of one
     document, as the corpus annotates them; a statement that is negated claims no pair, and a pair
     of types that the corpus never relates (two drugs, in BC5CDR) is no claim about it.
+
+    Parameters
+    ----------
+    corpus : file or folder
+    ontology : whose concepts are found
+    lexicons : further vocabularies
+    progress : called with the document's name, how many are done, and how many there are
     """
     documents = load_corpus(corpus)
     extractor = RulesExtractor(ontology, lexicons)
