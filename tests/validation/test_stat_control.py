@@ -100,6 +100,26 @@ def test_calibrated_values_by_hand():
     assert p_to_e([0.25])[0] == pytest.approx((0.75 + 0.25 * log) / (0.25 * log**2), rel=1e-12)
 
 
+@pytest.mark.parametrize("kappa", [-0.05, 0.0, 1.0, 1.05])
+def test_a_kappa_that_calibrates_nothing_is_refused(kappa):
+    with pytest.raises(ShapeError, match="between 0 and 1"):
+        p_to_e([0.3], calibrator="kappa", kappa=kappa)
+    for near in (0.05, 0.95):
+        assert p_to_e([1.0], calibrator="kappa", kappa=near)[0] == pytest.approx(near)
+
+
+@pytest.mark.parametrize("wrong", [-0.05, 1.05])
+def test_what_is_no_p_value_is_refused(wrong):
+    with pytest.raises(ShapeError):
+        bh([0.2, wrong])
+
+
+def test_the_mixture_near_one_is_the_series_and_elsewhere_the_formula():
+    assert p_to_e([0.99995])[0] == pytest.approx(0.5 - np.log(0.99995) / 6, abs=1e-9)
+    log = np.log(0.95)
+    assert p_to_e([0.95])[0] == pytest.approx((0.05 + 0.95 * log) / (0.95 * log**2), rel=1e-9)
+
+
 def test_e_bh_keeps_the_false_discovery_rate_on_dependent_nulls():
     rng = np.random.default_rng(0)
     from scipy.special import ndtr
