@@ -68,6 +68,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "no confidence is below zero",
     ("max_hops: int = Field(default=5, ge=1, le=8)", "1 to 0"): "refused for being below min_hops",
     ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
+    ("near_one = values > 1.0 - 1e-4", "Gt to GtE"): "series and formula agree where they meet",
     (
         'return _prevents("replication", f"{text}: {against}")',
         "'replication' to 'multiplicity'",
