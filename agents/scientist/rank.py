@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agents.base import View
 from agents.question.carried import account, beyond, unanswered
-from agents.question.types import Intent, Question
+from agents.question.types import Intent, PartRole, Question
 from agents.scientist.blind import DesignPower
 from agents.scientist.views import Candidates, Proposal
 from agents.statement import same_claim
@@ -141,8 +141,12 @@ def relevance(question: Question, hypothesis: Hypothesis) -> float:
 
 
 def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Exposures beyond those that a question names, unless it asks to discover or explain."""
-    if question.intent in (Intent.DISCOVER, Intent.EXPLAIN):
+    """Exposures beyond those that a question names, unless it asks to explain, or to discover
+    without saying among what ("stromal genes" says so, "genes" does not).
+    """
+    exposures = question.testable(PartRole.EXPOSURE)
+    closed = any(part.every for part in exposures) and not any(part.open_to for part in exposures)
+    if question.intent is Intent.EXPLAIN or (question.intent is Intent.DISCOVER and not closed):
         return []
     return beyond(question, hypothesis)
 

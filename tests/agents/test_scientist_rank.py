@@ -164,6 +164,16 @@ def test_a_named_claim_with_more_exposures_answers_less(
     assert len(added_to(asked, claim(fabp5, A))) == (with_another < 1)
 
 
+def test_a_class_that_is_named_is_all_that_may_be_discovered() -> None:
+    stromal = FABP5.model_copy(
+        update={"every": True, "variables": ("expression:FABP5", A["variable"])}
+    )
+    asked = question(stromal, OS).model_copy(update={"intent": Intent.DISCOVER})
+    fabp5 = {"variable": "expression:FABP5"}
+    assert added_to(asked, claim(fabp5)) == []
+    assert len(added_to(asked, claim(fabp5, {"variable": "expression:OTHER"}))) == 1
+
+
 def parts(power: float, left_out: int = 0, added: int = 0) -> RankParts:
     given = {"power": power, "plausibility": 0.5, "understudied": 0.5, "relevance": 1.0}
     product = 1.0
